@@ -1,0 +1,95 @@
+"""dtk: synchronous data-parallel training with TensorFlow, on real worker processes, from a notebook.
+
+    run = dtk.run(train, workers=2)      # a function from a cell, on a localhost cluster
+    baseline = dtk.baseline(train)       # the same function, one process, one device
+    dtk.verify(run, baseline)            # same losses, same weights, or the reason why not
+
+This file is the table of contents. Names load when they are first used, so that `import dtk` is quick
+and starts nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dtk import datasets as datasets
+    from dtk import environment as environment
+    from dtk.analysis.verify import verify as verify
+    from dtk.cluster.warm import warm as warm
+    from dtk.environment import is_chief as is_chief
+    from dtk.environment import run_dir as run_dir
+    from dtk.errors import ClusterConfigError as ClusterConfigError
+    from dtk.errors import DatasetUnavailable as DatasetUnavailable
+    from dtk.errors import DtkError as DtkError
+    from dtk.errors import NotShippable as NotShippable
+    from dtk.errors import RunTimeout as RunTimeout
+    from dtk.errors import VerificationError as VerificationError
+    from dtk.errors import WorkerFailed as WorkerFailed
+    from dtk.errors import WorkerStalled as WorkerStalled
+    from dtk.recording.keras import Recorder as Recorder
+    from dtk.runs import Run as Run
+    from dtk.runs import baseline as baseline
+    from dtk.runs import run as run
+    from dtk.view import plots as plot
+
+_HOMES = {
+    "ClusterConfigError": "dtk.errors",
+    "DatasetUnavailable": "dtk.errors",
+    "DtkError": "dtk.errors",
+    "NotShippable": "dtk.errors",
+    "Recorder": "dtk.recording.keras",
+    "Run": "dtk.runs",
+    "RunTimeout": "dtk.errors",
+    "VerificationError": "dtk.errors",
+    "WorkerFailed": "dtk.errors",
+    "WorkerStalled": "dtk.errors",
+    "baseline": "dtk.runs",
+    "datasets": "dtk.datasets",
+    "environment": "dtk.environment",
+    "is_chief": "dtk.environment",
+    "plot": "dtk.view.plots",
+    "run": "dtk.runs",
+    "run_dir": "dtk.environment",
+    "verify": "dtk.analysis.verify",
+    "warm": "dtk.cluster.warm",
+}
+
+_MODULES = {"datasets", "environment", "plot"}  # names that stand for a whole module
+
+__all__ = [
+    "ClusterConfigError",
+    "DatasetUnavailable",
+    "DtkError",
+    "NotShippable",
+    "Recorder",
+    "Run",
+    "RunTimeout",
+    "VerificationError",
+    "WorkerFailed",
+    "WorkerStalled",
+    "baseline",
+    "datasets",
+    "environment",
+    "is_chief",
+    "plot",
+    "run",
+    "run_dir",
+    "verify",
+    "warm",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dtk' has no attribute {name!r}")
+    home = importlib.import_module(_HOMES[name])
+    value = home if name in _MODULES else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,126 @@
+"""From a function in a cell to bytes that another process can run, sources included."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import os
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+
+from dtk.errors import NotShippable
+
+__all__ = ["cell_sources", "pack", "unpack_sources"]
+
+
+def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The call as bytes, by value for what lives in `__main__` (cells), by reference for importable modules.
+
+    Raises NotShippable, naming what can't be pickled and where it is captured.
+    """
+    try:
+        return bytes(cloudpickle.dumps((fn, args, kwargs)))
+    except Exception as error:  # pickling runs code of whatever object it meets: any exception may come out
+        raise NotShippable(_explain(fn, args, kwargs, error)) from None
+
+
+def cell_sources() -> dict[str, str]:
+    """Sources that exist only in this process: notebook cells, by the file name their code objects carry.
+
+    Without them AutoGraph can't convert a function in the worker, and tracebacks have no lines.
+    """
+    sources = {}
+    for name, entry in list(linecache.cache.items()):
+        if len(entry) == 4 and not os.path.exists(name):
+            sources[name] = "".join(entry[2])
+    return sources
+
+
+def unpack_sources(sources: dict[str, str]) -> None:
+    """Puts sources into this process's linecache, where `inspect` and `traceback` look for them."""
+    for name, text in sources.items():
+        # mtime None: `linecache.checkcache` leaves such entries alone, though no such file exists.
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+
+
+def _explain(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> str:
+    given = [(f"args[{i}]", value) for i, value in enumerate(args)]
+    given += [(f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
+    for name, value in given:
+        if not _travels(value):
+            return f"`{name}`, {_kind(value)}, can't travel to a worker; make it inside the function"
+    found = _culprit(fn, set())
+    if found:
+        owner, name, value = found
+        return f"`{name}`, {_kind(value)}, is captured by `{owner}`; create it inside"
+    label = getattr(fn, "__name__", type(fn).__name__)
+    return f"`{label}` can't travel to a worker: {type(error).__name__}: {error}"
+
+
+def _culprit(fn: Any, seen: set[int]) -> tuple[str, str, Any] | None:
+    """(capturing function, name, value) of the first captured value that can't be pickled, depth first."""
+    for name, value in _captured(fn):
+        if id(value) in seen or isinstance(value, types.ModuleType):
+            continue
+        seen.add(id(value))
+        if _travels(value):
+            continue
+        inner = _culprit(value, seen) if inspect.isroutine(value) or inspect.isclass(value) else None
+        return inner or (getattr(fn, "__name__", "the function"), name, value)
+    return None
+
+
+def _captured(fn: Any) -> Iterator[tuple[str, Any]]:
+    fn = getattr(fn, "__wrapped__", fn)
+    if inspect.ismethod(fn):
+        yield "self", fn.__self__
+        fn = fn.__func__
+    if inspect.isclass(fn):
+        for member in vars(fn).values():
+            if inspect.isfunction(member):
+                yield from _captured(member)
+    elif inspect.isfunction(fn):
+        yield from _variables(fn)
+    elif isinstance(fn, functools.partial):
+        yield fn.func.__name__, fn.func
+        yield from [(f"args[{i}]", value) for i, value in enumerate(fn.args)]
+        yield from fn.keywords.items()
+    else:
+        yield from getattr(fn, "__dict__", {}).items()  # an object with __call__
+
+
+def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            pass  # a name that its function has not assigned yet
+    for name in _names(fn.__code__):
+        if name in fn.__globals__:
+            yield name, fn.__globals__[name]
+    for default in [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]:
+        yield "a default value", default
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):  # a nested function or comprehension
+            yield from _names(constant)
+
+
+def _travels(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__.lstrip("_")
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

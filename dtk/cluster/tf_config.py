@@ -1,0 +1,49 @@
+"""TF_CONFIG as data: who is in the cluster, and which of them one process is. Pure; ports are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["build", "complaint"]
+
+
+def build(ports: Sequence[int], host: str = "127.0.0.1") -> list[dict[str, Any]]:
+    """One TF_CONFIG a worker: the same `cluster` in each, its own `task`.
+
+    >>> [config["task"] for config in build([4001, 4002])]
+    [{'type': 'worker', 'index': 0}, {'type': 'worker', 'index': 1}]
+    >>> build([4001, 4002])[1]["cluster"]
+    {'worker': ['127.0.0.1:4001', '127.0.0.1:4002']}
+
+    Worker 0 is the chief: without a task of type "chief" TensorFlow gives worker 0 that part, see
+    https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable.
+    """
+    addresses = [f"{host}:{port}" for port in ports]
+    return [
+        {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}}
+        for index in range(len(addresses))
+    ]
+
+
+def complaint(text: str) -> str | None:
+    """What is wrong with a TF_CONFIG that somebody set by hand, in words; None where it is usable.
+
+    >>> complaint('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}')
+    'its task is worker 3, but its cluster has 1 of type worker'
+    """
+    try:
+        config = json.loads(text)
+    except ValueError:
+        return "it is not JSON"
+    if not isinstance(config, dict) or not isinstance(config.get("cluster", {}), dict):
+        return "it is not an object with a cluster"
+    task = config.get("task")
+    if not isinstance(task, dict) or not isinstance(task.get("index"), int):
+        return "its task has no index"
+    kind, index = task.get("type"), task["index"]
+    members = config.get("cluster", {}).get(kind, [])
+    if not 0 <= index < len(members):
+        return f"its task is {kind} {index}, but its cluster has {len(members)} of type {kind}"
+    return None

@@ -1,0 +1,200 @@
+"""What the workers are doing, which of them failed first, and whether anybody still makes progress."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from dtk.errors import WorkerFailed
+from dtk.records import RunFolder, Tail
+
+__all__ = ["Progress", "Watch", "port_was_taken"]
+
+# How TensorFlow words it when a peer has gone. A failure that reads like this is somebody else's fault if a
+# failure of another kind is at hand; measured with workers that were killed, raised or returned early.
+_CONSEQUENCE = re.compile(
+    r"Socket closed|Connection re(set|fused)|Collective ops is aborted|coordination service|heartbeat"
+    r"|failed to connect to all addresses|RPC failed|GRPC_STATUS|Unable to connect|Broken pipe|/job:worker/replica:0/task:\d+ "
+    r"|Cancelled|recv_buf|Restart your program to reset|CollectiveErrors|preempted",
+    re.IGNORECASE,
+)
+_TENSORFLOW_ERRORS = {"UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError"}
+_PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Failed to bind", re.IGNORECASE)
+
+# SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
+_HINTS = {
+    "SIGKILL": "; the kernel's log or the memory limit may say why",
+    "SIGSEGV": "; the last Python lines before it are in its log",
+    "SIGABRT": "; the reason is in its log",
+}
+
+
+@dataclass
+class _Lane:
+    """What is known of one worker."""
+
+    events: Tail
+    records: Path
+    state: str = "starting"
+    failed: float | None = None  # seconds since the call of dtk.run
+    exited: tuple[int, float] | None = None  # exit code, seconds since the call
+
+
+@dataclass
+class Watch:
+    """States of a run's workers, from the events that they write and from how their processes end."""
+
+    folder: RunFolder
+    clock: float
+    lanes: list[_Lane] = field(init=False)
+
+    def __post_init__(self) -> None:
+        each = [folder.path for folder in self.folder.each]
+        self.lanes = [_Lane(Tail(path / "events.jsonl"), path / "records.jsonl") for path in each]
+
+    def look(self, exits: dict[int, tuple[int, float]]) -> None:
+        """Takes in new events, and `exits`: worker -> (exit code, monotonic seconds)."""
+        for worker, (code, at) in exits.items():
+            self.lanes[worker].exited = (code, at - self.clock)
+        for lane in self.lanes:
+            for line in lane.events.lines():
+                event = json.loads(line)
+                if event["state"] in ("starting", "running", "training", "finished", "failed"):
+                    lane.state = event["state"]
+                if event["state"] == "failed":
+                    lane.failed = event["at"]
+
+    @property
+    def finished(self) -> bool:
+        return all(lane.state == "finished" for lane in self.lanes)
+
+    def states(self) -> list[str]:
+        """Each worker's state in a word, for the live view."""
+        return ["failed" if lane.exited and lane.state != "finished" else lane.state for lane in self.lanes]
+
+    def failures(self) -> dict[int, float]:
+        """Workers that failed, with the time (s since the call): raised, or ended without finishing."""
+        times = {}
+        for worker, lane in enumerate(self.lanes):
+            if lane.failed is not None:
+                times[worker] = lane.failed
+            elif lane.exited is not None and lane.state != "finished":
+                times[worker] = lane.exited[1]
+        return times
+
+    def culprit(self) -> int | None:
+        """The worker that failed first and not in consequence of another; None where nobody failed."""
+        failures = self.failures()
+        if not failures:
+            return None
+        first = min(failures, key=lambda worker: (self.is_consequence(worker), failures[worker]))
+        # The same mistake in every worker is nobody's in particular: name the first by index, not by chance.
+        return min(worker for worker in failures if worker == first or self._same(worker, first))
+
+    def _same(self, worker: int, other: int) -> bool:
+        one, two = self.folder.worker(worker).error, self.folder.worker(other).error
+        return one is not None and two is not None and self._what(worker, None) == self._what(other, None)
+
+    def is_consequence(self, worker: int) -> bool:
+        """Whether a failure reads like TensorFlow's reaction to a peer that has gone."""
+        error = self.folder.worker(worker).error
+        if error is None:
+            return False  # it died without a word: nobody else's message explains that
+        return error["type"] in _TENSORFLOW_ERRORS and bool(_CONSEQUENCE.search(error["message"]))
+
+    def failure(self, worker: int) -> WorkerFailed:
+        """The error that names `worker`, with its traceback and, after it, what the others said."""
+        error = self.folder.worker(worker).error
+        exited = self.lanes[worker].exited
+        code = exited[0] if exited else None
+        message = f"worker {worker} {self._what(worker, code)}"
+        trace = error["traceback"] if error else ""
+        parts = [f"What worker {worker} said:\n{trace}" if trace else _last_lines(self.folder.worker(worker).log)]
+        for other in sorted(set(self.failures()) - {worker}):
+            role = "the same" if self._same(other, worker) else "a consequence"
+            parts.append(f"Worker {other} {self._what(other, None)}  ({role}; in full in .logs[{other}])")
+        detail = "\n".join(part for part in parts if part)
+        return WorkerFailed(
+            message, worker=worker, exitcode=code, traceback=trace, folder=self.folder, detail=detail
+        )
+
+    def _what(self, worker: int, code: int | None) -> str:
+        error = self.folder.worker(worker).error
+        if error and error["type"] == "SystemExit":
+            return f"called sys.exit({error['message']}) before its function returned"
+        if error:
+            said = _stable(error["message"])
+            return f"raised {error['type']}: {said}" if said else f"raised {error['type']}"
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
+            return f"{verb} {name}{_HINTS.get(name, '')}"
+        if code is None:
+            return "ended before its function returned"
+        return f"ended itself with exit code {code} before its function returned (os._exit?)"
+
+
+def port_was_taken(folder: RunFolder) -> bool:
+    """Whether a worker failed because another program took its port between choosing and binding."""
+    errors = [worker.error for worker in folder.each]
+    return any(error is not None and _PORT_TAKEN.search(error["message"]) for error in errors)
+
+
+class Progress:
+    """Tells when nobody has made progress for a while: no record, event or output, and no processor time."""
+
+    # A worker that waits inside a collective uses next to nothing; one that computes uses most of a core.
+    BUSY = 0.05
+
+    def __init__(self, folder: RunFolder, now: float):
+        self._files = [
+            worker.path / name for worker in folder.each for name in ("records.jsonl", "events.jsonl", "log.txt")
+        ]
+        self._sizes: list[int] = []
+        self._cpu = 0.0
+        self._looked = self._moved = now
+
+    def quiet_seconds(self, pids: list[int], now: float) -> float:
+        """Seconds since the last sign of progress; looks at most once a second."""
+        if now - self._looked >= 1.0:
+            sizes, cpu = [_size(file) for file in self._files], sum(_cpu_seconds(pid) for pid in pids)
+            if sizes != self._sizes or cpu - self._cpu > self.BUSY * (now - self._looked):
+                self._moved = now
+            self._sizes, self._cpu, self._looked = sizes, cpu, now
+        return now - self._moved
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _stable(message: str) -> str:
+    """A message's first line without what changes from run to run: ports, addresses in memory, directories."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # AutoGraph puts "in user code:" and a traceback before what went wrong.
+    line = (lines[-1] if lines[0].endswith("in user code:") else lines[0]) if lines else ""
+    line = re.sub(r"(localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0):\d+", r"\1:PORT", line)
+    line = re.sub(r"0x[0-9a-fA-F]{6,}", "0x...", line)
+    line = re.sub(r"(?<![\w.])/(?:[\w.+-]+/){2,}", ".../", line)
+    return line if len(line) <= 200 else line[:197] + "..."
+
+
+def _last_lines(log: str, count: int = 15) -> str:
+    lines = log.rstrip().splitlines()[-count:]
+    return "\n".join(["The end of its log:", *lines]) if lines else ""

@@ -1,0 +1,207 @@
+"""Inside a worker process: take its place, run the learner's function, write down what came of it."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import inspect
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing import connection, parent_process
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from dtk import environment
+from dtk.cluster import ship
+from dtk.environment import Here
+from dtk.records import RunFolder
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
+    """The whole life of a worker. `inherited`: the parent's own descriptors, which are none of ours."""
+    for descriptor in inherited:
+        os.close(descriptor)
+    os.setsid()  # a process group of its own: killing it takes the learner's child processes along
+    _die_with(parent)
+    here = _take_place(spec)
+    here.journal.event(here.now(), "starting")
+    try:
+        _work(spec, here)
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
+        code = _record_failure(here, error)
+        _flush()
+        os._exit(code)  # an orderly exit can hang in TensorFlow's shutdown while a peer is gone
+    _flush()
+    here.journal.event(here.now(), "finished")
+    while True:  # stay until the run ends: a chief that leaves early breaks its peers' collectives
+        signal.pause()
+
+
+def _die_with(parent: int) -> None:
+    """No worker outlives the process that started it, even if that one is killed with SIGKILL."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
+        return
+    mother = parent_process()
+    if mother is not None:
+        sentinel = mother.sentinel
+
+        def watch() -> None:
+            connection.wait([sentinel])
+            os.killpg(0, signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _take_place(spec: dict[str, Any]) -> Here:
+    os.environ.clear()
+    os.environ.update(spec["env"])
+    os.chdir(spec["cwd"])
+    sys.path[:] = spec["sys_path"]
+    sys.argv[:] = [""]
+    here = Here(
+        RunFolder(Path(spec["dir"]), spec["workers"]),
+        spec["worker"],
+        spec["workers"],
+        spec["replicas"],
+        spec["mode"],
+        spec["clock"],
+    )
+    environment.enter(here)
+    here.folder.path.mkdir(mode=0o700, exist_ok=True)
+    _redirect(here.folder.path)
+    return here
+
+
+def _redirect(folder: Path) -> None:
+    """File descriptors 1 and 2 go to the log, so that C++ output does too. A file never blocks its writer."""
+    log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    sys.stdin = open(os.devnull)  # noqa: SIM115  (the process's own stdin, open to its end)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        text = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+    faulthandler.enable(file=sys.stderr)  # a crash in C++ leaves the Python lines that led to it in the log
+    stacks = open(folder / "stacks.txt", "w")  # noqa: SIM115  (the signal handler writes to it at any time)
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+
+
+def _work(spec: dict[str, Any], here: Here) -> None:
+    _prepare_libraries(spec)
+    ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
+    fn, args, kwargs = cloudpickle.loads((here.run.path / "function.pkl").read_bytes())
+    if here.mode == "mirrored":
+        _split_cpu(here.replicas)
+    if spec["strategy"]:
+        kwargs = {**kwargs, "strategy": _strategy(here)}
+    here.journal.event(here.now(), "running")
+    result = fn(*args, **kwargs)
+    if inspect.isawaitable(result):
+        raise TypeError("the function returned a coroutine; write an ordinary function")
+    here.folder.save_result(_dumps(result))
+    del fn, args, kwargs, result
+    gc.collect()  # closes what the function left open: summary writers flush when they are collected
+
+
+def _prepare_libraries(spec: dict[str, Any]) -> None:
+    """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
+    import random
+
+    from wrapt import register_post_import_hook
+
+    seed = spec["seed"]
+    if seed is not None:
+        random.seed(seed)
+        register_post_import_hook(lambda numpy: numpy.random.seed(seed), "numpy")
+        register_post_import_hook(lambda tensorflow: tensorflow.random.set_seed(seed), "tensorflow")
+        for name in ("keras", "tf_keras"):
+            # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
+            register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
+    register_post_import_hook(lambda keras: _correct_keras(), "keras")
+
+
+def _correct_keras() -> None:
+    from dtk.compat import keras3
+
+    keras3.apply()
+
+
+def _split_cpu(replicas: int) -> None:
+    """The CPU as several logical devices; only possible before TensorFlow's first operation."""
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+
+
+def _strategy(here: Here) -> Any:
+    import tensorflow as tf
+
+    if here.mode == "cluster":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if here.mode == "mirrored":
+        return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(here.replicas)])
+    return tf.distribute.get_strategy()
+
+
+class _ResultPickler(cloudpickle.Pickler):
+    """Tensors and variables travel as NumPy arrays: reading a result must not start TensorFlow in the kernel."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        tf = sys.modules.get("tensorflow")
+        if tf is not None and isinstance(obj, (tf.Tensor, tf.Variable)) and hasattr(obj, "numpy"):
+            return obj.numpy().__reduce__()
+        return super().reducer_override(obj)
+
+
+def _dumps(result: Any) -> bytes:
+    buffer = io.BytesIO()
+    try:
+        _ResultPickler(buffer).dump(result)
+    except Exception as error:
+        kind = type(result).__name__
+        words = f"the function returned a {kind} that can't be pickled ({error}); return numbers, arrays or strings"
+        raise TypeError(words) from None
+    return buffer.getvalue()
+
+
+def _record_failure(here: Here, error: BaseException) -> int:
+    at = here.now()
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next  # the learner's own lines are what helps; ours above them are not
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    sys.stderr.write(text)
+    code = error.code if isinstance(error, SystemExit) else 1
+    here.folder.save_error(type(error).__name__, str(error), text)
+    here.journal.event(at, "failed")
+    if isinstance(error, SystemExit) and not isinstance(code, int):
+        return 0 if code is None else 1
+    return int(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # a full disk, or a stream the learner closed: the result is worth more than its last line
+    ctypes.CDLL(None).fflush(None)  # what C code printed through stdio

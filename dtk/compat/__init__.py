@@ -1,0 +1,1 @@
+"""Every touch of TensorFlow's or Keras's internals, with the versions it is for and a test that says when it can go."""

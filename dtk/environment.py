@@ -1,0 +1,148 @@
+"""Where am I: which worker of which run this process is, what the machine offers, which versions are here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dtk.records import Journal, RunFolder, WorkerFolder
+
+__all__ = ["Here", "can_fork", "cores", "describe", "enter", "here", "is_chief", "live_mode", "run_dir"]
+
+# Versions that decide how a run behaves; what a bug report should name.
+PACKAGES = ("tensorflow", "keras", "tf-keras", "tensorflow-datasets", "ipywidgets", "numpy", "dtk")
+
+
+@dataclass(frozen=True)
+class Here:
+    """This process's place in a run.
+
+    mode: "cluster" (MultiWorkerMirroredStrategy), "mirrored" (several replicas in one process) or "single"
+    (a baseline). clock: `time.monotonic()` at the call of `dtk.run`.
+    """
+
+    run: RunFolder
+    worker: int
+    workers: int
+    replicas: int
+    mode: str
+    clock: float
+
+    def now(self) -> float:
+        """Seconds since the call of `dtk.run`; the same clock in every worker of the run."""
+        return time.monotonic() - self.clock
+
+    @property
+    def folder(self) -> WorkerFolder:
+        return self.run.worker(self.worker)
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal(self.folder)
+
+
+_here: Here | None = None
+
+
+def enter(place: Here | None) -> None:
+    """Says which worker this process is; called once, by the worker's own start-up."""
+    global _here
+    _here = place
+
+
+def here() -> Here | None:
+    """This process's place in a run; None in the kernel and in programs that dtk did not start."""
+    return _here
+
+
+def is_chief() -> bool:
+    """True in worker 0, in a baseline, and where dtk started nothing; False in the other workers."""
+    return _here is None or _here.worker == 0
+
+
+def run_dir() -> Path:
+    """The run's own directory, the same for all its workers. For use inside a function that `dtk.run` runs.
+
+    Outside a run it raises RuntimeError: there is no run whose directory it could be.
+    """
+    if _here is None:
+        raise RuntimeError("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir")
+    return _here.run.path
+
+
+def cores() -> int:
+    """Cores that this user may use: the least of affinity mask, cgroup quota (v2, v1) and `CPU_LIMIT`; at least 1."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = [float(count), *_cgroup_quotas()]
+    try:
+        limits.append(float(os.environ.get("CPU_LIMIT", "")))
+    except ValueError:
+        pass  # unset, or not a number: no limit is stated
+    return max(1, int(min(limit for limit in limits if limit > 0)))
+
+
+def _cgroup_quotas(root: Path = Path("/sys/fs/cgroup")) -> list[float]:
+    quotas = []
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        quotas.append(float(quota) / float(period))
+    except (OSError, ValueError):
+        pass  # not cgroup v2, or "max": no quota
+    try:
+        quota = (root / "cpu" / "cpu.cfs_quota_us").read_text()
+        quotas.append(float(quota) / float((root / "cpu" / "cpu.cfs_period_us").read_text()))
+    except (OSError, ValueError):
+        pass
+    return [quota for quota in quotas if quota > 0]
+
+
+def can_fork() -> bool:
+    """Whether workers may be forked from a process that has imported TensorFlow.
+
+    Shown to be safe on Linux without a GPU only; elsewhere dtk starts each worker in a fresh interpreter.
+    """
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return sys.platform == "linux" and (hidden or not Path("/dev/nvidia0").exists())
+
+
+def live_mode() -> str:
+    """How a run shows itself while it goes: "widgets" in a notebook, "text" elsewhere, "off" in CI.
+
+    `DTK_LIVE` (widgets, text or off) decides where it is set.
+    """
+    asked = os.environ.get("DTK_LIVE", "").lower()
+    if asked in ("widgets", "text", "off"):
+        return asked
+    if os.environ.get("CI"):
+        return "off"
+    return "widgets" if _in_notebook() else "text"
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def describe() -> dict[str, str]:
+    """What decides how a run goes here: how workers start, how runs are shown, cores, versions."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    facts = {
+        "start": "warm (forked)" if can_fork() else "cold (fresh interpreters)",
+        "live": live_mode(),
+        "cores": str(cores()),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    for package in PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts

@@ -1,0 +1,140 @@
+"""What can go wrong, as a tree. Every message says what happened, with the numbers, and what to do.
+
+    DtkError
+    ├── ClusterConfigError    the request can't be carried out (0 workers, an argument missing); nothing was started
+    ├── NotShippable          the function, or something it uses, can't travel to another process
+    ├── WorkerFailed          a worker raised, exited or was killed; carries logs and records
+    ├── WorkerStalled         nobody made progress for `stall_timeout` seconds; carries every worker's stack
+    ├── RunTimeout            the run took longer than `timeout` seconds
+    ├── VerificationError     the cluster computed something else than the baseline
+    └── DatasetUnavailable    the data can't be had, or what lies in the cache is damaged
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+
+    from dtk.records import RunFolder
+
+__all__ = [
+    "ClusterConfigError",
+    "DatasetUnavailable",
+    "DtkError",
+    "NotShippable",
+    "RunTimeout",
+    "VerificationError",
+    "WorkerFailed",
+    "WorkerStalled",
+]
+
+
+class DtkError(Exception):
+    """The root of everything that dtk raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython's hook: a learner is helped by the sentence, not by frames inside dtk.
+        return [f"{type(self).__name__}: {self}"]
+
+
+class ClusterConfigError(DtkError, ValueError):
+    """The request can't be carried out as it stands; no process was started."""
+
+
+class NotShippable(DtkError, TypeError):
+    """The function, or something that it captures, can't travel to a worker process."""
+
+
+class VerificationError(DtkError, AssertionError):
+    """A check of `dtk.verify` failed.
+
+    `step` is the first step at which the runs part, or None. `reason` is which check it was, in a word or two
+    (the list is at `dtk.analysis.verify`); "uneven batch" where the difference is fully explained by one.
+    """
+
+    def __init__(self, message: str, step: int | None = None, reason: str | None = None):
+        super().__init__(message)
+        self.step = step
+        self.reason = reason
+
+
+class DatasetUnavailable(DtkError, OSError):
+    """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
+
+
+class _WorkerText(Exception):
+    """Prints a worker's own words under the error, as `concurrent.futures` does for its workers."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"
+
+
+class _RunError(DtkError):
+    """An error of a run that had started: what was written until then stays readable.
+
+    Attributes:
+        folder: the run's directory.
+        detail: text for people: the traceback, the stacks, the consequences at the other workers.
+    """
+
+    def __init__(self, message: str, folder: RunFolder | None = None, detail: str = ""):
+        super().__init__(message)
+        self.folder = folder
+        self.detail = detail
+        if detail:
+            self.__cause__ = _WorkerText(detail)
+
+    @property
+    def logs(self) -> list[str]:
+        """Everything each worker printed, C++ output included, by worker."""
+        return self.folder.logs if self.folder is not None else []
+
+    @property
+    def records(self) -> pandas.DataFrame:
+        """What was recorded until the run ended; the columns of `Run.records`."""
+        from dtk.records import RunFolder, frame
+
+        return self.folder.records if isinstance(self.folder, RunFolder) else frame([])
+
+    def _render_traceback_(self) -> list[str]:
+        lines = super()._render_traceback_()
+        return [*self.detail.rstrip().splitlines(), "", *lines] if self.detail else lines
+
+
+class WorkerFailed(_RunError):
+    """A worker raised, exited or was killed. The others were stopped.
+
+    Attributes:
+        worker: index of the worker that failed first.
+        exitcode: its exit code; negative: the number of the signal that ended it.
+        traceback: its own traceback as text, with the learner's lines; "" if it had none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: int,
+        exitcode: int | None = None,
+        traceback: str = "",
+        folder: RunFolder | None = None,
+        detail: str = "",
+    ):
+        super().__init__(message, folder, detail or traceback)
+        self.worker = worker
+        self.exitcode = exitcode
+        self.traceback = traceback
+
+
+class WorkerStalled(_RunError):
+    """No worker made progress for `stall_timeout` seconds; `detail` has each worker's Python stack."""
+
+
+class RunTimeout(_RunError):
+    """The run took longer than the `timeout` that it was given, in seconds."""

@@ -1,0 +1,1 @@
+"""What runs beside the learner's code inside a worker and writes down what each replica did."""

@@ -1,0 +1,70 @@
+"""Runs made of numbers, for tests of pictures and arithmetic: no process, no TensorFlow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dtk.records import Journal, Record, RunFolder, Weights
+from dtk.runs import Run
+
+
+def losses(steps: int) -> np.ndarray:
+    """A falling loss curve: `(steps,)`, 2.3 at the start."""
+    return 0.3 + 2.0 * np.exp(-np.arange(steps) / 20.0)
+
+
+def fabricate(
+    path: Path,
+    *,
+    workers: int = 2,
+    mode: str = "cluster",
+    steps: int = 30,
+    shares: np.ndarray | None = None,
+    examples: np.ndarray | None = None,
+    step_seconds: float = 0.02,
+    initial: list[np.ndarray] | None = None,
+    final: list[list[np.ndarray]] | None = None,
+    replicas: int = 1,
+    seed: int | None = 0,
+    epochs: np.ndarray | None = None,
+    identical: bool | None = True,
+) -> Run:
+    """A `Run` whose folder holds the given numbers.
+
+    shares, examples: `(steps, workers * replicas)`; by default equal shares of `losses(steps)`, and 128 examples
+    a step. epochs: `(steps,)`, by default 1. identical: what a worker of several replicas said of their weights.
+    initial: every worker's weights at the start; final: each worker's own at the end.
+    """
+    curve = losses(steps)
+    count = workers * replicas
+    shares = np.repeat(curve[:, None] / count, count, axis=1) if shares is None else shares
+    examples = np.full((steps, count), 128 // count) if examples is None else examples
+    epochs = np.ones(steps) if epochs is None else epochs
+    folder = RunFolder(path, workers)
+    for k, corner in enumerate(folder.each):
+        journal = Journal(corner)
+        journal.event(0.05, "starting")
+        journal.event(0.1, "running")
+        journal.event(0.6, "training", steps=steps, epochs=1)
+        for i in range(steps):
+            began = 1.0 + i * step_seconds
+            ended = began + 0.9 * step_seconds
+            for r in range(k * replicas, (k + 1) * replicas):
+                row = Record(k, r, i + 1, int(epochs[i]), float(shares[i, r]), int(examples[i, r]), began, ended)
+                journal.record([row])
+        if replicas > 1 and identical is not None:
+            journal.event(1.0 + steps * step_seconds, "replicas", identical=identical, name="w0")
+        end = 1.0 + steps * step_seconds
+        journal.event(end, "finished")
+        journal.close()
+        (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
+        arrays = initial if initial is not None else [np.zeros((3, 2), np.float32)]
+        corner.save_weights("initial", [f"w{i}" for i in range(len(arrays))], arrays)
+        ends = final[k] if final is not None else [a + 1 for a in arrays]
+        corner.save_weights("final", [f"w{i}" for i in range(len(ends))], ends)
+    return Run(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
+
+
+__all__ = ["Weights", "fabricate", "losses"]

@@ -1,0 +1,148 @@
+"""What can't work gets one sentence before any process starts."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import pytest
+
+import dtk
+from dtk.cluster import launch
+
+
+@pytest.fixture(autouse=True)
+def no_process(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a process was about to be started")
+
+    monkeypatch.setattr(launch, "launch", refuse)
+    monkeypatch.setattr(launch, "new_folder", refuse)
+
+
+def fine():
+    return 1
+
+
+def takes_two(a, b=2):
+    return a + b
+
+
+async def coroutine():
+    return 1
+
+
+LOCK = threading.Lock()
+
+
+def captures_lock():
+    with LOCK:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"workers": 0}, "workers=0: it takes a whole number of at least 1"),
+        ({"workers": -2}, "workers=-2: it takes a whole number of at least 1"),
+        ({"workers": 1.5}, "workers=1.5: it takes a whole number of at least 1"),
+        ({"workers": True}, "workers=True: it takes a whole number"),
+        ({"workers": "2"}, "workers='2': it takes a whole number"),
+        ({"workers": 10_000}, r"workers=10000: this machine has \d+ cores, and dtk starts at most \d+ here"),
+        ({"workers": 2, "replicas": 2}, "on CPU, MultiWorkerMirroredStrategy has one replica a worker"),
+        ({"replicas": 0, "workers": 1}, "replicas=0: it takes a whole number of at least 1"),
+        ({"seed": -1}, "seed=-1: it takes a whole number from 0"),
+        ({"seed": 0.5}, "seed=0.5"),
+        ({"keras": 4}, "keras=4: it takes 2"),
+        ({"timeout": 0}, "timeout=0: it takes seconds above 0"),
+        ({"timeout": "1"}, "timeout='1': it takes seconds above 0"),
+        ({"stall_timeout": -1}, "stall_timeout=-1: it takes seconds above 0"),
+        ({"start": "hot"}, "start='hot': it takes 'auto', 'warm' or 'cold'"),
+        ({"args": (1,)}, "`fine` can't be called so: too many positional arguments"),
+        ({"kwargs": {"batch": 1}}, "`fine` can't be called so: got an unexpected keyword argument 'batch'"),
+    ],
+)
+def test_bad_arguments(keywords, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(fine, **keywords)
+
+
+def test_missing_arguments_are_named():
+    with pytest.raises(dtk.ClusterConfigError, match="`takes_two` can't be called so: missing a required argument: 'a'"):
+        dtk.run(takes_two)
+    with pytest.raises(dtk.ClusterConfigError, match="missing a required argument: 'a'"):
+        dtk.baseline(takes_two)
+
+
+def test_no_function():
+    with pytest.raises(dtk.ClusterConfigError, match="fn is None, not a function; pass the function itself"):
+        dtk.run(None)
+    with pytest.raises(dtk.ClusterConfigError, match="`coroutine` is a coroutine or generator"):
+        dtk.run(coroutine)
+
+
+def test_captured_things_are_named():
+    lock = threading.Lock()
+
+    def train():
+        return lock
+
+    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
+        dtk.run(train)
+
+    def helper():
+        return lock
+
+    def outer():
+        return [helper() for _ in range(2)]
+
+    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `helper`; create it inside$"):
+        dtk.run(outer)
+
+    def nested():
+        def inner():
+            return lock
+
+        return inner()
+
+    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `nested`"):
+        dtk.run(nested)
+
+    def default(x=lock):
+        return x
+
+    with pytest.raises(dtk.NotShippable, match="`a default value`, a lock, is captured by `default`"):
+        dtk.run(default)
+
+    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, is captured by `the function`"):
+        dtk.run(functools.partial(takes_two, lock))
+
+
+def test_arguments_that_cannot_travel_are_named():
+    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, can't travel to a worker"):
+        dtk.run(takes_two, args=(threading.Lock(),))
+    with pytest.raises(dtk.NotShippable, match=r"^`kwargs\['b'\]`, a lock, can't travel"):
+        dtk.run(takes_two, args=(1,), kwargs={"b": threading.Lock()})
+
+
+def test_a_tf_config_of_the_kernel_is_ignored_with_a_notice(monkeypatch, capsys):
+    from dtk import runs
+
+    for text, words in [
+        ("{", "it is not JSON"),
+        ("[]", "it is not an object with a cluster"),
+        ('{"cluster": {"worker": ["a:1"]}}', "its task has no index"),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
+            "its task is worker 1, but its cluster has 1 of type worker",
+        ),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', "each worker gets one of its own"),
+    ]:
+        monkeypatch.setenv("TF_CONFIG", text)
+        runs._notice_tf_config()
+        said = capsys.readouterr().out
+        assert said.startswith("dtk: the TF_CONFIG that is set in this process is ignored; ")
+        assert words in said
+    monkeypatch.delenv("TF_CONFIG")
+    runs._notice_tf_config()
+    assert capsys.readouterr().out == ""

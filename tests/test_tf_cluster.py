@@ -1,0 +1,149 @@
+"""Real TensorFlow clusters without Keras: what dtk does around the strategy, and how such a run ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+import dtk
+from dtk.cluster import launch
+from dtk.cluster.warm import scratch
+
+
+def wait_for(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def add_up(strategy):
+    import tensorflow as tf
+
+    with strategy.scope():
+        one = tf.Variable(1.0)
+    total = strategy.reduce("SUM", strategy.run(lambda: one * 1.0), axis=None)
+    return type(strategy).__name__, strategy.num_replicas_in_sync, total
+
+
+def test_a_parameter_named_strategy_is_filled():
+    assert dtk.run(add_up, workers=2).results == [("CollectiveAllReduceStrategy", 2, 2.0)] * 2
+    assert dtk.run(add_up, workers=1, replicas=3).results == [("MirroredStrategy", 3, 3.0)]
+    assert dtk.baseline(add_up).results == [("_DefaultDistributionStrategy", 1, 1.0)]
+
+
+def add_up_cold():
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    return float(strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None))
+
+
+def test_an_unchanged_function_of_no_arguments_cold(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # gRPC would hang on it
+    assert dtk.run(add_up_cold, workers=2, start="cold", timeout=90).results == [2.0, 2.0]
+
+
+def test_a_taken_port_means_new_ports_for_the_whole_cluster(monkeypatch):
+    free = launch.free_ports
+    asked = []
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+
+        def once_taken(count):
+            asked.append(count)
+            return free(count) if len(asked) > 1 else [free(1)[0], taken.getsockname()[1]]
+
+        monkeypatch.setattr(launch, "free_ports", once_taken)
+        run = dtk.run(add_up_cold, workers=2)
+    assert run.results == [2.0, 2.0]
+    assert asked == [2, 2]
+    assert (run.dir / "attempt-1" / "worker-1" / "log.txt").exists(), "the failed attempt's logs are kept"
+
+
+def wait_for_a_peer():
+    import tensorflow as tf
+
+    if not dtk.is_chief():
+        (dtk.run_dir() / "here").touch()
+        time.sleep(60)
+    tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def wait_in_a_collective():
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    if not dtk.is_chief():
+        (dtk.run_dir() / "here").touch()
+        time.sleep(60)
+    strategy.reduce("SUM", tf.constant(1.0), axis=None)
+
+
+@pytest.mark.parametrize("fn", [wait_for_a_peer, wait_in_a_collective])
+def test_an_interrupt_ends_what_ignores_signals(fn):
+    before = set((scratch() / "runs").iterdir()) if (scratch() / "runs").exists() else set()
+    left = {}
+
+    def interrupt():
+        wait_for(lambda: any((path / "here").exists() for path in set((scratch() / "runs").iterdir()) - before))
+        time.sleep(0.5)  # let the other worker get to where it waits
+        left["at"] = time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        dtk.run(fn)
+    assert time.monotonic() - left["at"] < 3.0
+    thread.join()
+    assert dtk.run(add_up, workers=1).results[0][1] == 1
+
+
+def fail_beside_a_collective(how):
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    if not dtk.is_chief():
+        time.sleep(0.5)
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("bad label 7")
+    strategy.reduce("SUM", tf.constant(1.0), axis=None)
+
+
+@pytest.mark.parametrize(("how", "words"), [("raise", "raised ValueError: bad label 7"), ("kill", "killed by SIGKILL")])
+def test_the_peer_in_the_collective_is_not_blamed(how, words):
+    with pytest.raises(dtk.WorkerFailed, match=words) as caught:
+        dtk.run(fail_beside_a_collective, args=(how,))
+    assert caught.value.worker == 1
+
+
+def no_cluster_of_its_own():
+    import tensorflow as tf
+
+    return tf.keras.Model.__module__.split(".")[0]
+
+
+def test_keras_2_and_3_from_one_warm_parent():
+    assert dtk.run(no_cluster_of_its_own, workers=1, keras=2).results == ["tf_keras"]
+    assert dtk.run(no_cluster_of_its_own, workers=1, keras=3).results == ["keras"]
+    assert dtk.run(no_cluster_of_its_own, workers=1).results == ["keras"]
+
+
+def first_weights():
+    import keras
+
+    return keras.layers.Dense(3).build((None, 2)) or keras.random.uniform((3,)).numpy().tolist()
+
+
+def test_keras_is_seeded_alike():
+    one, two = dtk.run(first_weights, workers=2, seed=5).results
+    assert one == two == dtk.baseline(first_weights, seed=5).results[0]
+    assert one != dtk.baseline(first_weights, seed=6).results[0]
