@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dtk.errors import DtkError
 from dtk.records import Journal, RunFolder, WorkerFolder
 
-__all__ = ["Here", "can_fork", "cores", "describe", "enter", "here", "is_chief", "live_mode", "run_dir"]
+__all__ = ["Here", "can_fork", "cores", "describe", "enter", "here", "is_chief", "live_mode", "run_dir", "scratch"]
 
 # Versions that decide how a run behaves; what a bug report should name.
 PACKAGES = ("tensorflow", "keras", "tf-keras", "tensorflow-datasets", "ipywidgets", "numpy", "dtk")
@@ -73,6 +75,16 @@ def run_dir() -> Path:
     if _here is None:
         raise RuntimeError("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir")
     return _here.run.path
+
+
+def scratch() -> Path:
+    """This user's directory for runs and logs, mode 0700, under the system's temporary directory."""
+    # A worker has a TMPDIR of its own, but shares its kernel's scratch.
+    path = Path(os.environ.get("DTK_SCRATCH") or Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}")
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
+    return path
 
 
 def cores() -> int:

@@ -119,7 +119,7 @@ def die():
     pathlib.Path("pids").write_text(" ".join(str(p.pid) for p in me.children(recursive=True)))
     os.kill(me.pid, signal.SIGKILL)
 
-from dtk.cluster.warm import scratch
+from dtk.environment import scratch
 dtk_runs = scratch() / "runs"
 threading.Thread(target=die).start()
 dtk.run(sleep)

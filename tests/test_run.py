@@ -98,6 +98,17 @@ def test_proxies_stay_behind_and_cores_are_shared(start, monkeypatch):
     assert seen["TF_NUM_INTRAOP_THREADS"] == seen["TF_NUM_INTEROP_THREADS"] == seen["OMP_NUM_THREADS"] == share
 
 
+def temporary():
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
+def test_temporary_files_stay_in_the_runs_directory(start):
+    run = dtk.run(temporary, start=start)
+    assert run.results == [str(worker.path / "tmp") for worker in run.folder.each]
+
+
 def speak():
     print("from Python")
     os.write(1, b"from C, to fd 1\n")
@@ -272,7 +283,7 @@ def wait_for(condition, seconds=20.0):
 
 
 def newest_run():
-    from dtk.cluster.warm import scratch
+    from dtk.environment import scratch
 
     return max((scratch() / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
 

@@ -12,7 +12,7 @@ import pytest
 
 import dtk
 from dtk.cluster import launch
-from dtk.cluster.warm import scratch
+from dtk.environment import scratch
 
 
 def wait_for(condition, seconds=60.0):

@@ -19,7 +19,7 @@ from typing import Any
 
 from dtk import environment
 from dtk.cluster import ship, tf_config
-from dtk.cluster.warm import ParentProcess, parent, scratch
+from dtk.cluster.warm import ParentProcess, parent
 from dtk.cluster.watch import Progress, Watch, port_was_taken
 from dtk.errors import RunTimeout, WorkerFailed, WorkerStalled
 from dtk.records import RunFolder
@@ -76,7 +76,7 @@ def launch(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[s
 
 def new_folder(job: Job) -> RunFolder:
     """A fresh directory (mode 0700) with what the workers need to begin."""
-    runs = scratch() / "runs"
+    runs = environment.scratch() / "runs"
     runs.mkdir(mode=0o700, exist_ok=True)
     _make_room(runs)
     began = datetime.now().strftime("%Y%m%d-%H%M%S-%f-")  # names in the order of time: the oldest make room
@@ -111,7 +111,7 @@ def _spec(job: Job, folder: RunFolder, clock: float, worker: int, config: dict[s
         "clock": clock,
         "seed": job.seed,
         "strategy": job.strategy,
-        "env": _environment(job, config),
+        "env": {**_environment(job, config), "TMPDIR": str(folder.worker(worker).path / "tmp")},
         "cwd": os.getcwd(),
         "sys_path": _sys_path(),
     }
@@ -124,6 +124,7 @@ def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if name not in proxies and name != "TF_CONFIG"}
     env["DTK_PROXIES"] = json.dumps(proxies)  # for downloads, which do need them
     threads = str(max(1, environment.cores() // job.share))
+    env["DTK_SCRATCH"] = str(environment.scratch())
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
         env.setdefault(name, threads)
     if config is not None:

@@ -8,17 +8,15 @@ import os
 import selectors
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from dtk import environment
 from dtk.errors import DtkError
 
-__all__ = ["ParentProcess", "parent", "scratch", "warm"]
+__all__ = ["ParentProcess", "parent", "warm"]
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets", "sklearn.datasets")
@@ -38,7 +36,7 @@ class ParentProcess:
         self._problem: str | None = None
         self._buffer = b""
         self._lock = threading.RLock()
-        self.log = scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
+        self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
         options = {"fork": fork, "preload": list(PRELOAD) if fork else []}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -154,15 +152,6 @@ def warm() -> None:
     """
     if environment.can_fork():
         parent(fork=True)
-
-
-def scratch() -> Path:
-    """This user's directory for runs and logs, mode 0700, under the system's temporary directory."""
-    path = Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    if path.stat().st_uid != os.getuid():
-        raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
-    return path
 
 
 @atexit.register

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from dtk.cluster import explain
 from dtk.errors import WorkerFailed
 from dtk.records import RunFolder, Tail
 
@@ -25,13 +25,6 @@ _CONSEQUENCE = re.compile(
 )
 _TENSORFLOW_ERRORS = {"UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError"}
 _PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Failed to bind", re.IGNORECASE)
-
-# SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
-_HINTS = {
-    "SIGKILL": "; the kernel's log or the memory limit may say why",
-    "SIGSEGV": "; the last Python lines before it are in its log",
-    "SIGABRT": "; the reason is in its log",
-}
 
 
 @dataclass
@@ -125,18 +118,7 @@ class Watch:
 
     def _what(self, worker: int, code: int | None) -> str:
         error = self.folder.worker(worker).error
-        if error and error["type"] == "SystemExit":
-            return f"called sys.exit({error['message']}) before its function returned"
-        if error:
-            said = _stable(error["message"])
-            return f"raised {error['type']}: {said}" if said else f"raised {error['type']}"
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
-            return f"{verb} {name}{_HINTS.get(name, '')}"
-        if code is None:
-            return "ended before its function returned"
-        return f"ended itself with exit code {code} before its function returned (os._exit?)"
+        return explain.in_one_sentence(error["type"], error["message"]) if error else explain.exit_in_words(code)
 
 
 def port_was_taken(folder: RunFolder) -> bool:
@@ -182,17 +164,6 @@ def _cpu_seconds(pid: int) -> float:
     except psutil.Error:
         return 0.0
     return float(times.user + times.system)
-
-
-def _stable(message: str) -> str:
-    """A message's first line without what changes from run to run: ports, addresses in memory, directories."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    # AutoGraph puts "in user code:" and a traceback before what went wrong.
-    line = (lines[-1] if lines[0].endswith("in user code:") else lines[0]) if lines else ""
-    line = re.sub(r"(localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0):\d+", r"\1:PORT", line)
-    line = re.sub(r"0x[0-9a-fA-F]{6,}", "0x...", line)
-    line = re.sub(r"(?<![\w.])/(?:[\w.+-]+/){2,}", ".../", line)
-    return line if len(line) <= 200 else line[:197] + "..."
 
 
 def _last_lines(log: str, count: int = 15) -> str:

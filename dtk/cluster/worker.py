@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from multiprocessing import connection, parent_process
@@ -83,6 +84,10 @@ def _take_place(spec: dict[str, Any]) -> Here:
     )
     environment.enter(here)
     here.folder.path.mkdir(mode=0o700, exist_ok=True)
+    # Temporary files go with the run's directory: a worker is killed in the end and cleans up none of its own
+    # (AutoGraph leaves one a function).
+    Path(spec["env"]["TMPDIR"]).mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = None  # a forked worker has its parent's
     _redirect(here.folder.path)
     return here
 

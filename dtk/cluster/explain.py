@@ -1,0 +1,74 @@
+"""What a worker's error means, in one stable sentence: no port, path or address that changes from run to run."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+__all__ = ["exit_in_words", "in_one_sentence"]
+
+# TensorFlow's words -> the learner's. What a pattern captures fills the sentence.
+_KNOWN = [
+    (
+        re.compile(r"Could not apply FILE based sharding: the dataset only has (\d+) file.*?required (\d+) shards"),
+        "the dataset reads {0} file, which autoshard policy FILE can't divide among {1} workers; set "
+        "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
+        "(dtk.datasets.load does)",
+    ),
+    (
+        re.compile(r"Collective ops must be configured at program startup"),
+        "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
+        "or take a parameter `strategy`",
+    ),
+]
+
+# SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
+_HINTS = {
+    "SIGKILL": "; the kernel's log or the memory limit may say why",
+    "SIGSEGV": "; the last Python lines before it are in its log",
+    "SIGABRT": "; the reason is in its log",
+}
+
+
+def in_one_sentence(kind: str, message: str) -> str:
+    """"raised ValueError: bad label", with dtk's sentence in place of TensorFlow's where it knows a better one.
+
+    >>> in_one_sentence("ValueError", "bad label")
+    'raised ValueError: bad label'
+    """
+    if kind == "SystemExit":
+        return f"called sys.exit({message}) before its function returned"
+    flat = " ".join(message.split())
+    for pattern, sentence in _KNOWN:
+        match = pattern.search(flat)
+        if match:
+            return f"raised {kind}: {sentence.format(*match.groups())}"
+    said = _stable(message)
+    return f"raised {kind}: {said}" if said else f"raised {kind}"
+
+
+def exit_in_words(code: int | None) -> str:
+    """How a process ended that said nothing: a signal by name (negative codes), or an exit of its own.
+
+    >>> exit_in_words(-9)
+    "was killed by SIGKILL; the kernel's log or the memory limit may say why"
+    """
+    if code is None:
+        return "ended before its function returned"
+    if code < 0:
+        name = signal.Signals(-code).name
+        verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
+        return f"{verb} {name}{_HINTS.get(name, '')}"
+    return f"ended itself with exit code {code} before its function returned (os._exit?)"
+
+
+def _stable(message: str) -> str:
+    """A message's first telling line without what changes from run to run: ports, addresses, directories."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # AutoGraph puts "in user code:" and a traceback before what went wrong.
+    line = (lines[-1] if lines[0].endswith("in user code:") else lines[0]) if lines else ""
+    line = re.sub(r"\{\{[^}]*\}\}\s*", "", line)  # names of graph nodes and devices
+    line = re.sub(r"(localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0):\d+", r"\1:PORT", line)
+    line = re.sub(r"0x[0-9a-fA-F]{6,}", "0x...", line)
+    line = re.sub(r"(?<![\w.])/(?:[\w.+-]+/){2,}", ".../", line)
+    return line if len(line) <= 200 else line[:197] + "..."

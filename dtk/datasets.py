@@ -1,0 +1,245 @@
+"""MNIST and Fashion-MNIST by tensorflow-datasets; handwritten digits that need no network where those can't be had."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dtk import environment
+from dtk.errors import DatasetUnavailable
+
+__all__ = ["digits", "load"]
+
+NAMES = ("fashion_mnist", "mnist")
+SOURCES = (None, "tfds", "embedded")
+HOST = "storage.googleapis.com"  # where tensorflow-datasets downloads both from
+CONNECT_SECONDS = 4.0
+TEST_DIGITS = 300  # of 1,797
+RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
+
+Pair = tuple[Any, Any]
+
+
+class _NotHere(Exception):
+    """The data is not prepared, and can't be downloaded; the reason in words."""
+
+
+def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
+    """`(train, test), info`: two `tf.data.Dataset`s of (image, label), and what is known of them.
+
+    Images are uint8 of shape (28, 28, 1), labels int64 from 0 to 9, as `tfds.load(..., as_supervised=True)` has
+    them. Autoshard policy DATA is set: each dataset is one file, which the default policy can't share among
+    workers. Order is the same in every process; shuffle with a seed.
+
+    source: "tfds" downloads with a progress bar into tensorflow-datasets' own cache, or takes it from there;
+    "embedded" is scikit-learn's 1,797 handwritten digits, enlarged from 8×8, 1,497 for training and 300 for
+    tests; None tries the first and lets the second stand in, saying so in one line. `info` has `name`,
+    `splits["train"].num_examples` and `features["label"].num_classes`, whatever the source.
+
+    Raises DatasetUnavailable: an unknown name, "tfds" without network, a damaged cache (with the remedy).
+    """
+    if name not in NAMES or source not in SOURCES:
+        words = f"dtk.datasets.load({name!r}, source={source!r}): names are {', '.join(NAMES)}; sources None, "
+        raise DatasetUnavailable(words + "'tfds' and 'embedded'")
+    if source == "embedded":
+        return _embedded()
+    try:
+        return _from_tfds(name)
+    except _NotHere as reason:
+        if source == "tfds":
+            raise DatasetUnavailable(f"{name} is not in the cache and can't be downloaded: {reason}") from None
+        _say_once(f"dtk: {name} is not in the cache and can't be downloaded ({reason}); handwritten digits stand in")
+        return _embedded()
+
+
+_said: set[str] = set()
+
+
+def _say_once(line: str) -> None:
+    if line not in _said and environment.is_chief():
+        print(line)
+    _said.add(line)
+
+
+# ---- the embedded digits -------------------------------------------------------------------------------------
+
+
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's digits: images uint8 (1797, 28, 28, 1), labels int64 (1797,), in an order mixed once for all.
+
+    Each 8×8 image of values 0 to 16 is enlarged to 28×28 by bilinear interpolation and scaled to 0..255.
+    """
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    centres = (np.arange(28) + 0.5) * 8 / 28 - 0.5
+    weights = np.clip(1 - np.abs(centres[:, None] - np.arange(8)[None, :]), 0, None)
+    weights /= weights.sum(axis=1, keepdims=True)
+    large = np.einsum("ai,nij,bj->nab", weights, data.images, weights)
+    images = np.round(large * (255 / 16)).astype(np.uint8)[..., None]
+    order = np.random.default_rng(0).permutation(len(images))
+    return images[order], data.target.astype(np.int64)[order]
+
+
+def _embedded() -> tuple[Pair, Any]:
+    import tensorflow as tf
+
+    images, labels = digits()
+    train, test = slice(TEST_DIGITS, None), slice(TEST_DIGITS)
+    pairs = tuple(_shared(tf.data.Dataset.from_tensor_slices((images[part], labels[part]))) for part in (train, test))
+    splits = {
+        "train": SimpleNamespace(num_examples=len(images[train])),
+        "test": SimpleNamespace(num_examples=len(images[test])),
+    }
+    features = {
+        "image": SimpleNamespace(shape=(28, 28, 1), dtype=np.uint8),
+        "label": SimpleNamespace(num_classes=10, dtype=np.int64),
+    }
+    return (pairs[0], pairs[1]), SimpleNamespace(name="digits", splits=splits, features=features)
+
+
+def _shared(dataset: Any) -> Any:
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(options)
+
+
+# ---- tensorflow-datasets -------------------------------------------------------------------------------------
+
+
+def _from_tfds(name: str) -> tuple[Pair, Any]:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise _NotHere(f"tensorflow-datasets can't be imported: {error}") from None
+    # The variable is read here, not by tfds at its import: a worker's parent may have imported it long ago.
+    cache = os.environ.get("TFDS_DATA_DIR") or None
+    builder = _builder(tfds, name, cache)
+    if not _prepared(builder):
+        with _alone(Path(builder.data_dir).parent.parent, name):
+            builder = _builder(tfds, name, cache)  # another worker may have prepared it while this one waited
+            if not _prepared(builder):
+                _download(builder)
+                builder = _builder(tfds, name, cache)
+    _check(builder)
+    train, test = (
+        _shared(builder.as_dataset(split=split, as_supervised=True, shuffle_files=False)) for split in ("train", "test")
+    )
+    return (train, test), builder.info
+
+
+def _builder(tfds: Any, name: str, cache: str | None) -> Any:
+    try:
+        return tfds.builder(name, data_dir=cache)
+    except Exception as error:  # a damaged dataset_info.json raises whatever its parser does
+        place = Path(cache or tfds.core.constants.DATA_DIR) / name
+        raise _damaged(place, f"{type(error).__name__} while reading its description") from None
+
+
+def _prepared(builder: Any) -> bool:
+    return (Path(builder.data_dir) / "dataset_info.json").exists()
+
+
+def _damaged(place: Path, what: str) -> DatasetUnavailable:
+    return DatasetUnavailable(f"the cached data in {place} is damaged: {what}; delete that directory and load again")
+
+
+def _check(builder: Any) -> None:
+    """Every file there, as long as the description says and readable to its end; once for each state of the files."""
+    place = Path(builder.data_dir)
+    files = []
+    for split in builder.info.splits.values():
+        want = int(split.num_bytes) + RECORD_FRAME * split.num_examples
+        paths = [Path(path) for path in split.filepaths]
+        for path in paths:
+            if not path.exists():
+                raise _damaged(place, f"{path.name} is missing")
+        have = sum(path.stat().st_size for path in paths)
+        if have != want:
+            raise _damaged(place, f"split {split.name} has {have} bytes instead of {want}")
+        files += paths
+    state = json.dumps([[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in files])
+    stamp = environment.scratch() / f"checked-{builder.name}.json"
+    if not stamp.exists() or stamp.read_text() != state:
+        _read_through(place, files)
+        stamp.write_text(state)
+
+
+def _read_through(place: Path, files: list[Path]) -> None:
+    """TensorFlow checks each record's CRC as it reads; 0.2 s for MNIST."""
+    import tensorflow as tf
+
+    try:
+        for _ in tf.data.TFRecordDataset([str(path) for path in files]).batch(1000):
+            pass
+    except tf.errors.DataLossError:
+        raise _damaged(place, "a record's checksum is wrong") from None
+
+
+def _download(builder: Any) -> None:
+    """Into tensorflow-datasets' cache, with its progress bar. Leaves nothing half-done where it would be found."""
+    with _proxies():
+        if not any(name.lower() == "https_proxy" for name in os.environ) and not _reachable():
+            raise _NotHere(f"no connection to {HOST}")
+        try:
+            builder.download_and_prepare()
+        except Exception as error:  # network, disk, checksums: whatever it is, the reason is passed on
+            raise _NotHere(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from None
+
+
+def _reachable() -> bool:
+    """Whether the host answers within CONNECT_SECONDS; tensorflow-datasets itself would try for minutes."""
+    found = threading.Event()
+
+    def connect() -> None:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, 443), timeout=CONNECT_SECONDS):
+            found.set()
+
+    # A thread, as looking up the name has no deadline of its own.
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(CONNECT_SECONDS)
+    return found.is_set()
+
+
+@contextlib.contextmanager
+def _proxies() -> Iterator[None]:
+    """The kernel's proxy variables, which workers don't have, for the time of a download."""
+    names = json.loads(os.environ.get("DTK_PROXIES", "{}"))
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """One process at a time prepares a dataset; the lock goes with its process, however that ends."""
+    try:
+        import fcntl
+
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f".dtk-{name}.lock").open("w")
+    except (ImportError, OSError):
+        yield  # no such locks on this system, or a cache that can't be written: then nothing can collide either
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,216 @@
+"""Data: the embedded digits everywhere; real MNIST where a prepared copy lies beside the project or in TFDS_DATA_DIR."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dtk
+from dtk import datasets, environment
+from dtk.environment import Here
+from dtk.records import RunFolder
+
+PREPARED = Path(os.environ.get("TFDS_DATA_DIR") or Path(__file__).parents[2] / "shared/data/tensorflow_datasets")
+needs_mnist = pytest.mark.skipif(not (PREPARED / "mnist").exists(), reason="no prepared MNIST here")
+
+
+@pytest.fixture(autouse=True)
+def own_scratch(tmp_path, monkeypatch):
+    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.setattr(datasets, "_said", set())
+
+
+@pytest.fixture
+def mnist(monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A writable copy of the prepared MNIST."""
+    place = tmp_path / "cache"
+    shutil.copytree(PREPARED, place, copy_function=shutil.copyfile)
+    for path in [place, *place.rglob("*")]:
+        path.chmod(0o755)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(place))
+    return place / "mnist" / "3.0.1"
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """An empty cache, and no connection whether or not the machine has one."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "empty"))
+    monkeypatch.setattr(datasets, "_reachable", lambda: False)
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def look(dataset, count=100):
+    (batch,) = dataset.batch(count).take(1)
+    return [part.numpy() for part in batch]
+
+
+def check_pair(train, test, info, sizes):
+    import tensorflow as tf
+
+    for dataset, split in ((train, "train"), (test, "test")):
+        images, labels = look(dataset)
+        assert images.shape == (100, 28, 28, 1)
+        assert (images.dtype, labels.dtype) == (np.uint8, np.int64)
+        assert images.max() > 200
+        assert set(np.unique(labels)) == set(range(10))
+        policy = dataset.options().experimental_distribute.auto_shard_policy
+        assert policy == tf.data.experimental.AutoShardPolicy.DATA
+        assert info.splits[split].num_examples == sizes[split]
+        assert int(dataset.cardinality()) == sizes[split]
+    assert info.features["label"].num_classes == 10
+    assert info.features["image"].shape == (28, 28, 1)
+
+
+def test_embedded_digits():
+    (train, test), info = dtk.datasets.load("mnist", source="embedded")
+    check_pair(train, test, info, {"train": 1497, "test": 300})
+    again = dtk.datasets.load("mnist", source="embedded")[0][0]
+    assert np.array_equal(look(train)[0], look(again)[0])
+
+
+def test_digits_are_still_the_digits():
+    from sklearn.datasets import load_digits
+
+    images, labels = datasets.digits()
+    order = np.random.default_rng(0).permutation(1797)
+    assert np.array_equal(labels, load_digits().target[order])
+    small = images[..., 0].reshape(-1, 4, 7, 4, 7).mean(axis=(2, 4)) / (255 / 16)
+    original = load_digits().images[order].reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4))
+    assert np.corrcoef(small.ravel(), original.ravel())[0, 1] > 0.98, "each sixteenth keeps its brightness"
+
+
+@needs_mnist
+def test_prepared_mnist(mnist, capsys):
+    (train, test), info = dtk.datasets.load("mnist")
+    check_pair(train, test, info, {"train": 60000, "test": 10000})
+    assert info.name == "mnist"
+    assert capsys.readouterr().out == ""
+
+
+def test_offline_the_digits_stand_in_and_say_so_once(offline, capsys):
+    for _ in range(2):
+        _, info = dtk.datasets.load("mnist")
+        assert info.name == "digits"
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        "dtk: mnist is not in the cache and can't be downloaded (no connection to storage.googleapis.com); "
+        "handwritten digits stand in"
+    ]
+    assert dtk.datasets.load("fashion_mnist")[1].name == "digits"
+
+
+def test_only_the_chief_says_so(offline, capsys, tmp_path):
+    environment.enter(Here(RunFolder(tmp_path, 2), 1, 2, 1, "cluster", 0.0))
+    try:
+        dtk.datasets.load("mnist")
+    finally:
+        environment.enter(None)
+    assert capsys.readouterr().out == ""
+
+
+def test_offline_and_tfds_asked_for(offline):
+    with pytest.raises(dtk.DatasetUnavailable, match="mnist is not in the cache and can't be downloaded: no connection"):
+        dtk.datasets.load("mnist", source="tfds")
+
+
+def test_unknown_names():
+    for arguments in ({"name": "cifar"}, {"source": "web"}):
+        with pytest.raises(dtk.DatasetUnavailable, match="names are fashion_mnist, mnist; sources None, 'tfds' and"):
+            dtk.datasets.load(**arguments)
+
+
+def remove(place):
+    (place / "mnist-test.tfrecord-00000-of-00001").unlink()
+
+
+def cut(place):
+    path = place / "mnist-train.tfrecord-00000-of-00001"
+    os.truncate(path, path.stat().st_size - 5)
+
+
+def flip(place):
+    path = place / "mnist-train.tfrecord-00000-of-00001"
+    with path.open("r+b") as file:
+        file.seek(10_000_000)
+        byte = file.read(1)
+        file.seek(10_000_000)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def garble(place):
+    (place / "dataset_info.json").write_text("{")
+
+
+@needs_mnist
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (remove, "mnist-test.tfrecord-00000-of-00001 is missing"),
+        (cut, "split train has 19832037 bytes instead of 19832042"),
+        (flip, "a record's checksum is wrong"),
+        (garble, "while reading its description"),
+    ],
+)
+def test_damaged_caches_are_named_with_the_remedy(copy, damage, words):
+    damage(copy)
+    with pytest.raises(dtk.DatasetUnavailable, match="delete that directory and load again") as caught:
+        dtk.datasets.load("mnist")
+    assert words in str(caught.value)
+    assert str(copy.parent) in str(caught.value)
+
+
+@needs_mnist
+def test_a_change_after_the_check_is_found(copy):
+    dtk.datasets.load("mnist")
+    flip(copy)
+    with pytest.raises(dtk.DatasetUnavailable, match="checksum"):
+        dtk.datasets.load("mnist")
+
+
+@needs_mnist
+def test_a_leftover_of_an_unfinished_download_does_no_harm(copy, offline, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(copy.parent.parent))
+    (copy.parent / "incomplete.ABC_3.0.1").mkdir()
+    assert dtk.datasets.load("mnist")[1].name == "mnist"
+    copy.rename(copy.parent / "3.0.1.incompleteXYZ")
+    assert dtk.datasets.load("mnist")[1].name == "digits", "what is not finished does not count as prepared"
+
+
+def test_a_download_gets_the_proxies_back_and_only_for_itself(tmp_path, monkeypatch):
+    seen = {}
+
+    class Builder:
+        def download_and_prepare(self):
+            seen.update({name: os.environ.get(name) for name in ("https_proxy", "http_proxy")})
+            raise OSError("refused\nmore")
+
+    monkeypatch.setenv("DTK_PROXIES", json.dumps({"https_proxy": "http://p:1", "http_proxy": "http://p:2"}))
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", "before")
+    with pytest.raises(datasets._NotHere, match="^OSError: refused$"):
+        datasets._download(Builder())
+    assert seen == {"https_proxy": "http://p:1", "http_proxy": "http://p:2"}
+    assert "https_proxy" not in os.environ
+    assert os.environ["http_proxy"] == "before"
+
+
+def first_labels():
+    (train, _), _ = dtk.datasets.load("mnist")
+    return look(train)[1].tolist()
+
+
+@needs_mnist
+def test_two_workers_read_the_same(mnist):
+    one, two = dtk.run(first_labels, workers=2).results
+    assert one == two
