@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -104,7 +105,26 @@ class _RunError(DtkError):
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()
-        return [*self.detail.rstrip().splitlines(), "", *lines] if self.detail else lines
+        return [*_folded(self.detail.rstrip().splitlines()), "", *lines] if self.detail else lines
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """A traceback's text with the frames of installed libraries folded: the learner's own lines are what helps."""
+    shown: list[str] = []
+    library, count = "", 0
+    for line in [*lines, ""]:
+        frame = re.match(r'  File "([^"]*)"', line)
+        inside = re.search(r"[/\\]site-packages[/\\](\w+)", frame[1]) if frame else None
+        if inside:
+            library, count = inside[1], count + 1
+        elif frame or not line.startswith("    "):
+            if count:
+                shown.append(f"  ... {count} frame{'s' * (count > 1)} inside {library}")
+            count = 0
+            shown.append(line)
+        elif not count:
+            shown.append(line)
+    return shown[:-1]
 
 
 class WorkerFailed(_RunError):

@@ -1,0 +1,140 @@
+"""Where two runs part in steps, examples and loss. Each check raises one sentence: the numbers and the remedy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from dtk.analysis.evidence import Evidence
+from dtk.analysis.numerals import rounded, scientific
+from dtk.analysis.scaling import global_loss, uneven, weighted_loss
+from dtk.errors import VerificationError
+
+__all__ = ["check_loss", "check_steps_and_examples"]
+
+# A loss near 0 is a difference of numbers near 1 (log-softmax), which float32 holds only to this much.
+ROUNDING = float(np.finfo(np.float32).eps)
+
+
+def check_steps_and_examples(ours: Evidence, theirs: Evidence) -> None:
+    """The same number of steps, and at each of them as many examples as the baseline had."""
+    common = min(ours.steps, theirs.steps)
+    mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
+    apart = np.flatnonzero(mine[:common] != other[:common])
+    if len(apart) and apart[0] == 0:
+        counts = f" ({theirs.steps} steps against {ours.steps})" if theirs.steps != ours.steps else ""
+        raise VerificationError(
+            f"baseline: {other[0]} examples a step, {ours.name}: {mine[0]}{counts}; pass the global batch as an "
+            "argument, the same to both",
+            step=1,
+            reason="examples",
+        )
+    if ours.steps != theirs.steps:
+        raise VerificationError(
+            f"baseline: {theirs.steps} steps, {ours.name}: {ours.steps}, of {mine[0]} examples each; give both the "
+            "same data, epochs and steps_per_epoch",
+            step=common + 1,
+            reason="steps",
+        )
+    if len(apart):
+        k = int(apart[0])
+        raise VerificationError(
+            f"step {k + 1}: baseline {other[k]} examples, {ours.name} {mine[k]} ({_spread(ours.examples[k])}); give "
+            "both the same data in batches of the same global size, with drop_remainder in both or in neither",
+            step=k + 1,
+            reason="examples",
+        )
+
+
+def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
+    """The global loss at every step, to rtol of the baseline's; a loss that is not finite fails, also in both."""
+    mine, other = global_loss(ours.shares, ours.examples), global_loss(theirs.shares, theirs.examples)
+    apart = np.flatnonzero(~_close(mine, other, rtol))
+    if not len(apart):
+        return
+    k = int(apart[0])
+    _check_finite(ours, k, mine[k], other[k])
+    odd = np.flatnonzero(uneven(ours.examples)[: k + 1])
+    weighted = weighted_loss(ours.shares[k : k + 1], ours.examples[k : k + 1])
+    if len(odd) and odd[0] == k and _close(weighted, other[k : k + 1], rtol)[0]:
+        raise VerificationError(_explain_uneven(ours, k), step=k + 1, reason="uneven batch")
+    raise VerificationError(
+        f"the losses part at step {k + 1}: {_values(ours, mine[k], other[k])}, {_relative(mine[k], other[k])} of the "
+        f"baseline's apart, over rtol={scientific(rtol)}; {_remedy(ours, k, odd, weighted[0], other[k])}",
+        step=k + 1,
+        reason="loss",
+    )
+
+
+def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
+    """Raises where one loss is NaN or infinite: no tolerance says anything about it."""
+    if np.isfinite([mine, other]).all():
+        return
+    for name, is_so in (("NaN", np.isnan), ("infinite", np.isinf)):
+        if is_so(mine) and is_so(other):
+            what = f"the loss is {name} from step {k + 1} in both, so nothing can be compared"
+            remedy = "lower the learning rate, and look for NaN or infinite values in the data"
+            break
+    else:
+        what = f"the loss at step {k + 1} is not finite: {_values(ours, mine, other)} ({_spread(ours.examples[k])})"
+        remedy = "the steps before agree, so look at what is read and computed at this one"
+        if k == 0:
+            remedy = "look at the data and the loss function of the one that is not finite"
+    raise VerificationError(f"{what}; {remedy}", step=k + 1, reason="loss")
+
+
+def _close(mine: np.ndarray, other: np.ndarray, rtol: float) -> np.ndarray:
+    finite = np.isfinite(mine) & np.isfinite(other)
+    with np.errstate(invalid="ignore"):  # infinite minus infinite; `finite` says no to it already
+        return finite & (np.abs(mine - other) <= rtol * np.abs(other) + ROUNDING)
+
+
+def _relative(mine: float, other: float) -> str:
+    return rounded(abs(mine - other) / max(abs(other), ROUNDING))
+
+
+def _values(ours: Evidence, mine: float, other: float) -> str:
+    a, b = f"{other:.3g}", f"{mine:.3g}"
+    return f"both near {a}" if a == b else f"baseline {a}, {ours.name} {b}"
+
+
+def _spread(examples: np.ndarray) -> str:
+    return ", ".join(f"{count} on replica {replica}" for replica, count in enumerate(examples))
+
+
+def _explain_uneven(ours: Evidence, k: int) -> str:
+    """The sentence for a difference that unequal replica batches account for to the tolerance."""
+    counts, total = ours.examples[k], int(ours.examples[k].sum())
+    is_last = k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k]
+    where = f"step {k + 1}, the last batch of the epoch," if is_last else f"step {k + 1}"
+    weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
+    parts = ", ".join(f"{weight} where a replica has {n}" for n, weight in sorted(weights.items(), reverse=True))
+    return (
+        f"{where} has {total} examples: {_spread(counts)}; Keras fit averages the replicas' means, so that an example "
+        f"counts {parts}, and 1/{total} on one device (weighted by examples the losses agree); use "
+        "drop_remainder=True, or a custom loop that divides by the global batch"
+    )
+
+
+def _remedy(ours: Evidence, k: int, odd: np.ndarray, weighted: float, other: float) -> str:
+    if len(odd) and odd[0] == k:
+        return (
+            f"its replicas have unequal batches ({_spread(ours.examples[k])}), but weighted by examples the losses are "
+            f"{_relative(weighted, other)} apart, so that is not the reason, or not the only one"
+        )
+    if len(odd):
+        first = odd[0]
+        return (
+            f"step {first + 1} had unequal batches ({_spread(ours.examples[first])}), which Keras fit averages as if "
+            "they were equal; use drop_remainder=True to see whether that is the reason"
+        )
+    if k == 0:
+        return (
+            "both start from the same weights, so check that they read the same examples in the same order (seed the "
+            "shuffle) and that the loss is a mean over the global batch"
+        )
+    return (
+        "the steps before agree, so check the gradients (a mean over the global batch, summed over replicas) and that "
+        f"both read the same examples at step {k + 1} (seed the shuffle)"
+    )

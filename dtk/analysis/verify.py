@@ -1,0 +1,83 @@
+"""`dtk.verify`: did the cluster compute what one device would have computed? In this order:
+
+    reason             what is looked at
+    "arguments"        a run and a baseline, in this order
+    "records"          every replica recorded every step, once, and every worker came to its end
+    "steps"            all workers, and the baseline, ran the same number of steps
+    "examples"         the replicas' examples add up to the baseline's at every step
+    "seeds"            both were seeded alike
+    "initial weights"  both started from the same weights
+    "replicas"         all replicas hold identical weights, at the start and at the end
+    "loss"             the global loss is the same at every step; "uneven batch" where one explains why it is not
+    "final weights"    the weights at the end are the same
+
+What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
+reason; what passed is printed, as facts without measured numbers, so that it can stand in a notebook.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dtk.analysis.evidence import check_arguments, check_recorded, collect
+from dtk.analysis.losses import check_loss, check_steps_and_examples
+from dtk.analysis.numerals import scientific
+from dtk.analysis.weights import check_final_weights, check_replicas_agree, check_start
+
+if TYPE_CHECKING:
+    from dtk.analysis.evidence import Evidence, RunLike
+
+__all__ = ["verify"]
+
+_NAMES = {"cluster": "cluster", "mirrored": "mirrored run"}
+
+
+def verify(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4) -> None:
+    """Compares a run with a baseline; prints a line for each check that passed, raises at the first that did not.
+
+    Without a baseline only that all replicas agree: every worker ran every step and all of them hold identical
+    weights. The baseline comes from `dtk.baseline`; a run of one worker with one replica will do as well.
+
+    Args:
+        rtol: tolerance of the global loss at each step, relative to the baseline's.
+        atol: tolerance of each weight, in the weight's own unit.
+
+    Raises:
+        VerificationError: a check failed. `.step` is the first step at which the runs part, `.reason` the check.
+        TypeError: an argument is no run. ValueError: a tolerance is no number from 0 up.
+    """
+    _check_tolerances(rtol=rtol, atol=atol)
+    check_arguments(run, baseline)
+    check_recorded(run, baseline)
+    ours = collect(run, _NAMES.get(run.mode, "run"))
+    theirs = collect(baseline, "baseline") if baseline is not None else None
+    _print_header(ours)
+    if theirs is not None:
+        check_steps_and_examples(ours, theirs)
+        check_start(ours, theirs, atol)
+    if ours.replicas > 1:
+        check_replicas_agree(ours)
+        print(f"check replicas agree: PASS ({ours.steps} steps)")
+    if theirs is not None:
+        check_loss(ours, theirs, rtol)
+        print(f"check loss vs single device: PASS (rtol={scientific(rtol)})")
+        check_final_weights(ours, theirs, atol)
+        print(f"check weights vs single device: PASS (atol={scientific(atol)})")
+
+
+def _print_header(ours: Evidence) -> None:
+    run, workers = ours.run, ours.run.folder.workers
+    print(
+        f"mode={run.mode} workers={workers} replicas={ours.replicas} "
+        f"global_batch={ours.global_batch} steps={ours.steps}"
+    )
+    for worker in range(workers):
+        # `collect` found each worker's "finished" event, which a worker writes only when its exit code is 0.
+        print(f"worker {worker}{' (chief)' if worker == 0 else ''}: {ours.steps} steps, exit 0")
+
+
+def _check_tolerances(**tolerances: float) -> None:
+    for name, value in tolerances.items():
+        if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+            raise ValueError(f"{name}={value!r}: a tolerance is a finite number from 0 up, such as 1e-4")

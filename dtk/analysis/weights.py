@@ -1,0 +1,147 @@
+"""Where weights part: at the start, between replicas, at the end. Each check raises one sentence with its remedy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtk.analysis.evidence import Evidence, owner
+from dtk.analysis.numerals import rounded, scientific
+from dtk.errors import VerificationError
+from dtk.records import Weights
+
+__all__ = ["check_final_weights", "check_replicas_agree", "check_start"]
+
+IN_SCOPE = "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
+
+
+def check_start(ours: Evidence, theirs: Evidence, atol: float) -> None:
+    """The same seed, then the same initial weights, by order and shape: layers' names may count differently."""
+    mine, other = ours.run.seed, theirs.run.seed
+    if mine is not None and other is not None and mine != other:
+        raise VerificationError(
+            f"baseline: seed {other}, {ours.name}: seed {mine}; pass the same seed to dtk.run and dtk.baseline",
+            reason="seeds",
+        )
+    a, b = ours.initial[0], theirs.initial[0]
+    _check_shapes(ours, a, b, "initial weights")
+    index, difference = _largest(a, b)
+    if not difference <= atol:
+        raise VerificationError(
+            f"the {ours.name} and the baseline start from different weights: {_array(a, index)} differs by "
+            f"{_upto(difference)}, over atol={scientific(atol)} (seeds: {mine} and {other}); pass the same seed to "
+            "dtk.run and dtk.baseline, and restore nothing in only one of them",
+            step=1,
+            reason="initial weights",
+        )
+
+
+def check_replicas_agree(ours: Evidence) -> None:
+    """Identical weights on all replicas, to the last bit: synchronous replicas add the same sum to the same start.
+
+    Workers are compared by what each of them wrote. Replicas within a worker are compared there, by the
+    recorder, which wrote {"state": "replicas", "identical": …, "name": …} among the worker's events.
+    """
+    for which, held in (("initial", ours.initial), ("final", ours.final)):
+        for worker, weights in enumerate(held[1:], start=1):
+            _check_identical(held[0], weights, which, worker)
+    if ours.run.replicas > 1:
+        for corner in ours.run.folder.each:
+            said = [event for event in corner.events if event["state"] == "replicas"]
+            _check_said(said, f"the {ours.run.replicas} replicas of {owner(ours, corner.worker)}")
+
+
+def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
+    """Each weight at the end, to atol of the baseline's."""
+    a, b = ours.final[0], theirs.final[0]
+    _check_shapes(ours, a, b, "final weights")
+    index, difference = _largest(a, b)
+    if difference <= atol:
+        return
+    where = f"{_array(a, index)} differs by {_upto(difference)}, over atol={scientific(atol)}"
+    lost = [name for name, side in ((ours.name, a), ("baseline", b)) if not np.isfinite(side.arrays[index]).all()]
+    if lost:
+        where = f"{_array(a, index)} holds NaN or infinite values in the {' and the '.join(lost)}"
+    raise VerificationError(
+        f"the final weights differ: {where}; the losses agree at all {ours.steps} steps, so look at what they don't "
+        "show: the last step's update, and weights that are changed without a gradient (moving averages, callbacks)",
+        reason="final weights",
+    )
+
+
+def _check_said(said: list[dict[str, object]], replicas: str) -> None:
+    if not said:
+        raise VerificationError(
+            f"verify can't compare {replicas}: nothing recorded whether they agree; dtk.Recorder() does at the end "
+            "of fit, so fit must come to its end with the Recorder among its callbacks",
+            reason="replicas",
+        )
+    parted = [event for event in said if not event["identical"]]
+    if parted:
+        raise VerificationError(
+            f"{replicas} hold different final weights, {parted[0].get('name')} among them; {IN_SCOPE}",
+            reason="replicas",
+        )
+
+
+def _check_identical(a: Weights, b: Weights, which: str, worker: int) -> None:
+    if [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
+        raise VerificationError(
+            f"worker 0 and worker {worker} hold different models ({len(a.arrays)} and {len(b.arrays)} weight arrays, "
+            "or other shapes); build the same model on every worker",
+            reason="replicas",
+        )
+    parted = [i for i, (x, y) in enumerate(zip(a.arrays, b.arrays, strict=True)) if not _identical(x, y)]
+    if parted:
+        distances = {i: _distance(a.arrays[i], b.arrays[i]) for i in parted}
+        index = max(distances, key=lambda i: distances[i])
+        raise VerificationError(
+            f"worker 0 and worker {worker} hold different {which} weights: {_array(a, index)} differs by "
+            f"{_upto(distances[index])}; {IN_SCOPE}",
+            reason="replicas",
+        )
+
+
+def _check_shapes(ours: Evidence, a: Weights, b: Weights, reason: str) -> None:
+    if len(a.arrays) != len(b.arrays):
+        raise VerificationError(
+            f"the models differ: {len(b.arrays)} weight arrays in the baseline, {len(a.arrays)} in the {ours.name}; "
+            "build the same model in both",
+            reason=reason,
+        )
+    for index, (x, y) in enumerate(zip(a.arrays, b.arrays, strict=True)):
+        if x.shape != y.shape:
+            raise VerificationError(
+                f"the models differ: weight {index} ({a.names[index]}) has the shape {y.shape} in the baseline, "
+                f"{x.shape} in the {ours.name}; build the same model in both",
+                reason=reason,
+            )
+
+
+def _identical(x: np.ndarray, y: np.ndarray) -> bool:
+    return x.dtype == y.dtype and x.tobytes() == y.tobytes()
+
+
+def _distance(x: np.ndarray, y: np.ndarray) -> float:
+    """The largest absolute difference; infinite where only one of the two, or both, hold NaN or infinite values."""
+    if x.size == 0:
+        return 0.0
+    with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN, and becomes infinite below
+        apart = np.abs(np.subtract(x, y, dtype=np.result_type(x, y, np.float64)))
+    return float("inf") if np.isnan(apart).any() else float(apart.max())
+
+
+def _largest(a: Weights, b: Weights) -> tuple[int, float]:
+    """The array that differs most, and by how much; (0, 0.0) for a model without weights."""
+    distances = [_distance(x, y) for x, y in zip(a.arrays, b.arrays, strict=True)]
+    index = int(np.argmax(distances)) if distances else 0
+    return index, distances[index] if distances else 0.0
+
+
+def _array(weights: Weights, index: int) -> str:
+    return f"{weights.names[index]} (array {index} of {len(weights.arrays)}, shape {weights.arrays[index].shape})"
+
+
+def _upto(difference: float) -> str:
+    if difference == 0:
+        return "its type, or the sign of a zero"
+    return "NaN or infinite values" if difference == float("inf") else f"up to {rounded(difference)}"

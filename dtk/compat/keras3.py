@@ -1,0 +1,231 @@
+"""Keras 3's `fit`, `evaluate` and `predict` under MultiWorkerMirroredStrategy, corrected where they need it.
+
+Everything here touches the TensorFlow trainer of Keras (`keras.src.backend.tensorflow.trainer`), in worker
+processes only. A correction is applied when its probe finds the faulty code in the installed Keras; what is
+touched, since when, and which test says that it can go: docs/compat.md. Keras 2 (tf_keras) needs none of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from dtk.compat import callbacks
+from dtk.errors import ClusterConfigError
+
+__all__ = ["apply", "multi_worker"]
+
+_applied: list[str] = []
+
+
+def apply() -> list[str]:
+    """Corrects the Keras that this worker has imported; returns the names of all that is in force.
+
+    Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before.
+    """
+    _applied.extend(name for name in callbacks.apply() if name not in _applied)
+    keras = sys.modules.get("keras")
+    if keras is None or int(keras.__version__.split(".")[0]) < 3 or keras.backend.backend() != "tensorflow":
+        return list(_applied)
+    from keras.src.backend.tensorflow import trainer
+
+    for name, (needed, correct) in _CORRECTIONS.items():
+        if name not in _applied and needed(trainer):
+            correct(trainer)
+            _applied.append(name)
+    return list(_applied)
+
+
+def multi_worker(strategy: Any) -> bool:
+    """Whether the strategy is a MultiWorkerMirroredStrategy that found a cluster in TF_CONFIG."""
+    import tensorflow as tf
+
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and bool(
+        strategy.extended._in_multi_worker_mode()
+    )
+
+
+def _mirrored_kinds() -> tuple[type, ...]:
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
+
+
+def _mentions(find: Callable[[ModuleType], Any], text: str) -> Callable[[ModuleType], bool]:
+    """A probe: whether the source of what `find` picks from the trainer module still holds `text`."""
+
+    def probe(trainer: ModuleType) -> bool:
+        try:
+            return text in inspect.getsource(find(trainer))
+        except (AttributeError, OSError, TypeError):
+            return False  # that version of Keras has no such function, so it can't have its fault
+
+    return probe
+
+
+def _build_from_the_spec(trainer: ModuleType) -> None:
+    """To build a model, the shape of one local replica's batch is enough; Keras takes a whole batch for it.
+
+    Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for
+    it and throws that away, which takes 0.1 s and turns a `shuffle` on by one epoch, so that the first epoch has
+    another order than on one device, where Keras makes none.
+    """
+    from keras import tree
+
+    original = trainer.TensorFlowTrainer._maybe_symbolic_build
+
+    @functools.wraps(original)
+    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
+        strategy = self._distribute_strategy
+        if iterator is not None and strategy is not None:
+            specs = iterator._distributed_dataset.element_spec
+            data_batch = tree.map_structure(_of_one_replica, specs)
+            iterator = None
+        return original(self, iterator=iterator, data_batch=data_batch)
+
+    trainer.TensorFlowTrainer._maybe_symbolic_build = build
+
+
+def _of_one_replica(spec: Any) -> Any:
+    """The first replica's TensorSpec of what may be a spec a replica; None for a part of the data that is not given."""
+    import tensorflow as tf
+
+    if isinstance(spec, tf.OptionalSpec):
+        return None
+    return spec._value_specs[0] if hasattr(spec, "_value_specs") else spec
+
+
+def _reduce_whole_values(trainer: ModuleType) -> None:
+    """A step's metrics are one value a replica, mostly scalars: they have no axis 0 to reduce over."""
+    from keras import tree
+
+    original = trainer.reduce_per_replica
+
+    @functools.wraps(original)
+    def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+        if reduction in ("auto", "mean") and multi_worker(strategy):
+            return tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
+        return original(values, strategy, reduction)
+
+    trainer.reduce_per_replica = reduce_per_replica
+
+
+def _loop_in_python(trainer: ModuleType) -> None:
+    """Runs `steps_per_execution` steps one after another, instead of in a graph's `while_loop`.
+
+    Keras runs a step inside `cond` inside `while`, where the merging of replicas fails, with MirroredStrategy too.
+    In any graph loop an end of the data in the middle of an execution may cancel the updates of the step before
+    it, and workers have to agree on the end. Callbacks see the same batches as with Keras's own loop.
+    """
+    original = trainer.TensorFlowTrainer._make_function
+
+    @functools.wraps(original)
+    def make_function(self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(self.distribute_strategy, _mirrored_kinds()):
+            return original(self, step_function)
+        training = step_function == self.train_step
+        single = _single_step(trainer, self, step_function, guarded=training and _has_batch_statistics(self))
+        return _several_steps(self, single, original(self, step_function))
+
+    trainer.TensorFlowTrainer._make_function = make_function
+
+
+def _single_step(trainer: ModuleType, model: Any, step_function: Callable[..., Any], guarded: bool) -> Any:
+    """One step on what the iterator gives next, as Keras's own `one_step_on_data` has it."""
+    import tensorflow as tf
+
+    strategy = model.distribute_strategy
+
+    @tf.autograph.experimental.do_not_convert
+    def after_its_data(data: Any) -> Any:
+        # What needs no data, such as the optimizer's count of steps, must not happen when the data has ended.
+        tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if isinstance(leaf, tf.Tensor)]
+        with tf.control_dependencies(tensors):
+            return step_function(data)
+
+    @tf.autograph.experimental.do_not_convert
+    def on_data(data: Any) -> Any:
+        outputs = strategy.run(after_its_data, args=(data,))
+        return trainer.reduce_per_replica(outputs, strategy, reduction="auto")
+
+    if not model.run_eagerly:
+        on_data = tf.function(on_data, reduce_retracing=True, jit_compile=model.jit_compile)
+    on_data = model._autoconvert_optionals(on_data)
+
+    @tf.autograph.experimental.do_not_convert
+    def on_iterator(iterator: Any) -> Any:
+        data = iterator.get_next()
+        if guarded:
+            _assert_examples(strategy, data)
+        return on_data(data)
+
+    return on_iterator if model.run_eagerly else tf.function(on_iterator, reduce_retracing=True)
+
+
+def _several_steps(model: Any, single: Callable[..., Any], keras_own: Callable[..., Any]) -> Callable[..., Any]:
+    import tensorflow as tf
+
+    def function(iterator: Any) -> Any:
+        if not isinstance(iterator, tf.distribute.DistributedIterator):
+            return keras_own(iterator)  # train_on_batch and test_on_batch
+        outputs = None
+        for _ in range(model.steps_per_execution):
+            try:
+                outputs = single(iterator)
+            except tf.errors.OutOfRangeError:
+                if outputs is None:
+                    raise  # Keras takes it for the end of the epoch
+                break
+            except tf.errors.InvalidArgumentError as error:
+                if _NO_EXAMPLES in str(error):
+                    raise ClusterConfigError(_NO_EXAMPLES) from None
+                raise
+        return outputs
+
+    return function
+
+
+_NO_EXAMPLES = (
+    "a batch had fewer examples than there are replicas, so that one replica got 0 examples, and BatchNormalization "
+    "has no mean of 0 examples; batch with drop_remainder=True, or choose another batch size"
+)
+
+
+def _has_batch_statistics(model: Any) -> bool:
+    from keras.layers import BatchNormalization
+
+    return any(isinstance(layer, BatchNormalization) for layer in model._flatten_layers())
+
+
+def _assert_examples(strategy: Any, data: Any) -> None:
+    """Stops before a replica with 0 examples turns BatchNormalization's weights into NaN, on every worker.
+
+    Other layers need no such check: an empty share contributes a loss and gradients of 0.
+    """
+    import tensorflow as tf
+    from keras import tree
+
+    leaves = (leaf for leaf in tree.flatten(data) if not isinstance(leaf, tf.experimental.Optional))
+    first = next(leaf for leaf in leaves if leaf is not None)
+    for local in strategy.experimental_local_results(first):
+        tf.debugging.assert_positive(tf.shape(local)[0], message=_NO_EXAMPLES)
+
+
+_CORRECTIONS: dict[str, tuple[Callable[[ModuleType], bool], Callable[[ModuleType], None]]] = {
+    "build from the spec": (
+        _mentions(lambda t: t.TensorFlowTrainer._maybe_symbolic_build, "distribute_strategy.reduce("),
+        _build_from_the_spec,
+    ),
+    "metrics reduced without axis": (
+        _mentions(lambda t: t.reduce_per_replica, 'strategy.reduce("MEAN", v, axis=0)'),
+        _reduce_whole_values,
+    ),
+    "steps_per_execution in a Python loop": (
+        _mentions(lambda t: t.TensorFlowTrainer._make_function, "tf.while_loop("),
+        _loop_in_python,
+    ),
+}

@@ -1,0 +1,76 @@
+"""The main job without a browser: a Keras `fit` on two workers, proved against one device, drawn as PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dtk.analysis.verify import verify
+from dtk.runs import Run, baseline, run
+
+__all__ = ["demo", "train"]
+
+GLOBAL_BATCH = 128
+STEPS = 94  # 12,032 images of MNIST; the digits go round more than once
+
+
+def train(strategy: Any, global_batch: int = GLOBAL_BATCH, steps: int = STEPS) -> dict[str, list[float]]:
+    """The training function of the lesson `04_keras_fit`; returns Keras's history."""
+    import keras
+    import tensorflow as tf
+
+    import dtk
+
+    (images, _), _ = dtk.datasets.load("mnist")
+    scaled = images.map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))
+    batches = scaled.cache().shuffle(10_000, seed=1).repeat().batch(global_batch).prefetch(tf.data.AUTOTUNE)
+    with strategy.scope():
+        # tanh, which has no kink: see "Why tanh" in docs/verification.md.
+        model = keras.Sequential(
+            [
+                keras.layers.Input((28, 28, 1)),
+                keras.layers.Conv2D(32, 3, activation="tanh"),
+                keras.layers.Flatten(),
+                keras.layers.Dense(128, activation="tanh"),
+                keras.layers.Dense(10),
+            ]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=keras.optimizers.SGD(0.05), loss=loss, metrics=["accuracy"])
+    history = model.fit(batches, steps_per_epoch=steps, callbacks=[dtk.Recorder()], verbose=2)
+    return dict(history.history)
+
+
+def demo(out: Path, workers: int = 2) -> list[Path]:
+    """Runs, verifies, draws; returns the figures' paths. Raises VerificationError where the runs differ."""
+    cluster = run(train, workers=workers)
+    single = baseline(train, workers=workers)
+    verify(cluster, single)
+    return draw(cluster, single, out)
+
+
+def draw(cluster: Run, single: Run, out: Path) -> list[Path]:
+    """The three figures, each in light and dark."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from dtk.view import plots
+
+    out.mkdir(parents=True, exist_ok=True)
+    figures = {
+        "loss_scaling": lambda: plots.loss_scaling(cluster, single),
+        "throughput": lambda: plots.throughput(single, cluster),
+        "timeline": lambda: plots.timeline(cluster),
+    }
+    written = []
+    for name, draw_one in figures.items():
+        for theme, style in (("", "default"), ("-dark", "dark_background")):
+            with plt.style.context(style):
+                figure = draw_one().figure
+                path = out / f"{name}{theme}.png"
+                figure.savefig(path, dpi=144)
+                plt.close(figure)
+            written.append(path)
+    return written

@@ -1,0 +1,188 @@
+"""`dtk.Recorder`: a Keras callback that writes down what each replica did in each step of `fit`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from dtk.compat import tap
+from dtk.environment import Here, here
+from dtk.records import Record
+
+__all__ = ["Recorder"]
+
+
+@dataclass
+class _Progress:
+    """How far this process's training has come; every Recorder in it continues the same count."""
+
+    place: Here
+    steps: int = 0
+    epoch: int = 0
+    initial_saved: bool = False
+
+
+_progress: _Progress | None = None
+
+
+def _base() -> Any:
+    """The Callback class of the Keras that `tf.keras` is in this process."""
+    if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+        import tf_keras
+
+        return tf_keras.callbacks.Callback
+    import keras
+
+    return keras.callbacks.Callback
+
+
+class Recorder:
+    """A Keras callback: `model.fit(..., callbacks=[dtk.Recorder()])` on every worker, and in the baseline.
+
+    For each step and replica it records the replica's share of the global loss, as `fit` has it: the replica's
+    mean divided by the number of replicas, regularisation included, so that a step's shares add up to the global
+    loss (to the mean over the global batch, where all replicas have equally many examples). Further the number
+    of examples, and start and end of the step. With `steps_per_execution=n` every inner step is recorded; as
+    only the start and the end of the n are known, the times between are spread evenly.
+
+    Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
+    BackupAndRestore, epochs are Keras's own. Saved as well: the weights before the first step and, at the end
+    of `fit`, after the last (put an EarlyStopping that restores the best weights before the Recorder), in the
+    order of `model.weights`. With several replicas in one process it checks that their copies are identical.
+
+    The model is left as it was. Needs a model whose `train_step` calls `compute_loss`, as Keras's own does.
+    Outside of `dtk.run` and `dtk.baseline` it records nothing and says so once. Two Recorders in one `fit`
+    record once.
+    """
+
+    model: Any  # Keras sets these two
+    params: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # The base class can't be chosen when this module is imported: the process that workers are forked from
+        # imports it, and each worker has its own Keras, 2 or 3.
+        base = _base()
+        if not issubclass(cls, base):
+            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+        return base.__new__(cls)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tap: tap.Tap | None = None
+        self._first_epoch = True
+        self._offset = 0
+        self._began = 0.0
+
+    def __reduce__(self) -> Any:
+        return Recorder, ()  # the class made in __new__ has no name to be found by
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        global _progress
+        place = here()
+        self._tap = None
+        if place is None:
+            print("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+            return
+        if _progress is None or _progress.place is not place:
+            _progress = _Progress(place)
+        self._first_epoch = True
+        self._began = place.now()
+        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        state = self._state()
+        if state is None:
+            return
+        if self._first_epoch:
+            self._first_epoch = False
+            # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
+            self._offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
+            self._announce(state.place, epoch)
+            self._save_initial()
+        state.epoch = epoch + 1 + self._offset
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._tap is not None:
+            self._began = self._tap_place().now()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._record()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._record()  # steps of an execution that the end of the data cut short, where Keras has not told
+
+    def on_train_end(self, logs: Any = None) -> None:
+        state = self._state()
+        if state is not None:
+            self._save("final")
+            self._compare_replicas(state.place)
+            if state.steps == 0 and not self._first_epoch:
+                print("dtk.Recorder: no step was recorded; the model's train_step must call compute_loss")
+            tap.detach(self.model)
+        self._tap = None
+
+    def _state(self) -> _Progress | None:
+        """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""
+        active = tap.active(self.model)
+        if self._tap is None or active is None or active.owner is not self:
+            return None
+        return _progress
+
+    def _tap_place(self) -> Here:
+        assert _progress is not None, "on_train_begin comes first"
+        return _progress.place
+
+    def _announce(self, place: Here, epoch: int) -> None:
+        steps, epochs = self.params.get("steps"), self.params.get("epochs")
+        place.journal.event(
+            place.now(),
+            "training",
+            steps=None if steps is None else int(steps),
+            epochs=None if epochs is None else int(epochs) - epoch,
+        )
+
+    def _record(self) -> None:
+        state = self._state()
+        if state is None or self._tap is None:
+            return
+        rows = self._tap.read()
+        count = len(rows[0])
+        if count == 0:
+            return
+        place, ended = state.place, state.place.now()
+        length = (ended - self._began) / count
+        first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
+        place.journal.record(
+            Record(
+                worker=place.worker,
+                replica=first + local,
+                step=state.steps + k + 1,
+                epoch=state.epoch,
+                loss=float(loss),
+                examples=int(examples),
+                started=self._began + k * length,
+                ended=self._began + (k + 1) * length,
+            )
+            for k in range(count)
+            for local, (loss, examples) in enumerate(values[k] for values in rows)
+        )
+        state.steps += count
+        self._began = ended
+
+    def _save_initial(self) -> None:
+        """Once in a run, as soon as there are weights: a model without input shape has none before its first step."""
+        if _progress is not None and not _progress.initial_saved and self.model.built:
+            self._save("initial")
+            _progress.initial_saved = True
+
+    def _save(self, which: str) -> None:
+        # Read on every worker: Keras 2 sums up BatchNormalization's statistics over all workers for it.
+        names = [getattr(weight, "path", weight.name) for weight in self.model.weights]
+        self._tap_place().folder.save_weights(which, names, self.model.get_weights())
+
+    def _compare_replicas(self, place: Here) -> None:
+        """Whether the copies that this process's replicas hold of each mirrored variable are the same, bit by bit."""
+        differing = tap.differing_copy(self.model)
+        if place.replicas > 1:
+            place.journal.event(place.now(), "replicas", identical=differing is None, name=differing)

@@ -1,0 +1,76 @@
+"""What all figures share: size, headline, caption, ink that follows the theme, and the figure without records."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any, Protocol
+
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+
+__all__ = ["NO_RECORDS", "Recorded", "axes", "headline", "ink", "only_text"]
+
+SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
+NO_RECORDS = "no records: add dtk.Recorder() to the callbacks"
+_CAPTION_POINTS = 8.5
+
+
+class Recorded(Protocol):
+    """What a figure is drawn from: a `Run`, or an error of one that had started."""
+
+    @property
+    def records(self) -> pandas.DataFrame: ...
+
+    @property
+    def folder(self) -> Any: ...
+
+
+def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE) -> list[Axes]:
+    """The axes to draw on: the given one alone, or a new figure's, one a row with the given relative heights.
+
+    A new figure is made by pyplot, so that a notebook shows it once, at the end of its cell.
+    """
+    if ax is not None:
+        return [ax]
+    ratios = {"height_ratios": rows}
+    figure, grid = plt.subplots(len(rows), 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
+    return list(grid[:, 0])
+
+
+def ink(ax: Axes) -> Any:
+    """The colour of text on these axes: black on a light theme, white on a dark one."""
+    return ax.xaxis.label.get_color()
+
+
+def headline(ax: Axes, title: str, caption: str) -> None:
+    """The message as title, and under it, smaller, what to look at; both start at the left edge of the axes."""
+    inches = ax.get_position().width * ax.figure.get_figwidth()
+    lines = textwrap.wrap(caption, max(30, int(inches * 17.5)))
+    pad = 6 + 1.35 * _CAPTION_POINTS * len(lines)
+    ax.set_title("\n".join(textwrap.wrap(title, max(30, int(inches * 12)))), loc="left", pad=pad, fontsize=11)
+    ax.annotate(
+        "\n".join(lines),
+        (0.0, 1.0),
+        (0.0, 4.0),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="bottom",
+        fontsize=_CAPTION_POINTS,
+        alpha=0.85,
+        annotation_clip=False,
+    )
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def only_text(ax: Axes, sentence: str) -> Axes:
+    """Axes that hold nothing but one sentence: what is missing and how to get it."""
+    ax.text(0.5, 0.5, sentence, ha="center", va="center", transform=ax.transAxes, wrap=True)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return ax
+
+

@@ -1,0 +1,1 @@
+ClusterPicture = list

@@ -1,0 +1,151 @@
+"""What dtk changes in Keras is still needed: without a correction, its fault shows. When one of these tests fails,
+Keras has been mended, and the correction of that name (docs/compat.md) can go."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtk
+from dtk.compat import callbacks
+from dtk.environment import Here
+from dtk.records import RunFolder
+
+CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps_per_execution in a Python loop"]
+
+
+def uncorrected(strategy, name, steps_per_execution=1):
+    """Trains with all corrections but one, and returns what went wrong."""
+    import keras
+    import numpy as np
+    from keras.src.backend.tensorflow import trainer
+
+    owner, attribute = {
+        CORRECTIONS[0]: (trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
+        CORRECTIONS[1]: (trainer, "reduce_per_replica"),
+        CORRECTIONS[2]: (trainer.TensorFlowTrainer, "_make_function"),
+    }[name]
+    setattr(owner, attribute, getattr(owner, attribute).__wrapped__)
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=["mae"], steps_per_execution=steps_per_execution)
+    try:
+        model.fit(np.zeros((8, 2), "float32"), np.zeros((8, 1), "float32"), 4, verbose=0)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+@pytest.mark.parametrize(
+    ("name", "steps_per_execution", "said"),
+    [
+        (CORRECTIONS[0], 1, "Attempt to convert a value (PerReplica"),
+        (CORRECTIONS[1], 1, "Invalid reduction dimension 0 for input with 0 dimensions"),
+        (CORRECTIONS[2], 2, "while/cond/Placeholder"),
+    ],
+)
+def test_without_the_correction_fit_still_fails(name, steps_per_execution, said):
+    run = dtk.run(lambda strategy: uncorrected(strategy, name, steps_per_execution), workers=2)
+    for result in run.results:
+        assert said in result
+
+
+def test_without_the_correction_mirrored_replicas_still_fail():
+    train = CORRECTIONS[2], 2
+    run = dtk.run(lambda strategy: uncorrected(strategy, *train), workers=1, replicas=2)
+    assert "while/cond/Placeholder" in run.results[0]
+
+
+def shuffled(strategy, corrected):
+    """The rows that the first step of `fit` sees, of a dataset that is shuffled anew in each epoch."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    from keras.src.backend.tensorflow import trainer
+
+    if not corrected:
+        kind = trainer.TensorFlowTrainer
+        kind._maybe_symbolic_build = kind._maybe_symbolic_build.__wrapped__
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+        model.compile(keras.optimizers.SGD(1e-4), "mse")
+    rows = np.arange(64, dtype="float32")[:, None]
+    data = tf.data.Dataset.from_tensor_slices((rows, rows)).shuffle(64, seed=1).batch(8)
+    model.fit(data, verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_without_the_correction_a_strategy_shuffles_one_epoch_ahead():
+    losses = [
+        run.records.groupby("step").loss.sum().to_numpy()
+        for run in (
+            dtk.baseline(lambda strategy: shuffled(strategy, True)),
+            dtk.run(lambda strategy: shuffled(strategy, True), workers=1, replicas=2),
+            dtk.run(lambda strategy: shuffled(strategy, False), workers=1, replicas=2),
+        )
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] != pytest.approx(losses[0], rel=1e-2)
+
+
+def names_applied():
+    import keras
+
+    from dtk.compat import keras3
+
+    assert keras.__version__
+    return keras3.apply()
+
+
+def test_what_is_applied_where():
+    run = dtk.run(names_applied, workers=2)
+    assert run.results[0] == ["backups", *CORRECTIONS]
+    assert [name for name in run.results[1] if "tf_keras" not in name] == ["backups", "logs", "saves", *CORRECTIONS]
+    assert dtk.baseline(names_applied).results == [CORRECTIONS]
+
+
+def test_the_kernel_is_left_alone():
+    assert callbacks.apply() == []
+
+
+def test_elsewhere(tmp_path, monkeypatch):
+    place = Here(RunFolder(tmp_path / "run", 2), worker=1, workers=2, replicas=1, mode="cluster", clock=0.0)
+    corner = tmp_path / "run" / "worker-1" / "elsewhere"
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    for path, expected in {
+        "checkpoints/{epoch}.keras": "checkpoints/{epoch}.keras",
+        str(work / "logs"): "logs",
+        "a/../b.csv": "b.csv",
+        str(tmp_path / "run" / "mine.keras"): "mine.keras",
+        "/somewhere/else": "somewhere/else",
+        "../up.keras": str((tmp_path / "up.keras").relative_to("/")),
+    }.items():
+        assert callbacks.elsewhere(path, place) == str(corner / expected)
+    inside = str(corner / "logs")
+    assert callbacks.elsewhere(inside, place) == inside
+    assert callbacks.elsewhere(Path("x.keras"), place) == str(corner / "x.keras")
+
+
+def test_only_compat_touches_internals():
+    """`keras.src`, `tensorflow.python` and the like are imported nowhere else."""
+    package = Path(dtk.__file__).parent
+    found = []
+    for file in package.rglob("*.py"):
+        if file.parent.name == "compat":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [(file.name, name) for name in names if {"src", "python"} & set(name.split(".")[1:])]
+    assert found == []
+
+
+def test_importing_the_recorder_imports_no_tensorflow():
+    import subprocess
+
+    words = "import sys, dtk; dtk.Recorder; assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", words], check=True)

@@ -1,0 +1,333 @@
+"""`fit`, `evaluate` and `predict` in a cluster against one device, and what the Recorder writes down of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dtk
+
+BATCH = 64  # the global batch
+
+
+def digits(count, start=0):
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    return (images[start : start + count] / 16).astype("float32"), labels[start : start + count]
+
+
+def batches(count, batch=BATCH, start=0):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return tf.data.Dataset.from_tensor_slices(digits(count, start)).batch(batch).with_options(options)
+
+
+def classifier(strategy, *middle, steps_per_execution=1, built=True):
+    from tensorflow import keras
+
+    with strategy.scope():
+        head = [keras.layers.Input((64,))] if built else []
+        hidden = keras.layers.Dense(32, activation="relu", kernel_regularizer=keras.regularizers.L2(1e-3))
+        model = keras.Sequential([*head, hidden, *middle, keras.layers.Dense(10)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss, metrics=["accuracy"], steps_per_execution=steps_per_execution)
+    return model
+
+
+def everything(strategy, arrays, steps_per_execution):
+    """Ten steps an epoch; validation of 3 whole batches and one of 9 examples, which two replicas share as 5 and 4."""
+    model = classifier(strategy, steps_per_execution=steps_per_execution, built=not arrays)
+    if arrays:
+        train, test = digits(640), digits(201, start=640)
+        history = model.fit(*train, BATCH, 2, verbose=0, validation_data=test, callbacks=[dtk.Recorder()])
+        measures = model.evaluate(*test, BATCH, verbose=0)
+        outputs = model.predict(test[0], BATCH, verbose=0)
+    else:
+        train, test = batches(640), batches(201, start=640)
+        history = model.fit(train, epochs=2, verbose=0, validation_data=test, callbacks=[dtk.Recorder()])
+        measures = model.evaluate(test, verbose=0)
+        outputs = model.predict(test.map(lambda x, y: x), verbose=0)
+    return {"history": history.history, "measures": measures, "outputs": outputs}
+
+
+def global_losses(run):
+    return run.records.groupby("step").loss.sum().to_numpy()
+
+
+def assert_same_training(run, baseline):
+    assert (run.records.groupby("step").examples.sum() == baseline.records.groupby("step").examples.sum()).all()
+    np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
+    for which in ("initial", "final"):
+        theirs = baseline.folder.worker(0).weights(which).arrays
+        assert len(theirs) == 4
+        for corner in run.folder.each:
+            for ours, other in zip(corner.weights(which).arrays, theirs, strict=True):
+                np.testing.assert_allclose(ours, other, atol=1e-4)
+
+
+@pytest.mark.parametrize(("arrays", "steps_per_execution"), [(False, 1), (True, 1), (False, 3), (True, 3)])
+def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
+    given = (arrays, steps_per_execution)
+    run = dtk.run(lambda strategy: everything(strategy, *given), workers=2)
+    baseline = dtk.baseline(lambda strategy: everything(strategy, *given))
+    assert_same_training(run, baseline)
+    assert run.records.step.max() == 20
+    assert run.records.groupby("epoch").step.nunique().to_dict() == {1: 10, 2: 10}
+    expected = baseline.results[0]
+    for result in run.results:
+        for name, values in expected["history"].items():
+            np.testing.assert_allclose(result["history"][name], values, rtol=1e-4)
+        np.testing.assert_allclose(result["measures"], expected["measures"], rtol=1e-4)
+        np.testing.assert_allclose(result["outputs"], expected["outputs"], atol=1e-4)
+
+
+def with_keras_2(strategy):
+    from tensorflow import keras
+
+    assert keras.__name__.startswith("tf_keras") or "tf_keras" in keras.Model.__module__
+    return everything(strategy, arrays=False, steps_per_execution=3)
+
+
+def test_keras_2():
+    run, baseline = dtk.run(with_keras_2, workers=2, keras=2), dtk.baseline(with_keras_2, keras=2)
+    assert_same_training(run, baseline)
+    np.testing.assert_allclose(run.results[1]["measures"], baseline.results[0]["measures"], rtol=1e-4)
+
+
+def test_mirrored_replicas_in_one_process():
+    run = dtk.run(lambda strategy: everything(strategy, False, 3), workers=1, replicas=2)
+    baseline = dtk.baseline(lambda strategy: everything(strategy, False, 3))
+    assert_same_training(run, baseline)
+    assert sorted(run.records.replica.unique()) == [0, 1]
+    said = [event for event in run.folder.worker(0).events if event["state"] == "replicas"]
+    assert [(event["identical"], event["name"]) for event in said] == [(True, None)]
+
+
+def uneven(strategy, count):
+    from tensorflow import keras
+
+    model = classifier(strategy)
+    before = model.evaluate(batches(count), verbose=0), model.predict(batches(count), verbose=0)
+    model.fit(batches(count), verbose=0, callbacks=[dtk.Recorder()])
+    finite = all(np.isfinite(keras.ops.convert_to_numpy(weight)).all() for weight in model.weights)
+    return before, finite
+
+
+@pytest.mark.parametrize(("rest", "shared"), [(5, [3, 2]), (1, [1, 0])])
+def test_a_short_last_batch(rest, shared):
+    count = 2 * BATCH + rest
+    run = dtk.run(lambda strategy: uneven(strategy, count), workers=2)
+    baseline = dtk.baseline(lambda strategy: uneven(strategy, count))
+    (measures, outputs), _ = baseline.results[0]
+    for (ours, predicted), finite in run.results:
+        np.testing.assert_allclose(ours, measures, rtol=1e-4)
+        np.testing.assert_allclose(predicted, outputs, atol=1e-4)
+        assert finite
+    last = run.records[run.records.step == 3]
+    assert last.examples.tolist() == shared
+    assert global_losses(run)[:2] == pytest.approx(global_losses(baseline)[:2], rel=1e-4)
+
+
+def normalized(strategy, count):
+    from tensorflow import keras
+
+    middle = keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)
+    model = classifier(strategy, *middle)
+    model.fit(batches(count), epochs=2, verbose=0, validation_data=batches(100), callbacks=[dtk.Recorder()])
+    return [weight.path for weight in model.trainable_variables]
+
+
+def test_batch_normalization_and_dropout():
+    run = dtk.run(lambda strategy: normalized(strategy, 2 * BATCH), workers=2, stall_timeout=30)
+    a, b = (corner.weights("final") for corner in run.folder.each)
+    alike = [name for name, x, y in zip(a.names, a.arrays, b.arrays, strict=True) if np.array_equal(x, y)]
+    assert set(run.results[0]) <= set(alike)
+    # Keras 3 keeps the moving statistics per replica. When this fails, docs/compat.md has a line to lose.
+    assert set(a.names) - set(alike) == {f"sequential/batch_normalization/moving_{x}" for x in ("mean", "variance")}
+
+
+@pytest.mark.parametrize("where", [{"workers": 2}, {"workers": 1, "replicas": 2}])
+def test_batch_normalization_of_no_examples_is_refused(where):
+    with pytest.raises(dtk.WorkerFailed) as failure:
+        dtk.run(lambda strategy: normalized(strategy, BATCH + 1), **where)
+    assert "ClusterConfigError" in failure.value.traceback
+    assert "one replica got 0 examples" in str(failure.value)
+    assert len(failure.value.records) > 0  # the steps before are not lost
+
+
+def several_fits(strategy):
+    model = classifier(strategy)
+    plain = model.train_step, model.compute_loss
+    recorder = dtk.Recorder()
+    model.fit(batches(256), epochs=2, verbose=0, callbacks=[recorder, dtk.Recorder()])
+    function = model.train_function
+    model.fit(batches(256), verbose=0, callbacks=[recorder])
+    model.fit(batches(256), verbose=0, epochs=5, initial_epoch=4, callbacks=[dtk.Recorder()])
+    assert isinstance(recorder, dtk.Recorder)
+    return (model.train_step, model.compute_loss) == plain and model.train_function is function
+
+
+def test_recorders_count_on_and_leave_the_model_as_it_was():
+    run = dtk.run(several_fits, workers=2)
+    assert run.results == [True, True]
+    chief = run.records[run.records.worker == 0]
+    assert chief.step.tolist() == list(range(1, 17))
+    assert chief.epoch.tolist() == [1] * 4 + [2] * 4 + [3] * 4 + [5] * 4
+    announced = [event for event in run.folder.worker(1).events if event["state"] == "training"]
+    assert [(event["steps"], event["epochs"]) for event in announced] == [(4, 2), (4, 1), (4, 1)]
+    assert (run.records.started < run.records.ended).all()
+
+
+def interrupted_once(strategy):
+    from tensorflow import keras
+
+    def stop(batch, logs):
+        if batch == 2:
+            raise KeyError("enough")
+
+    model = classifier(strategy)
+    with pytest.raises(KeyError):
+        model.fit(batches(256), verbose=0, callbacks=[dtk.Recorder(), keras.callbacks.LambdaCallback(on_batch_end=stop)])
+    model.fit(batches(256), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_an_exception_loses_no_record():
+    run = dtk.run(interrupted_once, workers=2)
+    assert run.records[run.records.worker == 1].step.tolist() == list(range(1, 3 + 4 + 1))
+
+
+def own_step(strategy):
+    import keras
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(10)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            import tensorflow as tf
+
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(x, y, self(x))
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_weights), self.trainable_weights))
+            return {"loss": loss}
+
+    with strategy.scope():
+        model = Own()
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    model.fit(batches(256), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_a_train_step_of_the_learners_own():
+    run, baseline = dtk.run(own_step, workers=2), dtk.baseline(own_step)
+    np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
+    assert [a.shape for a in baseline.folder.worker(0).weights("initial").arrays] == [(64, 10), (10,)]
+
+
+def nowhere(strategy):
+    from dtk import environment
+
+    environment.enter(None)
+    classifier(strategy).fit(batches(128), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_outside_of_a_run_it_says_so():
+    baseline = dtk.baseline(nowhere)
+    assert baseline.logs[0].count("dtk.Recorder: this process was not started by dtk.run") == 1
+    assert len(baseline.records) == 0
+
+
+def all_callbacks(strategy, place, fail_at):
+    from tensorflow import keras
+
+    import dtk
+    from dtk.environment import is_chief
+
+    c = keras.callbacks
+    epochs = []
+
+    def begin(epoch, logs):
+        if epoch == fail_at and is_chief():
+            raise RuntimeError("power cut")
+        epochs.append(epoch)
+
+    model = classifier(strategy)
+    callbacks = [
+        c.ModelCheckpoint(f"{place}/checkpoints/{{epoch}}.keras"),
+        c.ModelCheckpoint(f"{place}/best.weights.h5", "val_loss", save_best_only=True, save_weights_only=True),
+        c.BackupAndRestore(f"{place}/backup"),
+        c.TensorBoard(f"{place}/tensorboard"),
+        c.CSVLogger(f"{place}/log.csv"),
+        c.LearningRateScheduler(lambda epoch, rate: rate * 0.5),
+        c.EarlyStopping("val_loss", patience=5, restore_best_weights=True),
+        dtk.Recorder(),
+        c.LambdaCallback(on_epoch_begin=begin),
+    ]
+    model.fit(batches(128), epochs=4, verbose=0, validation_data=batches(64, start=640), callbacks=callbacks)
+    for _ in range(3):  # two workers with one path: without a correction one in twelve such saves raised
+        model.save(f"{place}/model.keras")
+        model.save_weights(f"{place}/model.weights.h5")
+        again = keras.models.load_model(f"{place}/model.keras")
+        model.load_weights(f"{place}/model.weights.h5")
+    if is_chief():
+        model.save(f"{place}/chief_only.keras")
+    same = all(np.array_equal(a, b) for a, b in zip(model.get_weights(), again.get_weights(), strict=True))
+    return epochs, same
+
+
+@pytest.mark.parametrize("keras", [3, 2])
+def test_all_callbacks_at_once_and_a_restart(tmp_path, keras):
+    place = str(tmp_path / "learner")
+    (tmp_path / "learner").mkdir()
+    with pytest.raises(dtk.WorkerFailed) as failure:
+        dtk.run(lambda strategy: all_callbacks(strategy, place, 2), workers=2, keras=keras)
+    assert failure.value.worker == 0
+    assert "power cut" in str(failure.value)
+    run = dtk.run(lambda strategy: all_callbacks(strategy, place, None), workers=2, keras=keras)
+    assert run.results == [([2, 3], True)] * 2
+    assert sorted(run.records.epoch.unique()) == [3, 4]
+    written = {str(path.relative_to(place)) for path in (tmp_path / "learner").rglob("*") if path.is_file()}
+    checkpoints = {f"checkpoints/{epoch}.keras" for epoch in (1, 2, 3, 4)}
+    files = {"best.weights.h5", "log.csv", "model.keras", "model.weights.h5"}
+    assert checkpoints | files | {"chief_only.keras"} == {name for name in written if "tensorboard" not in name}
+    events = [name for name in written if name.startswith("tensorboard/")]
+    assert len(events) == 4  # training and validation, of the chief, in both runs
+    others = run.folder.worker(1).path / "elsewhere"
+    assert files <= {path.name for path in others.rglob("*") if path.is_file()}
+    assert not (run.folder.worker(0).path / "elsewhere").exists()
+
+
+def finished_before(strategy, place):
+    """A backup of a training that is complete: there is no step that would keep the workers together."""
+    import keras
+
+    model = classifier(strategy)
+    backup = keras.callbacks.BackupAndRestore(place, delete_checkpoint=False)
+    model.fit(batches(128), epochs=2, verbose=0, callbacks=[backup])
+    epochs = []
+    for again in (True, False):  # the first finds the backup and deletes it, the second must not find it
+        model = classifier(strategy)
+        seen = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs, again=again: epochs.append(epoch))
+        model.fit(batches(128), epochs=2, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(place), seen])
+    return epochs
+
+
+def test_a_backup_is_read_by_all_before_it_is_deleted(tmp_path):
+    run = dtk.run(lambda strategy: finished_before(strategy, str(tmp_path / "backup")), workers=2)
+    assert run.results == [[0, 1], [0, 1]]
+    assert not (tmp_path / "backup").exists()
+
+
+def test_records_are_json_lines_by_step():
+    run = dtk.run(lambda strategy: uneven(strategy, 128), workers=2)
+    lines = (run.dir / "worker-1" / "records.jsonl").read_text().splitlines()
+    assert [json.loads(line)[0:2] for line in lines] == [[1, 1], [1, 2]]

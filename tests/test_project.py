@@ -1,0 +1,157 @@
+"""What the project says of itself agrees: environment.yml, constraints, pyproject.toml, Makefile, and the imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+
+import pytest
+
+import dtk
+
+ROOT = Path(__file__).parent.parent
+PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)")
+CODE = [path for folder in ("dtk", "tests", "tools", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+CODE.append(ROOT / "notebooks" / "conftest.py")
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as PEP 503 compares it: tf_keras is tf-keras."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(lines: list[str]) -> dict[str, str]:
+    """{name: version}; a line that is anything but `name==version` fails."""
+    found = {}
+    for line in lines:
+        match = PIN.fullmatch(line)
+        assert match, f"{line!r} is not `name==version`"
+        assert canonical(match[1]) not in found, f"{match[1]} is listed twice"
+        found[canonical(match[1])] = match[2]
+    return found
+
+
+def listed() -> dict[str, str]:
+    """The list under `pip:` in environment.yml: everything that is indented deeper than that line."""
+    text = (ROOT / "environment.yml").read_text()
+    match = re.search(r"^( *)- pip:\n((?:\1 +- .*\n?)+)", text, flags=re.MULTILINE)
+    assert match
+    return pins([line.strip().removeprefix("- ") for line in match[2].splitlines()])
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints" / "main.txt").read_text().splitlines()
+    return pins([line for line in lines if not line.startswith("#")])
+
+
+def stated() -> dict[str, str]:
+    """{name: requirement} of pyproject.toml: the dependencies and every optional group."""
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return {canonical(re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0]): one for group in groups for one in group}
+
+
+def test_constraints_hold_names_and_versions_only_in_order():
+    names = list(constraints())
+    assert names == sorted(names)
+    assert len(names) > len(listed()), "the whole closure, not the direct dependencies alone"
+
+
+def test_the_pins_of_environment_yml_are_those_of_the_constraints():
+    closure = constraints()
+    assert listed() == {name: closure.get(name) for name in listed()}
+
+
+def test_environment_yml_lists_what_pyproject_asks_for():
+    assert set(listed()) == set(stated())
+
+
+def test_the_pins_satisfy_pyproject():
+    requirements = pytest.importorskip("packaging.requirements", reason="packaging comes with pytest")
+    for name, pin in listed().items():
+        assert requirements.Requirement(stated()[name]).specifier.contains(pin), f"{name}=={pin} for {stated()[name]}"
+
+
+def test_conda_gets_the_python_that_the_constraints_are_for():
+    assert re.search(r"^ *- python=3\.11$", (ROOT / "environment.yml").read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.skipif(not shutil.which("sed"), reason="no sed on this system")
+def test_make_setup_installs_exactly_the_list():
+    script = re.search(r"sed -n '(.*)' environment\.yml", (ROOT / "Makefile").read_text())
+    assert script
+    command = ["sed", "-n", script[1].replace("$$", "$"), "environment.yml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert pins(done.stdout.split()) == listed()
+
+
+def third_party(path: Path) -> set[str]:
+    """Top-level modules from elsewhere that a file imports, at its top or late, inside a function."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add((node.module or "").partition(".")[0])
+    ours = {other.stem for other in path.parent.glob("*.py")} | {"dtk"}
+    return names - ours - set(sys.stdlib_module_names)
+
+
+def test_the_scan_sees_late_imports():
+    assert "tensorflow" in third_party(ROOT / "dtk" / "datasets.py")
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_everything_imported_is_listed_directly(path):
+    homes = packages_distributions()
+    for module in sorted(third_party(path)):
+        found = {canonical(name) for name in homes.get(module, [])}
+        if not found and "tests" in path.parts:
+            continue  # a module that the test itself writes
+        assert found & set(listed()), f"`import {module}` needs one of {sorted(found)} in environment.yml"
+
+
+def test_what_is_installed_is_what_is_pinned():
+    if not (Path(sys.prefix) / ".ready").exists():
+        pytest.skip("not in the environment that `make setup` makes")
+    installed = {}
+    for name in constraints():
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            pass  # the closure of another Python version or system: not needed here
+    assert set(listed()) <= set(installed)
+    assert installed == {name: constraints()[name] for name in installed}
+
+
+def test_the_version_is_said_once_and_in_the_changelog():
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["project"]["dynamic"] == ["version"]
+    assert settings["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "dtk.__version__"
+    assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_readme_names_targets_that_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / "README.md").read_text()))
+    assert {"demo", "lab", "test"} <= named <= targets
+
+
+def test_the_lessons_table_is_true():
+    rows = re.findall(r"^\| `(\d\d_\w+)` \|.*\| (\w+) \|$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    there = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {name for name, state in rows if state == "ready"} == there
+    assert {state for _, state in rows} <= {"ready", "planned"}
+
+
+def test_the_license_is_whole():
+    text = (ROOT / "LICENSE").read_text()
+    assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in text
+    assert "END OF TERMS AND CONDITIONS" in text

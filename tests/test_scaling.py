@@ -1,0 +1,73 @@
+"""Shares, means and the global loss, on numbers small enough to check by head."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+
+from dtk.analysis import numerals, scaling
+from dtk.analysis.scaling import by_step, global_loss, replica_means, uneven, weighted_loss
+from dtk.records import frame
+
+
+@pytest.mark.parametrize(("module", "examples"), [(scaling, 9), (numerals, 2)])
+def test_the_docstrings_examples_hold(module, examples):
+    result = doctest.testmod(module)
+    assert result.attempted >= examples
+    assert result.failed == 0
+
+
+def random_step(rng: np.random.Generator, counts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Every example's loss, and the replicas' shares of it as `fit` computes them: mean over replica, over R."""
+    losses = rng.random(sum(counts)) + 0.1
+    parts = np.split(losses, np.cumsum(counts)[:-1])
+    return losses, np.array([[part.mean() / len(counts) for part in parts]])
+
+
+@pytest.mark.parametrize("counts", [[4, 4], [3, 2], [1, 1, 1, 1], [5, 2, 1, 1], [64]])
+def test_weighting_by_examples_gives_back_the_mean_over_all_examples(counts):
+    losses, shares = random_step(np.random.default_rng(0), counts)
+    assert weighted_loss(shares, [counts])[0] == pytest.approx(losses.mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("counts", [[4, 4], [1, 1, 1, 1], [64]])
+def test_the_sum_of_shares_is_the_mean_where_batches_are_even(counts):
+    losses, shares = random_step(np.random.default_rng(1), counts)
+    assert global_loss(shares)[0] == pytest.approx(losses.mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("counts", [[3, 2], [5, 2, 1, 1]])
+def test_the_sum_of_shares_is_not_the_mean_where_they_are_uneven(counts):
+    losses, shares = random_step(np.random.default_rng(2), counts)
+    assert abs(global_loss(shares)[0] / losses.mean() - 1) > 1e-3
+
+
+def test_means_are_per_replica():
+    losses, shares = random_step(np.random.default_rng(3), [3, 2])
+    assert replica_means(shares)[0].tolist() == pytest.approx([losses[:3].mean(), losses[3:].mean()])
+
+
+@pytest.mark.parametrize("empty", [0.0, float("nan")])
+def test_a_replica_without_examples_adds_nothing(empty):
+    shares, examples = [[1.0, empty]], [[1, 0]]
+    assert global_loss(shares, examples).tolist() == [1.0]
+    assert weighted_loss(shares, examples).tolist() == [2.0]  # one device: the one example's loss is 2
+    assert uneven(examples).tolist() == [True]
+
+
+def test_a_loss_that_is_nan_with_examples_stays_nan():
+    assert np.isnan(global_loss([[1.0, float("nan")]], [[1, 1]])[0])
+    assert np.isnan(weighted_loss([[1.0, float("nan")]], [[1, 1]])[0])
+
+
+def test_a_step_without_any_example_has_no_mean():
+    assert np.isnan(weighted_loss([[0.0, 0.0]], [[0, 0]])[0])
+
+
+def test_by_step_is_steps_by_replicas_and_refuses_duplicates():
+    rows = [(r, r, s, 1, 10.0 * s + r, 4, 0.0, 1.0) for r in (1, 0) for s in (2, 1, 3)]
+    assert by_step(frame(rows), "loss").to_numpy().tolist() == [[10.0, 11.0], [20.0, 21.0], [30.0, 31.0]]
+    with pytest.raises(ValueError, match="duplicate"):
+        by_step(frame([*rows, rows[0]]), "loss")
