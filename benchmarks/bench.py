@@ -7,6 +7,7 @@ what counts is ratios.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -63,7 +64,7 @@ def throughput(record: bool, steps: int = 300) -> float:
     """Examples/s of a two-worker run, over the median time between the ends of steps, the first 20 left out."""
     run = dtk.run(workload.train, workers=2, kwargs={"steps": steps, "record": record})
     ends = run.results[0][20:]
-    return 128 / statistics.median(after - before for before, after in zip(ends, ends[1:], strict=False))
+    return 128 / statistics.median(after - before for before, after in itertools.pairwise(ends))
 
 
 def pss(workers: int, start: str) -> float:

@@ -1,13 +1,13 @@
 """What can go wrong, as a tree. Every message says what happened, with the numbers, and what to do.
 
-    DtkError
-    ├── ClusterConfigError    the request can't be carried out (0 workers, an argument missing); nothing was started
-    ├── NotShippable          the function, or something it uses, can't travel to another process
-    ├── WorkerFailed          a worker raised, exited or was killed; carries logs and records
-    ├── WorkerStalled         nobody made progress for `stall_timeout` seconds; carries every worker's stack
-    ├── RunTimeout            the run took longer than `timeout` seconds
-    ├── VerificationError     the cluster computed something else than the baseline
-    └── DatasetUnavailable    the data can't be had, or what lies in the cache is damaged
+DtkError
+├── ClusterConfigError    the request can't be carried out (0 workers, an argument missing); nothing was started
+├── NotShippable          the function, or something it uses, can't travel to another process
+├── WorkerFailed          a worker raised, exited or was killed; carries logs and records
+├── WorkerStalled         nobody made progress for `stall_timeout` seconds; carries every worker's stack
+├── RunTimeout            the run took longer than `timeout` seconds
+├── VerificationError     the cluster computed something else than the baseline
+└── DatasetUnavailable    the data can't be had, or what lies in the cache is damaged
 """
 
 from __future__ import annotations

@@ -90,10 +90,9 @@ class Tail:
                 data = file.read(-1 if limit is None else limit)
         except FileNotFoundError:
             return []
-        if limit is not None and len(data) == limit and b"\n" not in data:
+        end = data.rfind(b"\n") + 1
+        if end == 0 and limit is not None and len(data) == limit:
             end = limit  # a line longer than the bound is handed out in pieces rather than waited for
-        else:
-            end = data.rfind(b"\n") + 1
         self._offset += end
         return data[:end].splitlines()
 

@@ -68,7 +68,9 @@ def test_bad_arguments(keywords, words):
 
 
 def test_missing_arguments_are_named():
-    with pytest.raises(dtk.ClusterConfigError, match="`takes_two` can't be called so: missing a required argument: 'a'"):
+    with pytest.raises(
+        dtk.ClusterConfigError, match="`takes_two` can't be called so: missing a required argument: 'a'"
+    ):
         dtk.run(takes_two)
     with pytest.raises(dtk.ClusterConfigError, match="missing a required argument: 'a'"):
         dtk.baseline(takes_two)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import nbformat
-import psutil
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
+from waiting import wait_gone
 
 ROOT = Path(__file__).parent.parent
 
@@ -23,7 +22,9 @@ def execute(tmp_path, monkeypatch):
     def run(*cells, allow_errors=False):
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
         place = {"metadata": {"path": str(tmp_path)}}
-        NotebookClient(notebook, timeout=120, allow_errors=allow_errors, kernel_name="python3", resources=place).execute()
+        NotebookClient(
+            notebook, timeout=120, allow_errors=allow_errors, kernel_name="python3", resources=place
+        ).execute()
         return notebook
 
     return run
@@ -132,18 +133,4 @@ def test_no_process_survives_a_killed_jupyter_kernel(execute, tmp_path, monkeypa
         execute("import dtk, time", "def sleep():\n    time.sleep(60)\n", WATCH_AND_DIE)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) >= 3, "the parent and two workers"
-    assert wait_until(lambda: all(gone(pid) for pid in pids), 3)
-
-
-def gone(pid):
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
+    assert wait_gone(pids) == []

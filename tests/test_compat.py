@@ -14,7 +14,7 @@ from dtk.compat import callbacks
 from dtk.environment import Here
 from dtk.records import RunFolder
 
-CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps_per_execution in a Python loop"]
+CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
 
 
 def uncorrected(strategy, name, steps_per_execution=1):
@@ -88,6 +88,31 @@ def test_without_the_correction_a_strategy_shuffles_one_epoch_ahead():
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert losses[2] != pytest.approx(losses[0], rel=1e-2)
+
+
+def counted(strategy, corrected):
+    """The optimizer's count after 2 epochs of 4 steps, of data whose size TensorFlow does not know."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    from keras.src.backend.tensorflow import trainer
+
+    if not corrected:
+        kind = trainer.TensorFlowTrainer
+        kind._make_function = kind._make_function.__wrapped__
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+    rows = np.zeros((32, 1), "float32")
+    data = tf.data.Dataset.from_tensor_slices((rows, rows)).filter(lambda x, y: True).batch(8)
+    model.fit(data, epochs=2, verbose=0)
+    return int(model.optimizer.iterations.numpy())
+
+
+def test_without_the_correction_the_end_of_the_data_counts_as_a_step():
+    assert dtk.baseline(lambda strategy: counted(strategy, True)).results == [8]
+    assert dtk.run(lambda strategy: counted(strategy, True), workers=2).results == [8, 8]
+    assert dtk.baseline(lambda strategy: counted(strategy, False)).results == [10]
 
 
 def names_applied():

@@ -1,4 +1,4 @@
-"""Data: the embedded digits everywhere; real MNIST where a prepared copy lies beside the project or in TFDS_DATA_DIR."""
+"""The embedded digits everywhere; real MNIST where a prepared copy lies beside the project or in TFDS_DATA_DIR."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ def test_only_the_chief_says_so(offline, capsys, tmp_path):
 
 
 def test_offline_and_tfds_asked_for(offline):
-    with pytest.raises(dtk.DatasetUnavailable, match="mnist is not in the cache and can't be downloaded: no connection"):
+    with pytest.raises(
+        dtk.DatasetUnavailable, match="mnist is not in the cache and can't be downloaded: no connection"
+    ):
         dtk.datasets.load("mnist", source="tfds")
 
 

@@ -70,7 +70,7 @@ def assert_same_training(run, baseline):
                 np.testing.assert_allclose(ours, other, atol=1e-4)
 
 
-@pytest.mark.parametrize(("arrays", "steps_per_execution"), [(False, 1), (True, 1), (False, 3), (True, 3)])
+@pytest.mark.parametrize(("arrays", "steps_per_execution"), [(False, 1), (True, 3)])
 def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
     given = (arrays, steps_per_execution)
     run = dtk.run(lambda strategy: everything(strategy, *given), workers=2)
@@ -86,10 +86,14 @@ def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
         np.testing.assert_allclose(result["outputs"], expected["outputs"], atol=1e-4)
 
 
+def is_keras_3(keras):
+    return "tf_keras" not in keras.Model.__module__
+
+
 def with_keras_2(strategy):
     from tensorflow import keras
 
-    assert keras.__name__.startswith("tf_keras") or "tf_keras" in keras.Model.__module__
+    assert not is_keras_3(keras)
     return everything(strategy, arrays=False, steps_per_execution=3)
 
 
@@ -192,7 +196,9 @@ def interrupted_once(strategy):
 
     model = classifier(strategy)
     with pytest.raises(KeyError):
-        model.fit(batches(256), verbose=0, callbacks=[dtk.Recorder(), keras.callbacks.LambdaCallback(on_batch_end=stop)])
+        model.fit(
+            batches(256), verbose=0, callbacks=[dtk.Recorder(), keras.callbacks.LambdaCallback(on_batch_end=stop)]
+        )
     model.fit(batches(256), verbose=0, callbacks=[dtk.Recorder()])
 
 
@@ -260,6 +266,8 @@ def all_callbacks(strategy, place, fail_at):
             raise RuntimeError("power cut")
         epochs.append(epoch)
 
+    # tf_keras can't load its newer weights format under this strategy, with one worker neither.
+    weights = f"{place}/model.weights.h5" if is_keras_3(keras) else f"{place}/weights.h5"
     model = classifier(strategy)
     callbacks = [
         c.ModelCheckpoint(f"{place}/checkpoints/{{epoch}}.keras"),
@@ -275,10 +283,10 @@ def all_callbacks(strategy, place, fail_at):
     model.fit(batches(128), epochs=4, verbose=0, validation_data=batches(64, start=640), callbacks=callbacks)
     for _ in range(3):  # two workers with one path: without a correction one in twelve such saves raised
         model.save(f"{place}/model.keras")
-        model.save_weights(f"{place}/model.weights.h5")
+        model.save_weights(weights)
         again = keras.models.load_model(f"{place}/model.keras")
-        model.load_weights(f"{place}/model.weights.h5")
-    if is_chief():
+        model.load_weights(weights)
+    if is_chief() and is_keras_3(keras):  # tf_keras saves metrics, too, which takes all workers
         model.save(f"{place}/chief_only.keras")
     same = all(np.array_equal(a, b) for a, b in zip(model.get_weights(), again.get_weights(), strict=True))
     return epochs, same
@@ -297,8 +305,9 @@ def test_all_callbacks_at_once_and_a_restart(tmp_path, keras):
     assert sorted(run.records.epoch.unique()) == [3, 4]
     written = {str(path.relative_to(place)) for path in (tmp_path / "learner").rglob("*") if path.is_file()}
     checkpoints = {f"checkpoints/{epoch}.keras" for epoch in (1, 2, 3, 4)}
-    files = {"best.weights.h5", "log.csv", "model.keras", "model.weights.h5"}
-    assert checkpoints | files | {"chief_only.keras"} == {name for name in written if "tensorboard" not in name}
+    files = {"best.weights.h5", "log.csv", "model.keras", "model.weights.h5" if keras == 3 else "weights.h5"}
+    alone = {"chief_only.keras"} if keras == 3 else set()
+    assert checkpoints | files | alone == {name for name in written if "tensorboard" not in name}
     events = [name for name in written if name.startswith("tensorboard/")]
     assert len(events) == 4  # training and validation, of the chief, in both runs
     others = run.folder.worker(1).path / "elsewhere"

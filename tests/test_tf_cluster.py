@@ -9,17 +9,11 @@ import threading
 import time
 
 import pytest
+from waiting import wait_for
 
 import dtk
 from dtk.cluster import launch
 from dtk.environment import scratch
-
-
-def wait_for(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def add_up(strategy):

@@ -31,7 +31,7 @@ _HINTS = {
 
 
 def in_one_sentence(kind: str, message: str) -> str:
-    """"raised ValueError: bad label", with dtk's sentence in place of TensorFlow's where it knows a better one.
+    """ "raised ValueError: bad label", with dtk's sentence in place of TensorFlow's where it knows a better one.
 
     >>> in_one_sentence("ValueError", "bad label")
     'raised ValueError: bad label'

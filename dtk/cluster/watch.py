@@ -19,8 +19,8 @@ __all__ = ["Progress", "Watch", "port_was_taken"]
 # failure of another kind is at hand; measured with workers that were killed, raised or returned early.
 _CONSEQUENCE = re.compile(
     r"Socket closed|Connection re(set|fused)|Collective ops is aborted|coordination service|heartbeat"
-    r"|failed to connect to all addresses|RPC failed|GRPC_STATUS|Unable to connect|Broken pipe|/job:worker/replica:0/task:\d+ "
-    r"|Cancelled|recv_buf|Restart your program to reset|CollectiveErrors|preempted",
+    r"|failed to connect to all addresses|RPC failed|GRPC_STATUS|Unable to connect|Broken pipe"
+    r"|/job:worker/replica:0/task:\d+ |Cancelled|recv_buf|Restart your program to reset|CollectiveErrors|preempted",
     re.IGNORECASE,
 )
 _TENSORFLOW_ERRORS = {"UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError"}
@@ -112,9 +112,7 @@ class Watch:
             role = "the same" if self._same(other, worker) else "a consequence"
             parts.append(f"Worker {other} {self._what(other, None)}  ({role}; in full in .logs[{other}])")
         detail = "\n".join(part for part in parts if part)
-        return WorkerFailed(
-            message, worker=worker, exitcode=code, traceback=trace, folder=self.folder, detail=detail
-        )
+        return WorkerFailed(message, worker=worker, exitcode=code, traceback=trace, folder=self.folder, detail=detail)
 
     def _what(self, worker: int, code: int | None) -> str:
         error = self.folder.worker(worker).error

@@ -114,24 +114,39 @@ def _reduce_whole_values(trainer: ModuleType) -> None:
     trainer.reduce_per_replica = reduce_per_replica
 
 
-def _loop_in_python(trainer: ModuleType) -> None:
-    """Runs `steps_per_execution` steps one after another, instead of in a graph's `while_loop`.
+def _step_by_step(trainer: ModuleType) -> None:
+    """Runs `steps_per_execution` steps one after another, each after its data, instead of in a graph's `while_loop`.
 
     Keras runs a step inside `cond` inside `while`, where the merging of replicas fails, with MirroredStrategy too.
-    In any graph loop an end of the data in the middle of an execution may cancel the updates of the step before
-    it, and workers have to agree on the end. Callbacks see the same batches as with Keras's own loop.
+    Callbacks see the same batches as with Keras's own loop. On one device Keras's loop stays, but there, too, a
+    step may begin before it has its data: then the end of data whose size is unknown counts as a step of the
+    optimizer, once an epoch.
     """
     original = trainer.TensorFlowTrainer._make_function
 
     @functools.wraps(original)
     def make_function(self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
+        step = _after_its_data(step_function)
+        keras_own = original(self, step)
         if not isinstance(self.distribute_strategy, _mirrored_kinds()):
-            return original(self, step_function)
-        training = step_function == self.train_step
-        single = _single_step(trainer, self, step_function, guarded=training and _has_batch_statistics(self))
-        return _several_steps(self, single, original(self, step_function))
+            return keras_own
+        guarded = step_function == self.train_step and _has_batch_statistics(self)
+        return _several_steps(self, _single_step(trainer, self, step, guarded), keras_own)
 
     trainer.TensorFlowTrainer._make_function = make_function
+
+
+def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
+    """The step, of which nothing happens (such as counting it) unless there is data for it."""
+    import tensorflow as tf
+
+    @functools.wraps(step_function)
+    def step(data: Any) -> Any:
+        tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if isinstance(leaf, tf.Tensor)]
+        with tf.control_dependencies(tensors):
+            return step_function(data)
+
+    return step
 
 
 def _single_step(trainer: ModuleType, model: Any, step_function: Callable[..., Any], guarded: bool) -> Any:
@@ -141,15 +156,8 @@ def _single_step(trainer: ModuleType, model: Any, step_function: Callable[..., A
     strategy = model.distribute_strategy
 
     @tf.autograph.experimental.do_not_convert
-    def after_its_data(data: Any) -> Any:
-        # What needs no data, such as the optimizer's count of steps, must not happen when the data has ended.
-        tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if isinstance(leaf, tf.Tensor)]
-        with tf.control_dependencies(tensors):
-            return step_function(data)
-
-    @tf.autograph.experimental.do_not_convert
     def on_data(data: Any) -> Any:
-        outputs = strategy.run(after_its_data, args=(data,))
+        outputs = strategy.run(step_function, args=(data,))
         return trainer.reduce_per_replica(outputs, strategy, reduction="auto")
 
     if not model.run_eagerly:
@@ -224,8 +232,8 @@ _CORRECTIONS: dict[str, tuple[Callable[[ModuleType], bool], Callable[[ModuleType
         _mentions(lambda t: t.reduce_per_replica, 'strategy.reduce("MEAN", v, axis=0)'),
         _reduce_whole_values,
     ),
-    "steps_per_execution in a Python loop": (
+    "steps one by one, after their data": (
         _mentions(lambda t: t.TensorFlowTrainer._make_function, "tf.while_loop("),
-        _loop_in_python,
+        _step_by_step,
     ),
 }

@@ -72,5 +72,3 @@ def only_text(ax: Axes, sentence: str) -> Axes:
     ax.set_xticks([])
     ax.set_yticks([])
     return ax
-
-

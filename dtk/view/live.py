@@ -1,5 +1,10 @@
 class _Silent:
-    def update(self, states): pass
-    def close(self, outcome): pass
+    def update(self, states):
+        pass
+
+    def close(self, outcome):
+        pass
+
+
 def show(workers, replicas, mode, folder, title=""):
     return _Silent()

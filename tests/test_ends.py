@@ -1,0 +1,147 @@
+"""How runs end: interrupts, time-outs, stalls, killed kernels; and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from waiting import newest_run, wait_for, wait_gone
+
+import dtk
+
+ROOT = Path(__file__).parent.parent
+
+
+def deaf():
+    """Sleeps through SIGINT and SIGTERM, as a worker inside a collective does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    (dtk.run_dir() / f"pids-{os.getpid()}").write_text(str(child.pid))
+    time.sleep(60)
+
+
+def pids_in(folder):
+    files = list(Path(folder).glob("pids-*"))
+    return [int(f.name.split("-")[1]) for f in files if f.read_text()] + [
+        int(f.read_text()) for f in files if f.read_text()
+    ]
+
+
+def test_an_interrupt_stops_the_workers(start):
+    before = newest_run() if dtk.run(lone_pid, start=start) else None
+    seen = {}
+
+    def interrupt():
+        wait_for(lambda: newest_run() != before and len(pids_in(newest_run())) == 4)
+        seen["pids"] = pids_in(newest_run())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        dtk.run(deaf, start=start)
+    thread.join()
+    assert wait_gone(seen["pids"]) == [], "grandchildren too"
+    assert len(dtk.run(lone_pid, start=start).results) == 2, "the next run works"
+
+
+def lone_pid():
+    return os.getpid()
+
+
+def test_a_timeout_shows_where_everybody_is(start):
+    with pytest.raises(dtk.RunTimeout, match="timeout of 1 s; states: worker 0 running, worker 1 running") as caught:
+        dtk.run(deaf, timeout=1, start=start)
+    assert caught.value.detail.count("in deaf") == 2
+
+
+def test_a_stall_is_reported_with_stacks(start):
+    with pytest.raises(dtk.WorkerStalled, match="no worker made progress for 1 s") as caught:
+        dtk.run(deaf, stall_timeout=1, start=start)
+    assert caught.value.detail.count("in deaf") == 2
+
+
+def busy():
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        sum(range(1000))
+    return "done"
+
+
+def test_silent_work_is_no_stall(start):
+    assert dtk.run(busy, workers=1, stall_timeout=1.2, start=start).results == ["done"]
+
+
+KERNEL = """
+import sys, os
+sys.path[:0] = {path!r}
+import dtk, test_ends
+print(os.getpid(), flush=True)
+dtk.run(test_ends.deaf, start={start!r})
+"""
+
+
+def test_no_process_outlives_a_killed_kernel(start, tmp_path):
+    code = KERNEL.format(path=[str(ROOT), str(ROOT / "tests")], start=start)
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    runs = tmp_path / f"dtk-{os.getuid()}" / "runs"
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL) as kernel:
+        wait_for(lambda: runs.exists() and any(len(pids_in(d)) == 4 for d in runs.iterdir()))
+        family = [p.pid for p in psutil.Process(kernel.pid).children(recursive=True)]
+        kernel.kill()
+    assert len(family) >= 5, "the parent, two workers, two grandchildren"
+    assert wait_gone(family) == []
+
+
+def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
+    from dtk.cluster import warm
+
+    dtk.run(lone_pid, start=start)
+    parent = warm.parent(start == "warm")
+    before = newest_run()
+    seen = {}
+
+    def kill_parent():
+        wait_for(lambda: newest_run() != before and len(pids_in(newest_run())) == 4)
+        seen["pids"] = pids_in(newest_run())
+        os.kill(parent.pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_parent)
+    thread.start()
+    with pytest.raises(dtk.WorkerFailed, match="killed by SIGKILL"):
+        dtk.run(deaf, start=start)
+    thread.join()
+    workers = [pid for pid in seen["pids"] if pid != 0][:2]
+    assert wait_gone(workers) == []
+    for pid in wait_gone(seen["pids"], 0):  # the learner's own grandchildren have no one left to end them
+        os.kill(pid, signal.SIGKILL)
+    assert len(dtk.run(lone_pid, start=start).results) == 2
+
+
+def open_things():
+    process = psutil.Process()
+    return process.num_fds(), len(process.children(recursive=True)), len(process.net_connections())
+
+
+def test_twenty_runs_leave_nothing_behind(start):
+    dtk.run(lone_pid, start=start)
+    first = open_things()
+    for _ in range(20):
+        dtk.run(lone_pid, start=start)
+    assert open_things() == first
+
+
+def test_old_run_directories_make_room(start, monkeypatch):
+    from dtk.cluster import launch
+
+    monkeypatch.setattr(launch, "KEPT_RUNS", 3)
+    runs = [dtk.run(lone_pid, workers=1, start=start) for _ in range(5)]
+    assert [run.dir.exists() for run in runs] == [False, True, True, True, True]

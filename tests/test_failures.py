@@ -1,0 +1,119 @@
+"""Workers that fail in every way there is: the culprit is named, and nothing that was written is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+import dtk
+from dtk.records import Record
+
+
+def write_then(end):
+    """Leaves a record and a line on every worker, then ends worker 1 as told."""
+    place = dtk.environment.here()
+    place.journal.record([Record(place.worker, place.worker, 1, 1, 0.5, 64, place.now(), place.now())])
+    print("a last line")
+    if not dtk.is_chief():
+        end()
+    time.sleep(60)
+
+
+def raise_it():
+    raise ValueError("bad label 7")
+
+
+def exit_it():
+    sys.exit(3)
+
+
+def exit_zero():
+    sys.exit(0)
+
+
+def os_exit():
+    os._exit(0)
+
+
+def segfault():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def kill_it():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        (raise_it, 1, "worker 1 raised ValueError: bad label 7"),
+        (exit_it, 3, "worker 1 called sys.exit(3) before its function returned"),
+        (exit_zero, 0, "worker 1 called sys.exit(0) before its function returned"),
+        (os_exit, 0, "worker 1 ended itself with exit code 0 before its function returned (os._exit?)"),
+        (segfault, -11, "worker 1 crashed with SIGSEGV; the last Python lines before it are in its log"),
+        (kill_it, -9, "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why"),
+    ],
+)
+def test_the_culprit_is_named_and_nothing_is_lost(start, end, code, words):
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(write_then, args=(end,), start=start)
+    error = caught.value
+    assert (str(error), error.worker, error.exitcode) == (words, 1, code)
+    assert all("a last line" in log for log in error.logs)
+    assert list(error.records.worker) == [0, 1]
+    if end is raise_it:
+        assert "raise ValueError" in error.traceback
+        assert "dtk/cluster" not in error.traceback, "the learner's lines, not dtk's"
+    if end is segfault:
+        assert "segfault" in error.logs[1], "faulthandler shows the function's name"
+
+
+def wrong_everywhere():
+    if not dtk.is_chief():
+        raise KeyError("missing")
+    time.sleep(0.1)
+    raise KeyError("missing")
+
+
+def test_the_same_mistake_everywhere_is_named_by_the_lowest_worker(start):
+    with pytest.raises(dtk.WorkerFailed, match="^worker 0 raised KeyError: 'missing'$") as caught:
+        dtk.run(wrong_everywhere, start=start)
+    assert "Worker 1 raised KeyError: 'missing'  (the same" in caught.value.detail
+
+
+class Unpicklable:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+def returns_unpicklable():
+    return Unpicklable()
+
+
+def test_a_result_that_cannot_be_pickled_says_so(start):
+    with pytest.raises(dtk.WorkerFailed, match="returned a Unpicklable that can't be pickled"):
+        dtk.run(returns_unpicklable, start=start)
+
+
+def coroutine_maker():
+    async def later():
+        return 1
+
+    return later()
+
+
+def message_with_a_path_and_port():
+    raise OSError("connect to 127.0.0.1:41234 from /very/long/path/file.txt failed at 0x7f00deadbeef")
+
+
+def test_the_message_is_stable(start):
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(message_with_a_path_and_port, workers=1, start=start)
+    said = "worker 0 raised OSError: connect to 127.0.0.1:PORT from .../file.txt failed at 0x..."
+    assert str(caught.value) == said
+    assert "41234" in caught.value.traceback

@@ -1,0 +1,37 @@
+"""Waiting for what processes do, with a deadline; for tests of real processes."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from dtk.environment import scratch
+
+
+def wait_gone(pids, seconds=3.0):
+    """The pids that still run after `seconds` (zombies don't run)."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = []
+        for pid in pids:
+            try:
+                if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                    left.append(pid)
+            except psutil.NoSuchProcess:
+                pass
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)
+
+
+def wait_for(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def newest_run():
+    """The directory of the run that began last."""
+    return max((scratch() / "runs").iterdir(), key=lambda path: path.name)
