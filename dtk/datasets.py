@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -19,18 +23,18 @@ from dtk.errors import DatasetUnavailable
 
 __all__ = ["digits", "load"]
 
-NAMES = ("fashion_mnist", "mnist")
+# Where tensorflow-datasets 4.9 downloads from (`URL` of its builders in image_classification/mnist.py).
+URLS = {
+    "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    "mnist": "https://storage.googleapis.com/cvdf-datasets/mnist/",
+}
 SOURCES = (None, "tfds", "embedded")
-HOST = "storage.googleapis.com"  # where tensorflow-datasets downloads both from
 CONNECT_SECONDS = 4.0
+LOCK_SECONDS = 900.0  # a download of some 30 MB by someone else takes no longer
 TEST_DIGITS = 300  # of 1,797
 RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
 
 Pair = tuple[Any, Any]
-
-
-class _NotHere(Exception):
-    """The data is not prepared, and can't be downloaded; the reason in words."""
 
 
 def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
@@ -47,18 +51,18 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
 
     Raises DatasetUnavailable: an unknown name, "tfds" without network, a damaged cache (with the remedy).
     """
-    if name not in NAMES or source not in SOURCES:
-        words = f"dtk.datasets.load({name!r}, source={source!r}): names are {', '.join(NAMES)}; sources None, "
+    if name not in URLS or source not in SOURCES:
+        words = f"dtk.datasets.load({name!r}, source={source!r}): names are {', '.join(URLS)}; sources None, "
         raise DatasetUnavailable(words + "'tfds' and 'embedded'")
     if source == "embedded":
         return _embedded()
-    try:
+    reason = _agreed(name)
+    if not reason:
         return _from_tfds(name)
-    except _NotHere as reason:
-        if source == "tfds":
-            raise DatasetUnavailable(f"{name} is not in the cache and can't be downloaded: {reason}") from None
-        _say_once(f"dtk: {name} is not in the cache and can't be downloaded ({reason}); handwritten digits stand in")
-        return _embedded()
+    if source == "tfds":
+        raise DatasetUnavailable(f"{name} is not in the cache and can't be downloaded: {reason}")
+    _say_once(f"dtk: {name} is not in the cache and can't be downloaded ({reason}); handwritten digits stand in")
+    return _embedded()
 
 
 _said: set[str] = set()
@@ -119,19 +123,14 @@ def _shared(dataset: Any) -> Any:
 
 
 def _from_tfds(name: str) -> tuple[Pair, Any]:
+    import tensorflow_datasets as tfds
+
+    place = _version(name) or _cache() / name
     try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise _NotHere(f"tensorflow-datasets can't be imported: {error}") from None
-    # The variable is read here, not by tfds at its import: a worker's parent may have imported it long ago.
-    cache = os.environ.get("TFDS_DATA_DIR") or None
-    builder = _builder(tfds, name, cache)
-    if not _prepared(builder):
-        with _alone(Path(builder.data_dir).parent.parent, name):
-            builder = _builder(tfds, name, cache)  # another worker may have prepared it while this one waited
-            if not _prepared(builder):
-                _download(builder)
-                builder = _builder(tfds, name, cache)
+        # From the directory: `tfds.builder` would import the dataset's own code, which takes 0.3 s.
+        builder = tfds.builder_from_directory(place)
+    except Exception as error:  # a damaged dataset_info.json raises whatever its parser does
+        raise _damaged(place, f"{type(error).__name__} while reading its description") from None
     _check(builder)
     train, test = (
         _shared(builder.as_dataset(split=split, as_supervised=True, shuffle_files=False)) for split in ("train", "test")
@@ -139,16 +138,42 @@ def _from_tfds(name: str) -> tuple[Pair, Any]:
     return (train, test), builder.info
 
 
-def _builder(tfds: Any, name: str, cache: str | None) -> Any:
-    try:
-        return tfds.builder(name, data_dir=cache)
-    except Exception as error:  # a damaged dataset_info.json raises whatever its parser does
-        place = Path(cache or tfds.core.constants.DATA_DIR) / name
-        raise _damaged(place, f"{type(error).__name__} while reading its description") from None
+def _cache() -> Path:
+    # The variable is read here, not by tfds at its import: a worker's parent may have imported it long ago.
+    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
-def _prepared(builder: Any) -> bool:
-    return (Path(builder.data_dir) / "dataset_info.json").exists()
+def _version(name: str) -> Path | None:
+    """The newest prepared version's directory, or None. Raises DatasetUnavailable where it lacks its description."""
+    found = [path for path in (_cache() / name).glob("*.*.*") if re.fullmatch(r"\d+\.\d+\.\d+", path.name)]
+    newest = max(found, key=lambda path: [int(part) for part in path.name.split(".")], default=None)
+    # tfds takes a directory that exists for a finished one, and would neither download nor read it.
+    for file in ("dataset_info.json", "features.json"):
+        if newest is not None and not (newest / file).exists():
+            raise _damaged(newest, f"{file} is missing")
+    return newest
+
+
+def _agreed(name: str) -> str:
+    """`_prepare`, once for a whole cluster: were one worker to train on MNIST and another on the digits, the losses
+    would make no sense, and nobody would be told."""
+    place = environment.here()
+    if place is None or place.workers == 1:
+        return _prepare(name)
+    verdict = place.run.path / f"dataset-{name}.txt"
+    with _alone(place.run.path / ".dataset.lock"):
+        if not verdict.exists():
+            verdict.write_text(_prepare(name))
+        return verdict.read_text()
+
+
+def _prepare(name: str) -> str:
+    """Downloads what is not in the cache; "" where it is there afterwards, otherwise the reason in words."""
+    if _version(name) is None:
+        with _alone(_cache() / f".dtk-{name}.lock"):
+            if _version(name) is None:  # another process may have prepared it while this one waited
+                return _download(name)
+    return ""
 
 
 def _damaged(place: Path, what: str) -> DatasetUnavailable:
@@ -187,23 +212,41 @@ def _read_through(place: Path, files: list[Path]) -> None:
         raise _damaged(place, "a record's checksum is wrong") from None
 
 
-def _download(builder: Any) -> None:
-    """Into tensorflow-datasets' cache, with its progress bar. Leaves nothing half-done where it would be found."""
+def _download(name: str) -> str:
+    """Into tensorflow-datasets' cache, with its progress bar, in a directory that gets its name when it is whole."""
     with _proxies():
-        if not any(name.lower() == "https_proxy" for name in os.environ) and not _reachable():
-            raise _NotHere(f"no connection to {HOST}")
+        address, called = _first_hop(URLS[name])
+        if not _reachable(address):
+            return f"no connection to {called}"
         try:
-            builder.download_and_prepare()
+            import tensorflow_datasets as tfds
+
+            # Not from tfds's bucket of prepared data: looking there retries for long where it is blocked.
+            config = tfds.download.DownloadConfig(try_download_gcs=False)
+            tfds.builder(name, data_dir=_cache()).download_and_prepare(download_config=config)
         except Exception as error:  # network, disk, checksums: whatever it is, the reason is passed on
-            raise _NotHere(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from None
+            return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+    return ""
 
 
-def _reachable() -> bool:
-    """Whether the host answers within CONNECT_SECONDS; tensorflow-datasets itself would try for minutes."""
+def _first_hop(url: str) -> tuple[tuple[str, int], str]:
+    """Whom a download talks to: the address of the host, or of the proxy on the way to it; and its name in words."""
+    target = urlsplit(url)
+    host = str(target.hostname)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(target.scheme) or proxies.get("all")
+    if not proxy or urllib.request.proxy_bypass(host):
+        return (host, 443 if target.scheme == "https" else 80), host
+    hop = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+    return (str(hop.hostname), hop.port or 80), f"the proxy {hop.hostname}"
+
+
+def _reachable(address: tuple[str, int]) -> bool:
+    """Whether the host answers within CONNECT_SECONDS; tensorflow-datasets itself tries for 200 s."""
     found = threading.Event()
 
     def connect() -> None:
-        with contextlib.suppress(OSError), socket.create_connection((HOST, 443), timeout=CONNECT_SECONDS):
+        with contextlib.suppress(OSError), socket.create_connection(address, timeout=CONNECT_SECONDS):
             found.set()
 
     # A thread, as looking up the name has no deadline of its own.
@@ -230,16 +273,27 @@ def _proxies() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, name: str) -> Iterator[None]:
-    """One process at a time prepares a dataset; the lock goes with its process, however that ends."""
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time; the lock goes with its process, however that ends, so a file left behind is harmless."""
     try:
         import fcntl
 
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / f".dtk-{name}.lock").open("w")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
     except (ImportError, OSError):
         yield  # no such locks on this system, or a cache that can't be written: then nothing can collide either
         return
+    deadline = time.monotonic() + LOCK_SECONDS
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    words = f"another process has held {lock} for {LOCK_SECONDS:.0f} s; end it and load again"
+                    raise DatasetUnavailable(words) from None
+                time.sleep(0.05)  # flock has no time-out of its own
+            except OSError:
+                break  # a file system without locks
         yield

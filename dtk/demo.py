@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def train(strategy: Any, global_batch: int = GLOBAL_BATCH, steps: int = STEPS) -
     scaled = images.map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))
     batches = scaled.cache().shuffle(10_000, seed=1).repeat().batch(global_batch).prefetch(tf.data.AUTOTUNE)
     with strategy.scope():
-        # tanh, which has no kink: see "Why tanh" in docs/verification.md.
+        # tanh, which has no kink: see "Why tanh" in docs/facts.md.
         model = keras.Sequential(
             [
                 keras.layers.Input((28, 28, 1)),
@@ -59,7 +60,7 @@ def draw(cluster: Run, single: Run, out: Path) -> list[Path]:
     from dtk.view import plots
 
     out.mkdir(parents=True, exist_ok=True)
-    figures = {
+    figures: dict[str, Callable[[], Any]] = {
         "loss_scaling": lambda: plots.loss_scaling(cluster, single),
         "throughput": lambda: plots.throughput(single, cluster),
         "timeline": lambda: plots.timeline(cluster),
@@ -68,7 +69,7 @@ def draw(cluster: Run, single: Run, out: Path) -> list[Path]:
     for name, draw_one in figures.items():
         for theme, style in (("", "default"), ("-dark", "dark_background")):
             with plt.style.context(style):
-                figure = draw_one().figure
+                figure: Any = draw_one().figure
                 path = out / f"{name}{theme}.png"
                 figure.savefig(path, dpi=144)
                 plt.close(figure)

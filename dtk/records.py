@@ -3,6 +3,8 @@
 A run's directory (mode 0700):
 
     function.pkl  sources.json     what the workers are to do
+    attempt-N/           what an attempt left that found a port taken
+    dataset-NAME.txt     which data the first worker to ask found, so that all use the same
     worker-0/
         log.txt          everything the process wrote to file descriptors 1 and 2
         records.jsonl    one line a (step, replica); see COLUMNS

@@ -15,6 +15,8 @@ from dtk import environment
 from dtk.cluster import launch, ship, tf_config
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.records import RunFolder
+from dtk.view import live
+from dtk.view.cluster_picture import ClusterPicture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,9 +168,6 @@ def baseline(
 
 
 def _carry_out(job: launch.Job, began: float) -> Run:
-    from dtk.view import live
-    from dtk.view.cluster_picture import ClusterPicture
-
     _notice_tf_config()
     folder = launch.new_folder(job)
     view = live.show(job.workers, job.replicas, job.mode, folder)

@@ -76,7 +76,6 @@ def test_a_traceback_shows_the_cells_lines(execute):
     shown = "\n".join(error.traceback)
     assert "return shares[7]   # the learner's own line" in shown
     assert "dtk/cluster" not in shown
-    assert "(the same; in full in .logs[1])" in shown
 
 
 def test_edited_cells_and_source_are_the_ones_that_run(execute):

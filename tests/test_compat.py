@@ -127,8 +127,30 @@ def names_applied():
 def test_what_is_applied_where():
     run = dtk.run(names_applied, workers=2)
     assert run.results[0] == ["backups", *CORRECTIONS]
-    assert [name for name in run.results[1] if "tf_keras" not in name] == ["backups", "logs", "saves", *CORRECTIONS]
+    assert [name for name in run.results[1] if "tf_keras" not in name] == [
+        "backups",
+        "callbacks",
+        "saves",
+        *CORRECTIONS,
+    ]
     assert dtk.baseline(names_applied).results == [CORRECTIONS]
+
+
+def where_callbacks_write(place):
+    from keras import callbacks
+
+    logger = callbacks.CSVLogger(filename=f"{place}/log.csv")
+    checkpoint = callbacks.ModelCheckpoint(f"{place}/checkpoints/{{epoch}}.keras")
+    return [checkpoint.filepath, callbacks.TensorBoard(f"{place}/logs").log_dir, logger.filename]
+
+
+def test_no_other_worker_makes_the_chiefs_directories(tmp_path):
+    """Keras makes a checkpoint's directory before it saves: two workers that did so met FileExistsError."""
+    run = dtk.run(where_callbacks_write, workers=2, args=(str(tmp_path),))
+    names = ["checkpoints/{epoch}.keras", "logs", "log.csv"]
+    assert run.results[0] == [f"{tmp_path}/{name}" for name in names]
+    corner = run.folder.worker(1).path / "elsewhere" / tmp_path.relative_to("/")
+    assert run.results[1] == [f"{corner}/{name}" for name in names]
 
 
 def test_the_kernel_is_left_alone():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -45,9 +44,10 @@ def copy(tmp_path, monkeypatch):
 def offline(tmp_path, monkeypatch):
     """An empty cache, and no connection whether or not the machine has one."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "empty"))
-    monkeypatch.setattr(datasets, "_reachable", lambda: False)
-    for name in ("https_proxy", "HTTPS_PROXY"):
+    monkeypatch.setattr(datasets, "_reachable", lambda address: False)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
 
 
 def look(dataset, count=100):
@@ -154,6 +154,14 @@ def garble(place):
     (place / "dataset_info.json").write_text("{")
 
 
+def forget(place):
+    (place / "dataset_info.json").unlink()
+
+
+def forget_features(place):
+    (place / "features.json").unlink()
+
+
 @needs_mnist
 @pytest.mark.parametrize(
     ("damage", "words"),
@@ -162,6 +170,8 @@ def garble(place):
         (cut, "split train has 19832037 bytes instead of 19832042"),
         (flip, "a record's checksum is wrong"),
         (garble, "while reading its description"),
+        (forget, "dataset_info.json is missing"),
+        (forget_features, "features.json is missing"),
     ],
 )
 def test_damaged_caches_are_named_with_the_remedy(copy, damage, words):
@@ -187,24 +197,6 @@ def test_a_leftover_of_an_unfinished_download_does_no_harm(copy, offline, monkey
     assert dtk.datasets.load("mnist")[1].name == "mnist"
     copy.rename(copy.parent / "3.0.1.incompleteXYZ")
     assert dtk.datasets.load("mnist")[1].name == "digits", "what is not finished does not count as prepared"
-
-
-def test_a_download_gets_the_proxies_back_and_only_for_itself(tmp_path, monkeypatch):
-    seen = {}
-
-    class Builder:
-        def download_and_prepare(self):
-            seen.update({name: os.environ.get(name) for name in ("https_proxy", "http_proxy")})
-            raise OSError("refused\nmore")
-
-    monkeypatch.setenv("DTK_PROXIES", json.dumps({"https_proxy": "http://p:1", "http_proxy": "http://p:2"}))
-    monkeypatch.delenv("https_proxy", raising=False)
-    monkeypatch.setenv("http_proxy", "before")
-    with pytest.raises(datasets._NotHere, match="^OSError: refused$"):
-        datasets._download(Builder())
-    assert seen == {"https_proxy": "http://p:1", "http_proxy": "http://p:2"}
-    assert "https_proxy" not in os.environ
-    assert os.environ["http_proxy"] == "before"
 
 
 def first_labels():

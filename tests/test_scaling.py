@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,13 @@ from dtk.records import frame
 def test_the_docstrings_examples_hold(module, examples):
     result = doctest.testmod(module)
     assert result.attempted >= examples
+    assert result.failed == 0
+
+
+def test_the_arithmetic_in_the_documentation_holds():
+    page = Path(__file__).parent.parent / "docs" / "verification.md"
+    result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert result.attempted >= 4
     assert result.failed == 0
 
 

@@ -2,14 +2,17 @@
 
 What is stored holds nothing of this machine or this hour: the kernel is called python3, execution counts run from
 1, cells carry no times. Where a cell differs from what is stored in its pictures alone, which show measured
-seconds, or is one whose output tests ignore, the stored output stays (`--fresh` renews it). So a second run in a
-row changes no file, and a diff of a lesson is a change of the lesson.
+seconds, in what nbval_sanitize.cfg replaces, such as ports, or is one whose output tests ignore, the stored output
+stays (`--fresh` renews it). So a second run in a row changes no file, and a diff of a lesson is a change of the lesson.
 """
 
 from __future__ import annotations
 
 import argparse
+import configparser
+import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,8 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 CELL_SECONDS = 600  # a lesson's longest cell takes well under a minute on 2 cores
 KEPT_CELL_METADATA = {"tags", "jupyter"}  # jupyter: a solution's folded source
 IGNORED = "nbval-ignore-output"
+
+SANITIZE = Path(__file__).parent.parent / "notebooks" / "nbval_sanitize.cfg"
 
 Notebook = Any  # nbformat's NotebookNode has no types
 
@@ -58,18 +63,24 @@ def keep_stored(fresh: Notebook, stored: Notebook) -> None:
     """Puts the stored outputs back where a cell is the same and what it put out differs by measurements alone."""
     for new, old in zip(fresh.cells, stored.cells, strict=False):
         same = new.cell_type == old.cell_type == "code" and new.source == old.source and old.outputs
-        if same and (IGNORED in new.metadata.get("tags", ()) or _without_images(new) == _without_images(old)):
+        if same and (IGNORED in new.metadata.get("tags", ()) or _lasting(new) == _lasting(old)):
             new["outputs"] = old.outputs
 
 
-def _without_images(cell: Any) -> list[Any]:
-    """A cell's outputs, each with the kinds of its pictures in place of the pictures."""
-    return [
+def _lasting(cell: Any) -> str:
+    """A cell's outputs as nbval compares them: pictures by their kind, what differs between two runs replaced."""
+    outputs = [
         {**output, "data": {k: None if k.startswith("image/") else v for k, v in output.data.items()}}
         if "data" in output
         else output
         for output in cell.outputs
     ]
+    text = json.dumps(outputs, sort_keys=True)
+    rules = configparser.RawConfigParser()
+    rules.read(SANITIZE, encoding="utf-8")
+    for name in rules.sections():
+        text = re.sub(rules[name]["regex"], rules[name]["replace"], text)
+    return text
 
 
 def execute(notebook: Notebook, folder: Path) -> None:

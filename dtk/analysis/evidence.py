@@ -108,7 +108,7 @@ def check_arguments(run: Any, baseline: Any) -> None:
                 reason="arguments",
             )
         return
-    if run is baseline or run.folder.path == baseline.folder.path:
+    if run.folder.path == baseline.folder.path:
         raise VerificationError(
             "run and baseline are the same run, which proves nothing; pass the result of dtk.run and that of "
             "dtk.baseline",
@@ -188,8 +188,8 @@ def _check_steps(run: RunLike, name: str) -> None:
     if len(twice):
         replica, step = int(twice.replica.iloc[0]), int(twice.step.iloc[0])
         raise VerificationError(
-            f"step {step} of replica {replica} of the {name} is recorded more than once: use one dtk.Recorder() "
-            "in one call of fit",
+            f"step {step} of replica {replica} of the {name} is recorded more than once: the records are damaged; "
+            "run it again",
             step=step,
             reason="records",
         )

@@ -77,6 +77,6 @@ def throughput(records: pandas.DataFrame) -> Throughput:
 
 def _rates(table: pandas.DataFrame) -> pandas.Series:
     first = table.groupby("worker").step.transform("min")
-    timed = (table.step > first) & (table.period > 0)  # a period of 0 is a clock too coarse to say anything
-    rate = (table.examples / table.period.where(table.period > 0)).where(timed)
+    period = table.period.where(table.period > 0)  # a period of 0 is a clock too coarse to say anything
+    rate = (table.examples / period).where(table.step > first)
     return rate.groupby(table.worker).median().rename("examples/s")

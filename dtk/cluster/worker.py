@@ -195,12 +195,13 @@ def _record_failure(here: Here, error: BaseException) -> int:
         trace = trace.tb_next  # the learner's own lines are what helps; ours above them are not
     text = "".join(traceback.format_exception(type(error), error, trace))
     sys.stderr.write(text)
-    code = error.code if isinstance(error, SystemExit) else 1
     here.folder.save_error(type(error).__name__, str(error), text)
     here.journal.event(at, "failed")
-    if isinstance(error, SystemExit) and not isinstance(code, int):
-        return 0 if code is None else 1
-    return int(code)
+    if not isinstance(error, SystemExit):
+        return 1
+    if isinstance(error.code, int):
+        return error.code
+    return 0 if error.code is None else 1
 
 
 def _flush() -> None:

@@ -4,8 +4,8 @@ Every worker must go through a save, because reading a variable can be a collect
 never the call left out. In workers other than the chief
 
 - `model.save`, `save_weights`, `export` and Keras's functions of these names write under the worker's own
-  `elsewhere/`; with them ModelCheckpoint does;
-- TensorBoard and CSVLogger get a path there;
+  `elsewhere/`;
+- ModelCheckpoint, TensorBoard and CSVLogger get a path there, because they make directories by themselves;
 - `load_model` and `load_weights` read what this worker has saved in this run (it holds what the chief's file
   holds, and is there when the chief may still be writing), and otherwise the path that was asked for.
 
@@ -29,6 +29,8 @@ from dtk.environment import Here, here
 
 __all__ = ["apply", "elsewhere"]
 
+# The attribute of each callback of Keras 3 that says where it writes.
+_PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
 _applied: set[str] = set()
 _chief_only = False  # while True, loads read the chief's file whatever this worker has saved
 
@@ -46,10 +48,10 @@ def apply() -> list[str]:
         _once("backups", lambda: _share_backups(keras))
         if place.worker > 0:
             _once("saves", lambda: _redirect_saves(keras))
-            _once("logs", lambda: _redirect_logs(keras, {"TensorBoard": "log_dir", "CSVLogger": "filename"}))
+            _once("callbacks", lambda: _redirect_callbacks(keras, _PATHS))
     if legacy is not None and place.worker > 0:
         _once("tf_keras saves", lambda: _redirect_saves(legacy))
-        _once("tf_keras logs", lambda: _redirect_logs(legacy, {"CSVLogger": "filename"}))
+        _once("tf_keras callbacks", lambda: _redirect_callbacks(legacy, {"CSVLogger": "filename"}))
     return sorted(_applied)
 
 
@@ -133,7 +135,7 @@ def _spaces(package: str) -> list[Any]:
     return [sys.modules[name] for name in homes + public if name in sys.modules]
 
 
-def _redirect_logs(keras: Any, attributes: dict[str, str]) -> None:
+def _redirect_callbacks(keras: Any, attributes: dict[str, str]) -> None:
     for kind, attribute in attributes.items():
         _redirect_attribute(getattr(keras.callbacks, kind), attribute)
 

@@ -37,7 +37,7 @@ def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, f
     if ax is not None:
         return [ax]
     ratios = {"height_ratios": rows}
-    figure, grid = plt.subplots(len(rows), 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
+    _, grid = plt.subplots(len(rows), 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
     return list(grid[:, 0])
 
 
@@ -48,8 +48,8 @@ def ink(ax: Axes) -> Any:
 
 def headline(ax: Axes, title: str, caption: str) -> None:
     """The message as title, and under it, smaller, what to look at; both start at the left edge of the axes."""
-    inches = ax.get_position().width * ax.figure.get_figwidth()
-    lines = textwrap.wrap(caption, max(30, int(inches * 17.5)))
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    lines = textwrap.wrap(caption, max(30, int(inches * 19)))
     pad = 6 + 1.35 * _CAPTION_POINTS * len(lines)
     ax.set_title("\n".join(textwrap.wrap(title, max(30, int(inches * 12)))), loc="left", pad=pad, fontsize=11)
     ax.annotate(

@@ -7,9 +7,10 @@ a new figure, and returns the Axes. Colours of text and lines follow matplotlib'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from dtk.analysis import scaling, timing
 from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
@@ -50,7 +51,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, baseline.records, count)
     ax.set(xlabel="step", ylabel="loss", xlim=(examples.index[0] - 0.5, examples.index[-1] + 0.5))
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.legend(loc="upper right", frameon=False, fontsize=9, ncols=1 + count // 6)
     headline(ax, title, caption)
     return ax
@@ -90,8 +91,10 @@ def _mark_ends(ax: Axes, examples: pandas.DataFrame) -> None:
     for step in sorted(set(last.values()) - {examples.index[-1]}):
         who = ", ".join(str(replica) for replica in examples.columns if last[replica] == step)
         ax.axvline(step + 0.5, color=ink(ax), lw=1, ls=":")
-        words = f" records of replica {who}\n end at step {step}"
-        ax.text(step + 0.5, 0.04, words, transform=ax.get_xaxis_transform(), fontsize=8.5, va="bottom")
+        words = f"records of replica {who}\nend at step {step}"
+        place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points", "fontsize": 8.5}
+        right = step > examples.index[0] + 0.8 * (examples.index[-1] - examples.index[0])
+        ax.annotate(words, (step + 0.5, 0.42), (-4 if right else 4, 0), ha="right" if right else "left", **place)
 
 
 def _overlay(ax: Axes, total: pandas.Series, records: pandas.DataFrame, count: int) -> tuple[str, str]:
@@ -135,6 +138,7 @@ def throughput(*runs: Recorded, ax: Axes | None = None, labels: Sequence[str] | 
     sizes = [run.records.replica.nunique() for run in runs]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k].total)), None)
     ideals = [np.nan if single is None else size * rates[single].total for size in sizes]
+    longest = max([value for value in (*(rate.total for rate in rates), *ideals) if np.isfinite(value)], default=0.0)
     for row, rate in enumerate(rates):
         _bar(ax, row, rate)
     _mark_ideal(ax, ideals, sizes)
@@ -142,7 +146,6 @@ def throughput(*runs: Recorded, ax: Axes | None = None, labels: Sequence[str] | 
     ax.set_ylim(len(runs) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("examples/s")
-    longest = np.nanmax([*(rate.total for rate in rates), *ideals, 0.0])
     ax.set_xlim(0, 1.22 * longest if longest > 0 else 1)
     _legend_of_workers(ax)
     headline(ax, *_throughput_words(rates, sizes, single, names))
@@ -160,6 +163,7 @@ def _label(run: Recorded) -> str:
 
 
 def _bar(ax: Axes, row: int, rate: timing.Throughput) -> None:
+    """One run's workers, and in figures the rate of them all, which may hide the middle of a mark, not its ends."""
     left = 0.0
     for worker, value in rate.per_worker.dropna().items():
         seen = f"worker {worker}" in ax.get_legend_handles_labels()[1]
@@ -167,7 +171,9 @@ def _bar(ax: Axes, row: int, rate: timing.Throughput) -> None:
         ax.barh(row, value, left=left, height=0.62, color=worker_color(worker), label=label, lw=0)
         left += value
     words = f" {rate.total:,.0f}" if np.isfinite(rate.total) else " no step after the first"
-    ax.text(left, row, words, va="center", fontsize=9)
+    behind = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.0}
+    place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+    ax.annotate(words.strip(), (left, row), (5, 0), zorder=3, bbox=behind, **place)
 
 
 def _mark_ideal(ax: Axes, ideals: Sequence[float], sizes: Sequence[int]) -> None:
@@ -180,7 +186,8 @@ def _mark_ideal(ax: Axes, ideals: Sequence[float], sizes: Sequence[int]) -> None
 
 def _legend_of_workers(ax: Axes) -> None:
     count = len(ax.get_legend_handles_labels()[1])
-    ax.figure.legend(loc="outside lower center", ncols=min(count, 6), frameon=False, fontsize=9)
+    if count:
+        ax.figure.legend(loc="outside lower center", ncols=min(count, 6), frameon=False, fontsize=9)
 
 
 def _throughput_words(

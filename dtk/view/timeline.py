@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["timeline"]
 
 _ZOOMED = 6  # steps in the lower picture
-_PIXELS = 900  # blocks closer to each other than this part of the picture's width are drawn as one
+_THIN = 1 / 150  # part of the picture's width: steps that are thinner are drawn as one block
 
 
 class Lane(NamedTuple):
@@ -37,8 +37,8 @@ class Lane(NamedTuple):
 
 # How a phase is drawn, in the worker's colour: (opacity, hatch). Brighter is more use to the training.
 _PHASES = {
-    "start": (0.18, ""),
-    "build": (0.45, ""),
+    "start": (0.25, ""),
+    "build": (0.5, ""),
     "step": (1.0, ""),
     "waiting": (0.25, "/////"),
     "other": (0.12, ""),
@@ -106,34 +106,37 @@ def _common_steps(lanes: list[Lane]) -> list[int]:
 def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None:
     """Draws a lane's blocks within `span` seconds."""
     steps = lane.steps
-    bar = _Bar(ax, lane.worker, (span[1] - span[0]) / _PIXELS)
+    bar = _Bar(ax, lane.worker)
     first = float(steps.started.iloc[0]) if len(steps) else lane.ended if np.isfinite(lane.ended) else whole
     bar.blocks("start", np.array([0.0]), np.array([lane.running]))
     bar.blocks("build", np.array([lane.running]), np.array([first]))
     if len(steps):
         seen = steps[(steps.ended > span[0]) & (steps.started < span[1])]
         bar.blocks("other", np.array([first]), np.array([_end(lane)]))
-        busy = (seen.ended - seen.waiting).to_numpy()
-        bar.blocks("step", seen.started.to_numpy(), busy)
-        late = seen.waiting.to_numpy() > 0
-        bar.blocks("waiting", busy[late], seen.ended.to_numpy()[late], narrowest=bar.resolution)
+        period = float(seen.period.median())
+        if period < _THIN * (span[1] - span[0]):  # gaps and waiting can't be seen: only pauses of several steps stay
+            bar.blocks("step", seen.started.to_numpy(), seen.ended.to_numpy(), joined=4 * period)
+        else:
+            busy = (seen.ended - seen.waiting).to_numpy()
+            bar.blocks("step", seen.started.to_numpy(), busy)
+            bar.blocks("waiting", busy, seen.ended.to_numpy())
     if lane.failed and span[0] <= lane.ended <= span[1]:
         ax.plot(lane.ended, lane.worker, marker="X", ms=10, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
         ax.annotate("failed", (lane.ended, lane.worker), (8, 0), textcoords="offset points", va="center", fontsize=9)
 
 
 class _Bar:
-    """Draws blocks of one phase in one lane; such as a pixel can't keep apart are joined, to stay quick."""
+    """Draws blocks of one phase in one lane; blocks at most `joined` seconds apart become one."""
 
-    def __init__(self, ax: Axes, worker: int, resolution: float):
-        self.ax, self.worker, self.resolution = ax, worker, resolution
+    def __init__(self, ax: Axes, worker: int):
+        self.ax, self.worker = ax, worker
 
-    def blocks(self, phase: str, starts: np.ndarray, ends: np.ndarray, narrowest: float = 0.0) -> None:
-        wide = ends - starts > narrowest
+    def blocks(self, phase: str, starts: np.ndarray, ends: np.ndarray, joined: float = 0.0) -> None:
+        wide = ends > starts
         starts, ends = starts[wide], ends[wide]
         if not len(starts):
             return
-        cut = np.flatnonzero(starts[1:] - ends[:-1] > self.resolution) + 1
+        cut = np.flatnonzero(starts[1:] - ends[:-1] > joined) + 1
         left, right = starts[np.r_[0, cut]], ends[np.r_[cut - 1, len(ends) - 1]]
         alpha, hatch = _PHASES[phase]
         color = worker_color(self.worker)

@@ -1,0 +1,126 @@
+"""The live view as a dashboard in a notebook, from core ipywidgets only, which 7.7 (Colab) and 8 both have."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections import deque
+
+import ipywidgets
+from IPython.display import display
+
+from dtk.records import RunFolder
+from dtk.view.follow import Follower
+from dtk.view.log_lines import LogLines
+from dtk.view.palette import worker_color
+from dtk.view.sketch import curve
+
+__all__ = ["Dashboard"]
+
+_EVERY = 0.25  # seconds between two drawings
+_LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
+_PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
+
+
+class _Box(ipywidgets.VBox):
+    """A VBox whose text form, which stays in a stored notebook, tells what was here and never changes."""
+
+    title = ""
+
+    def __repr__(self) -> str:
+        return f"<live view of dtk: {self.title}>"
+
+
+class _LogTail:
+    """The last lines of one worker's log, as HTML."""
+
+    def __init__(self, log: LogLines):
+        self.log = log
+        self.lines: deque[str] = deque(maxlen=_LINES)
+
+    def look(self) -> str:
+        self.lines.extend(line[:_CHARACTERS] for line in self.log.read(_PIECE, newest=True))
+        shown = [*self.lines, self.log.partial[:_CHARACTERS]] if self.log.partial else list(self.lines)
+        if self.log.skipped:
+            where = f"{self.log.skipped // 1000:,} kB skipped, all of it is in {self.log.path}"
+            shown.insert(0, f"... {where}")
+        text = html.escape("\n".join(shown)) or "nothing yet"
+        # column-reverse lets the browser start at the end of the text, where the news is, after each redrawing.
+        outer = "max-height:22em;overflow:auto;display:flex;flex-direction:column-reverse"
+        inner = "flex:none;margin:0;line-height:1.25;font-size:12px;white-space:pre-wrap"
+        return f'<div style="{outer}"><pre style="{inner};color:inherit;background:transparent">{text}</pre></div>'
+
+
+class Dashboard:
+    """State and step of each worker, progress with the time left, loss and throughput, and the ends of the logs."""
+
+    def __init__(self, folder: RunFolder, replicas: int, title: str, mode: str = "cluster"):
+        self.follower = Follower(folder, replicas * folder.workers)
+        self.title, self.mode = title, mode
+        self.tails = [_LogTail(LogLines(worker.path / "log.txt")) for worker in folder.each]
+        self.states = ["starting"] * folder.workers
+        self._drawn = float("-inf")
+        self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
+        self.logs = ipywidgets.Accordion(children=[ipywidgets.HTML() for _ in self.tails])
+        for worker in range(folder.workers):
+            self.logs.set_title(worker, f"{self._name(worker)}: what it printed")
+        self.logs.selected_index = None  # ipywidgets 7 opens the first by itself
+        progress = ipywidgets.HBox([self.bar, self.words])
+        self.box = _Box([self.rows, progress, self.curves, self.logs])
+        self.box.title = title
+        self._draw("")
+        display(self.box)
+
+    def update(self, states: list[str]) -> None:
+        now = time.monotonic()
+        if now - self._drawn >= _EVERY:
+            self.states = list(states)
+            self._draw("")
+            self._drawn = now
+
+    def close(self, outcome: str) -> None:
+        # What Watch last said may be older than the end: a run that finished has finished everywhere.
+        done = outcome.startswith("finished")
+        ended = {"finished": "finished", "failed": "failed"}
+        self.states = ["finished" if done else ended.get(state, "stopped") for state in self.states]
+        self._draw(outcome)
+        if done:
+            self.bar.value = self.bar.max
+        self.bar.bar_style = "success" if done else "danger"
+
+    def _name(self, worker: int) -> str:
+        if self.mode == "single":
+            return "baseline"
+        return f"worker {worker} (chief)" if worker == 0 else f"worker {worker}"
+
+    def _draw(self, outcome: str) -> None:
+        self.follower.look()
+        self.rows.value = self._table(outcome)
+        total = self.follower.total
+        self.bar.max = max(1, total or 0, self.follower.step)
+        self.bar.value = self.follower.step if total else 0  # nobody knows how far it is
+        self.words.value = f'<span style="padding-left:1em">{html.escape(self.follower.words())}</span>'
+        loss = curve(self.follower.losses.points, "loss")
+        rate = curve(self.follower.rates.points, "throughput", "examples/s")
+        self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{loss}{rate}</div>' if loss else ""
+        for pane, tail in zip(self.logs.children, self.tails, strict=True):
+            pane.value = tail.look()
+
+    def _table(self, outcome: str) -> str:
+        rows = []
+        for worker in range(len(self.states)):
+            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{worker_color(worker)}"
+            cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
+            rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
+        head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
+        return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
+
+    def _state(self, worker: int) -> str:
+        corner, total = self.follower.corners[worker], self.follower.total
+        state, step = "failed" if corner.failed else self.states[worker], corner.step
+        if state == "finished" and any(other != "finished" for other in self.states):
+            return "finished, waits for the others"
+        if state == "training" and step:
+            return f"step {step} of {total}" if total else f"step {step}"
+        return f"{state} after step {step}" if step and state in ("finished", "failed", "stopped") else state

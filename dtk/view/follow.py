@@ -1,0 +1,182 @@
+"""What a live view knows of a run: each worker's step, the global loss, examples/s, the time left; bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dtk.records import Record, RunFolder, Tail, WorkerFolder
+
+__all__ = ["Curve", "Follower", "duration"]
+
+_BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next
+_WINDOW = 50  # steps that the present rate is taken over
+_OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
+
+
+class Curve:
+    """A curve of at most `2 * points` points, however many are added: neighbours are put together when it is full.
+
+    Each point is a quotient, sums above and below, so that a rate put together is examples over seconds and not
+    a mean of rates.
+    """
+
+    def __init__(self, points: int = 200):
+        self.limit = 2 * points
+        self.rows: list[list[float]] = []  # x, upper sum, lower sum
+        self._stride = 1
+        self._open = 0
+
+    def add(self, x: float, upper: float, lower: float = 1.0) -> None:
+        if self._open == 0:
+            self.rows.append([x, 0.0, 0.0])
+        row = self.rows[-1]
+        row[0], row[1], row[2] = x, row[1] + upper, row[2] + lower
+        self._open = (self._open + 1) % self._stride
+        if len(self.rows) >= self.limit and self._open == 0:
+            pairs = zip(self.rows[::2], self.rows[1::2], strict=True)
+            self.rows = [[b[0], a[1] + b[1], a[2] + b[2]] for a, b in pairs]
+            self._stride *= 2
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        return [(x, upper / lower if lower else float("nan")) for x, upper, lower in self.rows]
+
+
+@dataclass
+class _Corner:
+    """The files of one worker, read from where the last look ended."""
+
+    folder: WorkerFolder
+    inode: int = 0
+    step: int = 0
+    failed: bool = False
+    events: Tail = field(init=False)
+    records: Tail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.events, self.records = Tail(self.folder.path / "events.jsonl"), Tail(self.folder.path / "records.jsonl")
+
+    def look(self) -> list[tuple[float, dict[str, Any] | Record]]:
+        """New events and records, in the order of their times."""
+        inode = _inode(self.folder.path)
+        if inode != self.inode:  # a cluster that found a port taken starts again in new directories
+            self.__post_init__()
+            self.inode = inode
+        news: list[tuple[float, dict[str, Any] | Record]] = []
+        news += [(event["at"], event) for event in map(json.loads, self.events.lines(_BYTES))]
+        news += [(record.ended, record) for record in map(self.folder.record, self.records.lines(_BYTES))]
+        return sorted(news, key=lambda pair: pair[0])
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
+class Follower:
+    """Reads a run's records and events while they are written.
+
+    step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
+    of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
+    training has, None where nobody knows. The first step, which includes tracing, counts for no rate.
+    """
+
+    def __init__(self, folder: RunFolder, replicas: int):
+        self.corners = [_Corner(worker) for worker in folder.each]
+        self.replicas = replicas
+        self.step, self.epoch, self.loss = 0, 0, float("nan")
+        self.losses, self.rates = Curve(), Curve()
+        self._open: dict[int, list[float]] = {}  # step -> replicas that recorded it, loss, examples, last end
+        self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
+        self._planned: tuple[int, int | None, int | None] | None = None  # steps before, steps an epoch, epochs
+        self._epoch_began = 0  # steps before the present epoch
+        self._measured: int | None = None  # steps of the last whole epoch, where nobody announced them
+
+    def look(self) -> None:
+        """Takes in what was written since the last look."""
+        for corner in self.corners:
+            for _, news in corner.look():
+                if isinstance(news, Record):
+                    corner.step = max(corner.step, news.step)
+                    self._take(news)
+                elif news["state"] == "failed":
+                    corner.failed = True
+                elif news["state"] == "training" and corner is self.corners[0]:
+                    self._planned = (corner.step, news.get("steps"), news.get("epochs"))
+                    self._measured = None
+
+    def _take(self, record: Record) -> None:
+        entry = self._open.setdefault(record.step, [0, 0.0, 0, 0.0])
+        entry[0] += 1
+        # The share of a replica without examples adds nothing, whatever it says: see analysis.scaling.global_loss.
+        entry[1] += record.loss if record.examples else 0.0
+        entry[2] += record.examples
+        entry[3] = max(entry[3], record.ended)
+        if entry[0] == self.replicas:
+            del self._open[record.step]
+            self._complete(record.step, record.epoch, entry)
+        elif len(self._open) > _OPEN_STEPS:
+            del self._open[next(iter(self._open))]
+
+    def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
+        _, self.loss, examples, ended = entry
+        self.losses.add(step, self.loss)
+        if self._recent and ended > self._recent[-1][0]:
+            self.rates.add(step, examples, ended - self._recent[-1][0])
+        self._recent.append((ended, examples))
+        if epoch != self.epoch:
+            self._measured = step - 1 - self._epoch_began if self.epoch else None
+            self._epoch_began, self.epoch = step - 1, epoch
+        self.step = step
+
+    @property
+    def rate(self) -> float:
+        seconds = self._seconds()
+        return sum(examples for _, examples in list(self._recent)[1:]) / seconds if seconds > 0 else float("nan")
+
+    def _seconds(self) -> float:
+        return self._recent[-1][0] - self._recent[0][0] if self._recent else 0.0
+
+    @property
+    def total(self) -> int | None:
+        if self._planned is None:
+            return None
+        before, steps, epochs = self._planned
+        steps = self._measured if steps is None else steps
+        return None if steps is None or epochs is None else before + steps * epochs
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until the announced steps are done, at the present pace; None where that can't be said."""
+        if self.total is None or len(self._recent) < 2 or self.step > self.total:
+            return None
+        return (self.total - self.step) * self._seconds() / (len(self._recent) - 1)
+
+    def words(self) -> str:
+        """The progress in a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"."""
+        if not self.step:
+            return "no step recorded yet"
+        parts = [f"step {self.step}/{self.total}" if self.total else f"step {self.step}", f"loss {self.loss:.4g}"]
+        if self.rate == self.rate:
+            parts.append(f"{self.rate:,.0f} examples/s")
+        if self.eta:
+            parts.append(f"ETA {duration(self.eta)}")
+        return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    >>> duration(4.2), duration(75), duration(7300)
+    ('4 s', '1 min 15 s', '2 h 1 min')
+    """
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,104 @@
+"""A worker's growing log as clean lines: bounded pieces, no escape sequences, progress bars in their last state."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+__all__ = ["LogLines", "clean", "is_chatter"]
+
+# ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_BACKSPACES = re.compile(r"\x08+")
+# How TensorFlow's C++ side (absl logging) begins its notes and warnings, and one Python-side hint that follows them.
+_CHATTER = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] |[IW]\d{4} \d\d:\d\d:\d+\.\d+ |WARNING: All log messages before absl"
+    r"|To enable the following instructions: |E\d{4} .*(?:Unable to register cu|failed call to cuInit)"
+)
+_PENDING = 1 << 14  # bytes of an unfinished line that are kept
+
+
+def clean(line: str) -> str:
+    """A line as a terminal would leave it: escapes gone, carriage returns and backspaces carried out.
+
+    >>> clean("\\x1b[1m 1/2\\x1b[0m loss 3\\r\\x1b[1m 2/2\\x1b[0m loss 1")
+    ' 2/2 loss 1'
+    >>> clean("10%\\x08\\x08\\x08100%")
+    '100%'
+    """
+    if "\x1b" in line:
+        line = _ESCAPES.sub("", line)
+    if "\x08" in line:
+        line = _without_backspaces(line)
+    if "\r" in line:
+        # A progress bar writes a whole line anew each time; what an empty rest would leave is the state before.
+        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+    return _CONTROLS.sub("", line)
+
+
+def _without_backspaces(line: str) -> str:
+    kept, position = "", 0
+    for run in _BACKSPACES.finditer(line):
+        kept += line[position : run.start()]
+        kept = kept[: max(0, len(kept) - (run.end() - run.start()))]
+        position = run.end()
+    return kept + line[position:]
+
+
+def is_chatter(line: str) -> bool:
+    """Whether a line is a note or a warning of TensorFlow's C++ start-up, which says nothing about the training.
+
+    Of its errors only those count that a machine without a GPU always brings.
+
+    >>> is_chatter("I0000 00:00:1794212.123 41 cpu_feature_guard.cc:227] This TensorFlow binary is optimized")
+    True
+    >>> is_chatter("E0000 00:00:1794212.123 41 grpc_server_lib.cc:500] Could not start gRPC server")
+    False
+    """
+    return _CHATTER.match(line) is not None
+
+
+class LogLines:
+    """Reads a log that another process writes.
+
+    partial: its unfinished last line. skipped: bytes left out. caught_up: whether the last read came to the end.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.skipped = 0
+        self.caught_up = True
+        self._offset = self._inode = 0
+        self._pending = b""
+
+    def read(self, limit: int, newest: bool = False) -> list[str]:
+        """New complete lines, from at most `limit` bytes; with `newest` it skips ahead when it is further behind."""
+        try:
+            with self.path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode:  # the first look, or a cluster that started again on other ports
+                    self._offset, self._pending, self._inode = 0, b"", status.st_ino
+                jump = status.st_size - self._offset - limit
+                if newest and jump > 0:
+                    self.skipped += jump + len(self._pending)
+                    self._offset, self._pending = self._offset + jump, b""
+                file.seek(self._offset)
+                data = file.read(limit)
+        except FileNotFoundError:
+            return []
+        self._offset += len(data)
+        self.caught_up = len(data) < limit
+        *lines, rest = (self._pending + data).split(b"\n")
+        self._pending = rest[-_PENDING:]
+        return [_text(line) for line in lines]
+
+    @property
+    def partial(self) -> str:
+        return _text(self._pending)
+
+
+def _text(line: bytes) -> str:
+    # A line without end is cut from the left, where a terminal's progress bar has its oldest states.
+    return clean(line[-_PENDING:].decode("utf-8", "backslashreplace").rstrip("\r"))

@@ -1,0 +1,86 @@
+"""The live view as plain text: what each worker prints, labelled, and a line of progress every few seconds."""
+
+from __future__ import annotations
+
+import time
+
+from dtk.records import RunFolder
+from dtk.view.follow import Follower
+from dtk.view.log_lines import LogLines, is_chatter
+
+__all__ = ["TextView"]
+
+_LINES, _CHARACTERS = 100, 20_000  # of one worker's output that are printed; the log file has the rest
+_PIECE = 1 << 16  # bytes read from a log at once
+_EVERY = 2.0  # seconds between lines of progress
+
+
+class _Voice:
+    """One worker's output on its way to the reader."""
+
+    def __init__(self, worker: int, log: LogLines):
+        self.worker, self.log = worker, log
+        self.lines = self.characters = 0
+
+    @property
+    def full(self) -> bool:
+        return self.lines >= _LINES or self.characters >= _CHARACTERS
+
+    def speak(self, last: bool = False) -> list[str]:
+        """New lines with their label; at the `last` call all that is left, an unfinished line included."""
+        said: list[str] = []
+        while not self.full:
+            said += self._labelled(self.log.read(_PIECE))
+            if not last or self.log.caught_up:
+                break
+        if last and not self.full:
+            said += self._labelled([self.log.partial])
+        return said
+
+    def _labelled(self, lines: list[str]) -> list[str]:
+        """Lines as they are printed, up to the cap, and the notice where it is reached."""
+        said = []
+        for line in lines:
+            if self.full or not line.strip() or is_chatter(line):
+                continue
+            said.append(f"[worker {self.worker}] {line[: _CHARACTERS - self.characters]}")
+            self.lines, self.characters = self.lines + 1, self.characters + len(line)
+            if self.full:
+                said.append(f"[worker {self.worker}] ... more is not shown here; all of it is in {self.log.path}")
+        return said
+
+
+class TextView:
+    """Prints complete lines as `[worker 0] ...`, at most 100 lines or 20,000 characters a worker.
+
+    A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the
+    notes of TensorFlow's C++ start-up (`dtk.view.log_lines.is_chatter`) are left out here; the log file has them.
+    """
+
+    def __init__(self, folder: RunFolder, replicas: int, title: str):
+        self.follower = Follower(folder, replicas * folder.workers)
+        self.voices = [_Voice(worker.worker, LogLines(worker.path / "log.txt")) for worker in folder.each]
+        self.title = title
+        self._reported, self._at = 0, time.monotonic()
+        print(f"dtk: {title}", flush=True)
+
+    def update(self, states: list[str]) -> None:
+        self._print_all(last=False)
+        now = time.monotonic()
+        if now - self._at >= _EVERY:
+            self._at = now
+            self.follower.look()
+            if self.follower.step > self._reported:
+                self._reported = self.follower.step
+                print(f"dtk: {self.follower.words()}", flush=True)
+
+    def close(self, outcome: str) -> None:
+        self._print_all(last=True)
+        self.follower.look()
+        said = f"{self.follower.words()}; " if self.follower.step else ""
+        print(f"dtk: {self.title}: {said}{outcome}", flush=True)
+
+    def _print_all(self, last: bool) -> None:
+        lines = [line for voice in self.voices for line in voice.speak(last)]
+        if lines:
+            print("\n".join(lines), flush=True)

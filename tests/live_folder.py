@@ -1,0 +1,36 @@
+"""A run's folder that a test writes as workers would, for the tests of what follows a run."""
+
+from __future__ import annotations
+
+from dtk.records import Journal, Record, RunFolder
+
+BAR = "\x1b[1m1/2\x1b[0m \x1b[32m━━\x1b[0m loss: 2\r\x1b[1m2/2\x1b[0m \x1b[32m━━━━\x1b[0m loss: 1\r\n"
+
+
+def empty(path, workers=2):
+    """An empty run."""
+    run = RunFolder(path, workers)
+    for worker in run.each:
+        worker.path.mkdir()
+        (worker.path / "log.txt").write_text("")
+    return run
+
+
+def write(folder, worker, words):
+    with (folder.worker(worker).path / "log.txt").open("a") as file:
+        file.write(words)
+
+
+def step(folder, number, workers=(0, 1), epoch=1, began=None):
+    began = number * 0.1 if began is None else began
+    for k in workers:
+        journal = Journal(folder.worker(k))
+        journal.record([Record(k, k, number, epoch, 0.5, 64, began, began + 0.09)])
+        journal.close()
+
+
+def announce(folder, steps, epochs, at=0.05):
+    for worker in folder.each:
+        journal = Journal(worker)
+        journal.event(at, "training", steps=steps, epochs=epochs)
+        journal.close()

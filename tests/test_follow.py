@@ -1,0 +1,141 @@
+"""What the live views know of a run: progress from records, lines from logs, in bounded memory."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from fabricate import fabricate, losses
+from live_folder import BAR, announce, empty, step
+
+from dtk.records import Record
+from dtk.view.follow import Curve, Follower
+from dtk.view.log_lines import LogLines, clean
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return empty(tmp_path)
+
+
+def test_follower_adds_shares_and_tells_the_time_left(folder):
+    announce(folder, 20, 2)
+    follower = Follower(folder, 2)
+    for number in range(1, 11):
+        step(folder, number)
+    follower.look()
+    assert (follower.step, follower.total, follower.loss) == (10, 40, 1.0)
+    assert follower.rate == pytest.approx(1280)
+    assert follower.eta == pytest.approx(3.0)
+    assert follower.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 3 s"
+
+
+def test_a_step_counts_when_every_replica_has_it(folder):
+    follower = Follower(folder, 2)
+    step(folder, 1)
+    step(folder, 2, workers=[1])
+    follower.look()
+    assert (follower.step, [corner.step for corner in follower.corners]) == (1, [1, 2])
+    step(folder, 2, workers=[0])
+    follower.look()
+    assert follower.step == 2
+
+
+def test_a_second_fit_is_added_to_the_first(folder):
+    announce(folder, 2, 1)
+    step(folder, 1)
+    step(folder, 2)
+    announce(folder, 3, 2, at=5.0)
+    step(folder, 3, began=5.1)
+    follower = Follower(folder, 2)
+    follower.look()
+    assert follower.total == 2 + 6
+
+
+def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
+    announce(folder, None, 3)
+    follower = Follower(folder, 2)
+    for number in range(1, 6):
+        step(folder, number)
+    follower.look()
+    assert (follower.total, follower.eta) == (None, None)
+    step(folder, 6, epoch=2)
+    follower.look()
+    assert follower.total == 15
+
+
+def test_a_cluster_that_starts_again_is_read_from_the_start(folder):
+    follower = Follower(folder, 2)
+    announce(folder, 7, 1)
+    follower.look()
+    for worker in folder.each:  # what dtk.cluster.launch does when a port was taken
+        worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
+    announce(folder, 9, 1)
+    follower.look()
+    assert follower.total == 9
+
+
+def test_a_curve_stays_small_and_keeps_its_sums():
+    line = Curve(points=10)
+    for x in range(1000):
+        line.add(x, 64, 0.5)
+    assert len(line.points) <= 20
+    assert {y for _, y in line.points} == {128.0}
+    assert line.points[-1][0] == 999
+    assert sum(row[1] for row in line.rows) == 64 * 1000
+
+
+def test_open_steps_are_bounded(folder):
+    follower = Follower(folder, 2)
+    for number in range(1, 5001):
+        follower._take(Record(0, 0, number, 1, 0.5, 64, 0.0, 0.1))
+    assert len(follower._open) <= 4096
+
+
+def test_clean_carries_out_what_a_terminal_would():
+    assert clean(BAR.rstrip("\n").rstrip("\r")) == "2/2 ━━━━ loss: 1"
+    assert clean("a\x1b]0;title\x07b\x00c") == "abc"
+    assert clean("12%" + "\x08" * 9 + "100%") == "100%"
+
+
+def test_log_lines_are_whole_and_the_rest_is_partial(tmp_path):
+    path = tmp_path / "log.txt"
+    log = LogLines(path)
+    assert log.read(100) == []
+    path.write_bytes(b"one\ntw")
+    assert (log.read(100), log.partial) == (["one"], "tw")
+    path.write_bytes(b"one\ntwo\n\xff\n")
+    assert (log.read(100), log.partial) == (["two", "\\xff"], "")
+
+
+def test_a_flood_is_skipped_in_bounded_pieces(tmp_path):
+    path = tmp_path / "log.txt"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)  # sparse: 100 MB that take no room
+        file.seek(0, 2)
+        file.write(b"\nthe end\n")
+    log = LogLines(path)
+    lines = log.read(1000, newest=True)
+    assert lines[-1] == "the end"
+    assert log.skipped == 100_000_009 - 1000
+    assert sum(map(len, lines)) <= 1000
+
+
+def test_a_line_without_end_stays_bounded(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"x" * 1_000_000)
+    log = LogLines(path)
+    while log.read(1 << 16) or not log.caught_up:
+        pass
+    assert len(log._pending) <= 1 << 14
+
+
+def test_a_whole_run_is_followed(tmp_path):
+    run = fabricate(tmp_path / "run", workers=4, steps=30)
+    follower = Follower(run.folder, 4)
+    follower.look()
+    assert (follower.step, follower.total) == (30, 30)
+    assert [y for _, y in follower.losses.points] == pytest.approx(list(losses(30)))
+    shutil.rmtree(run.folder.path)
+    follower.look()  # a directory that has gone is no reason to fail
+    assert follower.step == 30

@@ -1,0 +1,223 @@
+"""The live views, fed by fabricated folders: what they show, and that a flood of output stays small."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from live_folder import BAR, announce, empty, step, write
+
+from dtk.records import Journal
+from dtk.view import live, text
+from dtk.view.cluster_picture import ClusterPicture, svg
+from dtk.view.palette import worker_color
+from dtk.view.sketch import curve
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return empty(tmp_path)
+
+
+# ---- the plain-text twin
+
+
+def test_text_labels_lines_and_leaves_out_chatter(folder, capsys):
+    view = text.TextView(folder, 1, "cluster of 2 workers")
+    write(folder, 0, f"hello\nI0000 00:00:1794212.5 41 cpu.cc:227] note\n{BAR}half")
+    write(folder, 1, "E0000 00:00:1794212.5 41 server.cc:1] an error stays\n")
+    view.update(["training", "training"])
+    assert capsys.readouterr().out.splitlines() == [
+        "dtk: cluster of 2 workers",
+        "[worker 0] hello",
+        "[worker 0] 2/2 ━━━━ loss: 1",
+        "[worker 1] E0000 00:00:1794212.5 41 server.cc:1] an error stays",
+    ]
+    view.close("finished in 1.0 s")
+    assert capsys.readouterr().out.splitlines() == [
+        "[worker 0] half",
+        "dtk: cluster of 2 workers: finished in 1.0 s",
+    ]
+
+
+def test_text_caps_a_worker_and_names_its_log(folder, capsys):
+    view = text.TextView(folder, 1, "run")
+    write(folder, 0, "".join(f"line {i}\n" for i in range(5000)))
+    write(folder, 1, "y" * 30_000 + "\n")
+    view.update(["running", "running"])
+    view.close("finished")
+    lines = capsys.readouterr().out.splitlines()
+    first = [line for line in lines if line.startswith("[worker 0]")]
+    assert len(first) == 101
+    assert str(folder.worker(0).path / "log.txt") in first[-1]
+    assert sum(len(line) for line in lines if line.startswith("[worker 1] y")) <= 20_020
+
+
+def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+    view = text.TextView(folder, 1, "run")
+    announce(folder, 4, 1)
+    step(folder, 1)
+    for seconds in (0.5, 1.0, 2.1, 4.3):  # the last brings no new step, so no new line
+        now[0] = seconds
+        view.update(["training", "training"])
+    view.close("finished in 5.0 s")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["dtk: run", "dtk: step 1/4, loss 1", "dtk: run: step 1/4, loss 1; finished in 5.0 s"]
+
+
+# ---- choosing
+
+
+def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
+    pytest.importorskip("ipywidgets")
+    kinds = []
+    for mode in ("off", "text", "widgets"):
+        monkeypatch.setenv("DTK_LIVE", mode)
+        kinds.append(type(live.show(2, 1, "cluster", folder)).__name__)
+    assert kinds == ["Silent", "TextView", "Dashboard"]
+
+
+def test_silence(folder, capsys):
+    view = live.Silent()
+    view.update(["running", "running"])
+    view.close("finished")
+    assert capsys.readouterr().out == ""
+
+
+def test_without_ipywidgets_text_stands_in(folder, monkeypatch, capsys):
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    monkeypatch.setattr(live.importlib.util, "find_spec", lambda name: None)
+    assert isinstance(live.show(2, 1, "cluster", folder), text.TextView)
+
+
+# ---- the dashboard
+
+
+@pytest.fixture
+def dashboard(folder, monkeypatch, capsys):
+    pytest.importorskip("ipywidgets")
+    from dtk.view import dashboard as module
+
+    monkeypatch.setattr(module, "_EVERY", 0.0)
+    return module.Dashboard(folder, 1, "cluster of 2 workers")
+
+
+def test_dashboard_shows_states_progress_curves_and_logs(folder, dashboard):
+    announce(folder, 20, 1)
+    for number in range(1, 6):
+        step(folder, number)
+    write(folder, 1, f"<b>bold?</b>\n{BAR}")
+    dashboard.update(["finished", "training"])
+    rows = dashboard.rows.value
+    assert "worker 0 (chief)" in rows
+    assert "finished, waits for the others" in rows
+    assert "step 5 of 20" in rows
+    assert worker_color(0) in rows
+    assert worker_color(1) in rows
+    assert (dashboard.bar.value, dashboard.bar.max) == (5, 20)
+    assert "ETA" in dashboard.words.value
+    assert dashboard.curves.value.count("<svg") == 2
+    assert "&lt;b&gt;bold?&lt;/b&gt;\n2/2 ━━━━ loss: 1</pre>" in dashboard.logs.children[1].value
+    assert "nothing yet" in dashboard.logs.children[0].value
+
+
+def test_dashboard_ends_with_the_outcome(folder, dashboard):
+    announce(folder, 2, 1)
+    step(folder, 1)
+    step(folder, 2)
+    dashboard.update(["training", "training"])
+    dashboard.close("finished in 3.2 s")
+    assert "cluster of 2 workers: finished in 3.2 s" in dashboard.rows.value
+    assert "finished after step 2" in dashboard.rows.value
+    assert dashboard.bar.bar_style == "success"
+
+
+def test_dashboard_shows_a_failure(folder, dashboard):
+    step(folder, 1)
+    journal = Journal(folder.worker(1))
+    journal.event(1.0, "failed")
+    journal.close()
+    dashboard.update(["training", "training"])
+    dashboard.close("worker 1 raised ValueError: <no>")
+    assert "failed after step 1" in dashboard.rows.value
+    assert "stopped after step 1" in dashboard.rows.value
+    assert "&lt;no&gt;" in dashboard.rows.value
+    assert dashboard.bar.bar_style == "danger"
+
+
+def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
+    write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
+    dashboard.update(["running", "running"])
+    pane = dashboard.logs.children[0].value
+    assert "line 99999" in pane
+    assert "kB skipped, all of it is in" in pane
+    assert len(pane) < 10_000
+
+
+def test_dashboard_draws_at_most_four_times_a_second(folder, monkeypatch, capsys):
+    pytest.importorskip("ipywidgets")
+    from dtk.view import dashboard as module
+
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    view = module.Dashboard(folder, 1, "run")
+    drawn = []
+    monkeypatch.setattr(view, "_draw", drawn.append)
+    for tick in range(100):
+        now[0] = tick / 10
+        view.update(["running", "running"])
+    assert len(drawn) <= 40
+
+
+def test_the_stored_form_of_a_dashboard_never_changes(folder, dashboard):
+    before = repr(dashboard.box)
+    step(folder, 1)
+    dashboard.close("finished in 3.2 s")
+    assert repr(dashboard.box) == before == "<live view of dtk: cluster of 2 workers>"
+
+
+# ---- pictures
+
+
+def test_a_curve_is_drawn_in_the_ink_of_the_page():
+    picture = curve([(1, 2.0), (2, float("nan")), (3, 1.0), (4, 0.5)], "loss")
+    root = ET.fromstring(picture)
+    (path,) = root.iter("path")
+    assert path.get("stroke") == "currentColor"
+    assert path.get("d").count("M") == 2  # the gap
+    assert root.get("aria-label") == "loss 0.5 at step 4"
+    assert curve([(1, 2.0)], "loss") == ""
+
+
+def configs(count=2):
+    cluster = {"worker": [f"127.0.0.1:{4001 + k}" for k in range(count)]}
+    return [{"cluster": cluster, "task": {"type": "worker", "index": k}} for k in range(count)]
+
+
+def test_the_picture_has_the_same_cluster_in_every_box():
+    texts = ["".join(node.itertext()) for node in ET.fromstring(svg(configs(3))).iter() if node.tag.endswith("text")]
+    for k in range(3):
+        assert texts.count(f"\u00a0\u00a0127.0.0.1:{4001 + k}") == 3
+        assert f"task: worker {k}" in texts
+    assert [text for text in texts if "chief" in text] == ["worker 0 (chief)"]
+
+
+def test_a_named_chief_is_marked_and_worker_0_is_not():
+    cluster = {"chief": ["a:1"], "worker": ["b:2"], "evaluator": ["c<d:3"]}
+    tasks = [{"cluster": cluster, "task": {"type": kind, "index": 0}} for kind in cluster]
+    texts = ["".join(node.itertext()) for node in ET.fromstring(svg(tasks)).iter() if node.tag.endswith("text")]
+    assert "chief 0" in texts
+    assert not [text for text in texts if "(chief)" in text]
+    assert "c<d:3" in " ".join(texts)
+
+
+def test_a_cluster_picture_is_a_list():
+    picture = ClusterPicture(configs())
+    assert picture == configs()
+    assert repr(picture) == repr(configs())
+    assert json.loads(json.dumps(picture)) == configs()
+    assert picture._repr_html_().startswith("<svg")
+    assert ClusterPicture([])._repr_html_() is None

@@ -1,0 +1,232 @@
+"""Figures from fabricated runs: what is drawn, and what is said about it, must be what the records hold."""
+
+from __future__ import annotations
+
+import json
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from fabricate import fabricate, losses
+from matplotlib.colors import to_hex, to_rgba
+from matplotlib.patches import StepPatch
+
+from dtk.errors import WorkerFailed
+from dtk.records import Journal
+from dtk.view import plots
+from dtk.view.canvas import NO_RECORDS
+from dtk.view.palette import worker_color
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return fabricate(tmp_path / "cluster", steps=30), fabricate(tmp_path / "alone", workers=1, mode="single", steps=30)
+
+
+def said(ax):
+    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
+
+
+def stacks(ax):
+    return [patch for patch in ax.patches if isinstance(patch, StepPatch)]
+
+
+def cut(run, worker, rows):
+    """Leaves a worker's first records only, as a worker that was killed does."""
+    path = run.folder.worker(worker).path / "records.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:rows]))
+
+
+def test_shares_are_stacked_to_the_global_loss(tmp_path):
+    shares = np.abs(np.random.default_rng(0).normal(1, 0.2, (20, 4)))
+    ax = plots.loss_scaling(fabricate(tmp_path, workers=4, steps=20, shares=shares))
+    drawn = [patch.get_data() for patch in stacks(ax)]
+    for k, data in enumerate(drawn):
+        np.testing.assert_allclose(data.values, shares[:, : k + 1].sum(axis=1))
+        np.testing.assert_allclose(data.values - data.baseline, shares[:, k])
+    assert [to_hex(patch.get_facecolor()).upper() for patch in stacks(ax)] == [worker_color(k) for k in range(4)]
+
+
+def test_the_baseline_runs_along_the_top(pair):
+    ax = plots.loss_scaling(*pair)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), losses(30))
+    assert "2 replicas' shares add up to the loss of one device" in said(ax)
+    assert "runs along the top of the stack" in said(ax)
+
+
+def test_a_baseline_that_differs_is_said_to(tmp_path, pair):
+    curve = losses(30)
+    curve[11:] *= 1.05
+    other = fabricate(tmp_path / "other", workers=1, mode="single", steps=30, shares=curve[:, None])
+    ax = plots.loss_scaling(pair[0], other)
+    assert "do not add up" in said(ax)
+    assert "leaves the top of the stack at step 12" in said(ax)
+
+
+def test_a_nan_is_a_hatched_gap(tmp_path):
+    shares = np.repeat(losses(20)[:, None] / 2, 2, axis=1)
+    shares[7:9, 1] = np.nan
+    ax = plots.loss_scaling(fabricate(tmp_path, steps=20, shares=shares))
+    for patch in stacks(ax):
+        assert list(np.flatnonzero(np.isnan(patch.get_data().values))) == [7, 8]
+    (gap,) = [patch for patch in ax.patches if patch.get_hatch()]
+    assert (gap.get_x(), gap.get_width()) == (7.5, 2)
+    assert "loss is NaN or infinite" in ax.get_legend_handles_labels()[1]
+
+
+def test_a_replica_without_examples_adds_nothing(tmp_path):
+    shares, examples = np.full((3, 2), 0.5), np.full((3, 2), 8)
+    shares[2, 1], examples[2, 1] = np.nan, 0
+    ax = plots.loss_scaling(fabricate(tmp_path, steps=3, shares=shares, examples=examples))
+    np.testing.assert_allclose(stacks(ax)[-1].get_data().values, [1.0, 1.0, 0.5])
+
+
+def test_records_that_end_early_are_marked(pair):
+    cut(pair[0], 1, 12)
+    ax = plots.loss_scaling(*pair)
+    assert len(stacks(ax)[0].get_data().values) == 12
+    assert "records of replica 1 end at step 12" in said(ax)
+    assert "It has 30 steps, the stack 12" in said(ax)
+    assert ax.get_xlim() == (0.5, 30.5)
+
+
+def test_one_step_is_visible(tmp_path):
+    (patch, _) = stacks(plots.loss_scaling(fabricate(tmp_path, steps=1)))
+    assert list(patch.get_data().edges) == [0.5, 1.5]
+
+
+def test_throughput_stacks_workers_and_marks_the_ideal(pair):
+    cluster, alone = pair  # 128 examples a step, each 0.02 s: 6,400 examples/s in both
+    ax = plots.throughput(alone, cluster)
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, [6400, 3200, 3200])
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), 12800)
+    assert "2 workers: 1.00 times one device, ideal would be 2" in said(ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["baseline", "2 workers"]
+    assert "after the first" in said(ax)
+
+
+def test_throughput_without_a_single_replica_marks_no_ideal(pair):
+    ax = plots.throughput(pair[0], labels=["two"])
+    assert not ax.lines
+    assert "two: 6,400 examples/s" in said(ax)
+
+
+def test_throughput_of_one_step_says_so(tmp_path):
+    assert "no step after the first" in said(plots.throughput(fabricate(tmp_path, steps=1)))
+
+
+def test_labels_must_fit(pair):
+    with pytest.raises(ValueError, match="1 labels for 2 runs; give one a run"):
+        plots.throughput(*pair, labels=["only one"])
+
+
+def spans(ax, worker, alpha):
+    """Left and right ends of the blocks in a lane, by the opacity of their phase."""
+    found = []
+    for blocks in ax.collections:
+        boxes = [path.get_extents() for path in blocks.get_paths()]
+        if boxes and round((boxes[0].y0 + boxes[0].y1) / 2) == worker and blocks.get_facecolor()[0][3] == alpha:
+            found += [(box.x0, box.x1) for box in boxes]
+    return np.array(found)
+
+
+def test_timeline_has_the_phases_of_the_events(pair):
+    ax = plots.timeline(pair[0])
+    np.testing.assert_allclose(spans(ax, 0, 0.25), [(0.0, 0.1)])  # start: until the function was called
+    np.testing.assert_allclose(spans(ax, 0, 0.5), [(0.1, 1.0)])  # build: until the first step
+    assert len(ax.figure.axes) == 2
+
+
+def late(run, worker, seconds):
+    """Lets a worker begin each of its steps later."""
+    path = run.folder.worker(worker).path / "records.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps([*row[:5], row[5] + seconds, row[6]]) + "\n" for row in rows))
+
+
+def test_timeline_shows_who_waits(tmp_path):
+    run = fabricate(tmp_path, steps=10, step_seconds=0.1)
+    late(run, 1, 0.03)
+    _, lower = plots.timeline(run).figure.axes
+    busy = spans(lower, 0, 1.0)
+    np.testing.assert_allclose(busy[:, 1] - busy[:, 0], 0.09 - 0.03)
+    hatched = [blocks for blocks in lower.collections if blocks.get_hatch()]
+    assert {round(blocks.get_paths()[0].get_extents().y0 + 0.36) for blocks in hatched} == {0}
+
+
+def test_timeline_of_thousands_of_steps_draws_few_blocks(tmp_path):
+    ax = plots.timeline(fabricate(tmp_path, workers=1, mode="single", steps=3000))
+    assert sum(len(blocks.get_paths()) for blocks in ax.collections) < 10
+    assert len(spans(ax.figure.axes[1], 0, 1.0)) == 6
+
+
+def test_timeline_on_own_axes_makes_no_others(pair):
+    figure, ax = plt.subplots()
+    assert plots.timeline(pair[0], ax=ax) is ax
+    assert figure.axes == [ax]
+
+
+def test_timeline_of_a_failure_names_the_worker(tmp_path):
+    run = fabricate(tmp_path, steps=12)
+    cut(run, 1, 5)
+    path = run.folder.worker(1).path / "events.jsonl"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "finished" not in line))
+    journal = Journal(run.folder.worker(1))
+    journal.event(1.2, "failed")
+    journal.close()
+    ax = plots.timeline(WorkerFailed("worker 1 raised", worker=1, folder=run.folder))
+    assert "Worker 1 failed after 1.2 s" in said(ax)
+    assert [list(line.get_xdata()) for line in ax.lines] == [[1.2]]
+
+
+@pytest.mark.parametrize("draw", [plots.loss_scaling, plots.throughput])
+def test_without_records_the_figure_says_how_to_get_them(tmp_path, draw):
+    assert said(draw(fabricate(tmp_path, steps=0))).strip() == NO_RECORDS
+
+
+def test_timeline_without_records_still_has_the_events(tmp_path):
+    ax = plots.timeline(fabricate(tmp_path, steps=0))
+    assert NO_RECORDS[1:] in said(ax)
+    np.testing.assert_allclose(spans(ax, 1, 0.5), [(0.1, 1.0)])
+
+
+def test_an_error_without_folder_is_a_figure_too():
+    error = WorkerFailed("worker 0 raised", worker=0)
+    for draw in (plots.loss_scaling, plots.throughput, plots.timeline):
+        assert NO_RECORDS in said(draw(error))
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_lines_follow_the_theme(pair, style):
+    with plt.style.context(style):
+        ax = plots.loss_scaling(*pair)
+        assert to_rgba(ax.lines[0].get_color()) == to_rgba(plt.rcParams["text.color"])
+        assert ax.get_facecolor() == to_rgba(plt.rcParams["axes.facecolor"])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_nothing_is_cut_off(tmp_path, workers):
+    """Every text lies within the figure, at notebook width."""
+    run = fabricate(tmp_path / "run", workers=workers, steps=20, mode="single" if workers == 1 else "cluster")
+    alone = fabricate(tmp_path / "alone", workers=1, mode="single", steps=20)
+    for ax in (plots.loss_scaling(run, alone), plots.throughput(alone, run), plots.timeline(run)):
+        ax.figure.canvas.draw()
+        page = ax.figure.bbox
+        for text in (*ax.texts, ax._left_title, ax.xaxis.label, *ax.get_yticklabels()):
+            box = text.get_window_extent()
+            assert box.x0 >= page.x0 - 1, text
+            assert box.x1 <= page.x1 + 1, text
+            assert box.y0 >= page.y0 - 1, text
+            assert box.y1 <= page.y1 + 1, text
+        assert ax.figure.get_figwidth() == 7

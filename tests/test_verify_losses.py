@@ -1,0 +1,146 @@
+"""The global loss at every step passes at half the tolerance and fails at twice; uneven batches are explained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from verifying import STEPS, curve_of, edit_records, maker, refused, short_batch, uneven_pair
+
+from dtk import verify
+
+
+@pytest.fixture
+def make(tmp_path):
+    return maker(tmp_path)
+
+
+# --- losses
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("step", [1, 13, STEPS])
+def test_the_loss_at_one_step(make, workers, step):
+    baseline = make("single")
+    verify(make(workers=workers, shares=curve_of(workers, step, 1 + 0.5e-4)), baseline)
+    for factor in (1 + 2e-4, 1 - 2e-4):
+        error = refused(make(workers=workers, shares=curve_of(workers, step, factor)), baseline)
+        assert f"the losses part at step {step}: both near" in str(error)
+        assert "2e-4 of the baseline's apart, over rtol=1e-4" in str(error)
+        assert (error.step, error.reason) == (step, "loss")
+
+
+def test_a_doubled_loss_shows_its_numbers(make):
+    error = refused(make(shares=curve_of(2) * 2), make("single"))
+    assert "the losses part at step 1: baseline 2.3, cluster 4.6, 1 of the baseline's apart" in str(error)
+    assert "mean over the global batch" in str(error)
+
+
+def test_the_first_step_at_which_they_part_is_named(make):
+    shares = curve_of(2)
+    shares[5:] *= 1.01
+    assert refused(make(shares=shares), make("single")).step == 6
+
+
+def test_a_wider_tolerance_is_the_callers(make):
+    shares = curve_of(2, 9, 1 + 2e-4)
+    verify(make(shares=shares), make("single"), rtol=1e-3)
+
+
+def test_a_loss_of_nearly_0_is_compared_to_float32s_rounding(make):
+    tiny = np.full((STEPS, 1), 1e-6)
+    verify(make(shares=np.full((STEPS, 2), 0.53e-6)), make("single", shares=tiny))
+    assert refused(make(shares=np.full((STEPS, 2), 0.6e-6)), make("single", shares=tiny)).step == 1
+
+
+@pytest.mark.parametrize(("value", "name"), [(float("nan"), "NaN"), (float("inf"), "infinite")])
+def test_a_loss_that_is_no_number_in_both(make, value, name):
+    shares, base = curve_of(2), curve_of(1)
+    shares[10:] = base[10:] = value
+    error = refused(make(shares=shares), make("single", shares=base))
+    assert f"the loss is {name} from step 11 in both" in str(error)
+    assert (error.step, error.reason) == (11, "loss")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_loss_that_is_no_number_in_one(make, value):
+    shares = curve_of(2)
+    shares[3, 1] = value
+    error = refused(make(shares=shares), make("single"))
+    assert f"the loss at step 4 is not finite: baseline 2.02, cluster {value:g}" in str(error)
+    assert error.step == 4
+
+
+# --- the last batch
+
+
+def test_a_short_last_batch_that_splits_evenly_passes(make):
+    verify(*uneven_pair(make, [3, 3]))
+    verify(*uneven_pair(make, [1, 1, 1, 1], step=10))
+
+
+def test_an_uneven_last_batch_is_explained(make):
+    error = refused(*uneven_pair(make, [3, 2], step=15, drift=1.003))
+    assert str(error) == (
+        "step 15, the last batch of the epoch, has 5 examples: 3 on replica 0, 2 on replica 1; Keras fit averages the "
+        "replicas' means, so that an example counts 1/6 where a replica has 3, 1/4 where a replica has 2, and 1/5 on "
+        "one device (weighted by examples the losses agree); use drop_remainder=True, or a custom loop that divides by "
+        "the global batch"
+    )
+    assert (error.step, error.reason) == (15, "uneven batch")
+
+
+@pytest.mark.parametrize("counts", [[1, 0], [2, 1, 1, 1], [1, 1, 0, 0]])
+def test_other_uneven_batches_are_explained(make, counts):
+    error = refused(*uneven_pair(make, counts))
+    assert (error.step, error.reason) == (STEPS, "uneven batch")
+
+
+def test_a_replica_without_examples_whose_share_is_nan(make):
+    shares, base, examples = short_batch(np.random.default_rng(5), [1, 0])
+    shares[-1, 1] = float("nan")
+    baseline = make("single", shares=base, examples=examples.sum(axis=1, keepdims=True))
+    assert refused(make(shares=shares, examples=examples), baseline).reason == "uneven batch"
+
+
+def test_an_uneven_batch_within_the_tolerance_passes(make):
+    shares, base, examples = short_batch(np.random.default_rng(5), [3, 2])
+    shares[-1] = base[-1] / 2
+    verify(make(shares=shares, examples=examples), make("single", shares=base, examples=examples.sum(1, keepdims=True)))
+
+
+@pytest.mark.parametrize("spoil", [1 + 2e-4, 2.0])
+def test_a_wrong_loss_at_an_uneven_batch_is_not_explained_away(make, spoil):
+    error = refused(*uneven_pair(make, [3, 2], step=15, spoil=spoil))
+    assert (error.step, error.reason) == (15, "loss")
+    assert "so that is not the reason, or not the only one" in str(error)
+
+
+def test_a_wrong_loss_before_the_uneven_batch_is_not_explained_away(make):
+    run, baseline = uneven_pair(make, [3, 2], step=15)
+    edit_records(run, 0, lambda rows: [[*row[:3], row[3] * (1 + 0.01 * (row[1] == 8)), *row[4:]] for row in rows])
+    error = refused(run, baseline)
+    assert (error.step, error.reason) == (8, "loss")
+
+
+def test_the_second_uneven_batch_is_explained_where_the_first_agreed(make):
+    shares, base, examples = short_batch(np.random.default_rng(5), [3, 2])
+    shares[9], examples[9] = base[9] / 2, [3, 2]
+    baseline = make("single", shares=base, examples=examples.sum(axis=1, keepdims=True))
+    error = refused(make(shares=shares, examples=examples), baseline)
+    assert (error.step, error.reason) == (STEPS, "uneven batch")
+
+
+def test_rounding_and_kinks_are_named_for_a_small_difference_only(make):
+    small, large = (refused(make(shares=curve_of(2, 9, 1 + d)), make("single")) for d in (0.005, 0.02))
+    assert "kink of relu" in str(small)
+    assert "kink of relu" not in str(large)
+
+
+def test_a_difference_after_an_uneven_batch_that_agreed_is_no_proof(make):
+    shares, base, examples = short_batch(np.random.default_rng(5), [3, 2], step=15)
+    shares[14] = base[14] / 2
+    shares[17:] *= 1.003
+    baseline = make("single", shares=base, examples=examples.sum(axis=1, keepdims=True))
+    error = refused(make(shares=shares, examples=examples), baseline)
+    assert (error.step, error.reason) == (18, "loss")
+    assert "step 15 had unequal batches (3 on replica 0, 2 on replica 1)" in str(error)
