@@ -64,7 +64,7 @@ def test_a_second_run_changes_nothing(lesson, capsys):
     assert path.read_text() != first, "asked for, measured outputs are renewed"
 
     cells = cells_of(path)
-    assert [cell.execution_count for cell in cells] == [1, 2, 3]
+    assert [cell.execution_count for cell in cells] == [1, 2, 3, 4]
     assert cells[0].outputs[0].text == "off\nb\n"
     assert cells[0].outputs[1].data == {"text/plain": "42"}
     assert all(set(cell.metadata) <= {"tags"} for cell in cells), "no times"
