@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
+from prepared import PREPARED, needs_mnist
 
 import dtk
 from dtk import datasets, environment
 from dtk.environment import Here
 from dtk.records import RunFolder
-
-PREPARED = Path(os.environ.get("TFDS_DATA_DIR") or Path(__file__).parents[2] / "shared/data/tensorflow_datasets")
-needs_mnist = pytest.mark.skipif(not (PREPARED / "mnist").exists(), reason="no prepared MNIST here")
 
 
 @pytest.fixture(autouse=True)

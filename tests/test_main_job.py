@@ -1,0 +1,26 @@
+"""The main job: every step of an epoch and every weight of two workers as on one device, at the same global batch."""
+
+from __future__ import annotations
+
+import pytest
+from prepared import PREPARED, needs_mnist
+
+import dtk
+from dtk import demo
+
+EPOCHS = {"embedded": 1_497 // demo.GLOBAL_BATCH, "tfds": 60_000 // demo.GLOBAL_BATCH}  # whole batches of an epoch
+
+
+@pytest.mark.parametrize("source", ["embedded", pytest.param("tfds", marks=needs_mnist)])
+def test_an_epoch_is_that_of_one_device(source, capsys, monkeypatch):
+    if source == "tfds":
+        monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
+    steps = EPOCHS[source]
+    run = dtk.run(demo.train, workers=2, kwargs={"steps": steps, "source": source})
+    baseline = dtk.baseline(demo.train, kwargs={"steps": steps, "source": source})
+    dtk.verify(run, baseline)  # rtol=1e-4 for each step's loss, atol=1e-4 for each weight
+    said = capsys.readouterr().out
+    assert f"global_batch=128 steps={steps}" in said
+    assert "check loss vs single device: PASS (rtol=1e-4)" in said
+    assert "check weights vs single device: PASS (atol=1e-4)" in said
+    assert run.records.groupby("step").loss.sum().iloc[-1] < 1.0  # from 2.3: it has learned
