@@ -9,10 +9,31 @@ from typing import Any
 import dtk
 
 
-def train(strategy: Any, steps: int = 3, record: bool = True, global_batch: int = 128) -> list[float]:
-    """Trains `steps` steps; returns `time.monotonic()` at the end of each."""
-    import keras
+def _batches(global_batch: int) -> Any:
     import tensorflow as tf
+
+    (images, _), _ = dtk.datasets.load("mnist")
+    scaled = images.map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))
+    return scaled.take(1280).cache().shuffle(1280, seed=1).repeat().batch(global_batch).prefetch(tf.data.AUTOTUNE)
+
+
+def _model() -> Any:
+    import keras
+
+    return keras.Sequential(
+        [
+            keras.layers.Input((28, 28, 1)),
+            keras.layers.Conv2D(32, 3, activation="tanh"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(128, activation="tanh"),
+            keras.layers.Dense(10),
+        ]
+    )
+
+
+def train(strategy: Any, steps: int = 3, record: bool = True, global_batch: int = 128) -> list[float]:
+    """Trains `steps` steps with fit; returns `time.monotonic()` at the end of each."""
+    import keras
 
     class Clock(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
@@ -21,24 +42,45 @@ def train(strategy: Any, steps: int = 3, record: bool = True, global_batch: int 
         def on_train_batch_end(self, batch, logs=None):
             self.ends.append(time.monotonic())
 
-    (images, _), _ = dtk.datasets.load("mnist")
-    scaled = images.map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))
-    batches = scaled.take(1280).cache().shuffle(1280, seed=1).repeat().batch(global_batch).prefetch(tf.data.AUTOTUNE)
+    batches = _batches(global_batch)
     with strategy.scope():
-        model = keras.Sequential(
-            [
-                keras.layers.Input((28, 28, 1)),
-                keras.layers.Conv2D(32, 3, activation="tanh"),
-                keras.layers.Flatten(),
-                keras.layers.Dense(128, activation="tanh"),
-                keras.layers.Dense(10),
-            ]
-        )
+        model = _model()
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizer=keras.optimizers.SGD(0.05), loss=loss, metrics=["accuracy"])
     clock = Clock()
     model.fit(batches, steps_per_epoch=steps, callbacks=[clock, *([dtk.Recorder()] if record else [])], verbose=0)
     return clock.ends
+
+
+def loop(strategy: Any, steps: int = 3, record: bool = True, global_batch: int = 128) -> list[float]:
+    """The same training with a loop of its own; returns `time.monotonic()` at the end of each step."""
+    import keras
+    import tensorflow as tf
+
+    with strategy.scope():
+        model, optimizer = _model(), keras.optimizers.SGD(0.05)
+    criterion = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def step(batch):
+        images, labels = batch
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(criterion(labels, model(images)), global_batch_size=global_batch)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    @tf.function
+    def distributed(batch):
+        losses = strategy.run(step, args=(batch,))
+        if record:
+            dtk.record_step(losses, batch=batch, model=model)
+        return strategy.reduce("SUM", losses, axis=None)
+
+    ends, batches = [], iter(strategy.experimental_distribute_dataset(_batches(global_batch)))
+    for _ in range(steps):
+        float(distributed(next(batches)))
+        ends.append(time.monotonic())
+    return ends
 
 
 def memory(strategy: Any) -> int:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
     from dtk.recording.keras import Recorder as Recorder
+    from dtk.recording.loop import record_step as record_step
+    from dtk.recording.ring import ring as ring
     from dtk.runs import Run as Run
     from dtk.runs import baseline as baseline
     from dtk.runs import run as run
@@ -50,6 +52,7 @@ _HOMES = {
     "environment": "dtk.environment",
     "is_chief": "dtk.environment",
     "plot": "dtk.view.plots",
+    "record_step": "dtk.recording.loop",
     "run": "dtk.runs",
     "run_dir": "dtk.environment",
     "verify": "dtk.analysis.verify",
@@ -74,6 +77,7 @@ __all__ = [
     "environment",
     "is_chief",
     "plot",
+    "record_step",
     "run",
     "run_dir",
     "verify",

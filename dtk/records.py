@@ -43,7 +43,9 @@ class Record(NamedTuple):
 
     step and epoch count from 1; replica counts over the whole cluster; loss is the replica's share of the
     global loss (the shares of a step add up to it); examples is what the replica saw in this step; started
-    and ended are seconds since the call of `dtk.run`.
+    and ended are seconds since the call of `dtk.run`. data is a fingerprint of these examples, whatever their
+    order (`dtk.recording.fingerprint`): the replicas of a step saw what one device saw where theirs add up to
+    its; NaN where unknown.
     """
 
     worker: int
@@ -54,6 +56,7 @@ class Record(NamedTuple):
     examples: int
     started: float
     ended: float
+    data: float = float("nan")
 
 
 COLUMNS = Record._fields
@@ -63,9 +66,9 @@ def frame(records: Iterable[Sequence[Any]]) -> pandas.DataFrame:
     """A DataFrame with COLUMNS, one row a (worker, replica, step), sorted by step, then replica."""
     import pandas
 
-    table = pandas.DataFrame.from_records(list(records), columns=list(COLUMNS))
+    table = pandas.DataFrame.from_records([Record(*row) for row in records], columns=list(COLUMNS))
     whole = dict.fromkeys(("worker", "replica", "step", "epoch", "examples"), "int64")
-    table = table.astype({**whole, "loss": "float64", "started": "float64", "ended": "float64"})
+    table = table.astype({**whole, **dict.fromkeys(("loss", "started", "ended", "data"), "float64")})
     return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
 
 

@@ -30,11 +30,14 @@ def fabricate(
     seed: int | None = 0,
     epochs: np.ndarray | None = None,
     identical: bool | None = True,
+    data: np.ndarray | None = None,
+    loop: dict[str, object] | None = None,
 ) -> Run:
     """A `Run` whose folder holds the given numbers.
 
     shares, examples: `(steps, workers * replicas)`; by default equal shares of `losses(steps)`, and 128 examples
     a step. epochs: `(steps,)`, by default 1. identical: what a worker of several replicas said of their weights.
+    data: `(steps, workers * replicas)`, fingerprints, by default unknown. loop: the facts of the event "loop".
     initial: every worker's weights at the start; final: each worker's own at the end.
     """
     curve = losses(steps)
@@ -42,18 +45,21 @@ def fabricate(
     shares = np.repeat(curve[:, None] / count, count, axis=1) if shares is None else shares
     examples = np.full((steps, count), 128 // count) if examples is None else examples
     epochs = np.ones(steps) if epochs is None else epochs
+    data = np.full((steps, count), np.nan) if data is None else data
     folder = RunFolder(path, workers)
     for k, corner in enumerate(folder.each):
         journal = Journal(corner)
         journal.event(0.05, "starting")
         journal.event(0.1, "running")
         journal.event(0.6, "training", steps=steps, epochs=1)
+        if loop is not None:
+            journal.event(0.7, "loop", **loop)
         for i in range(steps):
             began = 1.0 + i * step_seconds
             ended = began + 0.9 * step_seconds
             for r in range(k * replicas, (k + 1) * replicas):
-                row = Record(k, r, i + 1, int(epochs[i]), float(shares[i, r]), int(examples[i, r]), began, ended)
-                journal.record([row])
+                numbers = float(shares[i, r]), int(examples[i, r]), began, ended, float(data[i, r])
+                journal.record([Record(k, r, i + 1, int(epochs[i]), *numbers)])
         if replicas > 1 and identical is not None:
             journal.event(1.0 + steps * step_seconds, "replicas", identical=identical, name="w0")
         end = 1.0 + steps * step_seconds

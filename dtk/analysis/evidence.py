@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect"]
 
-RECORDER = "add dtk.Recorder() to the callbacks of fit"
+RECORDER = "add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own"
+_FIT = (
+    "dtk.Recorder() writes them before the first step and at the end of fit, so fit must come to its end with the "
+    "Recorder among its callbacks"
+)
+_LOOP = "dtk.record_step was not shown the model: pass model=model to it"
 
 
 class RunLike(Protocol):
@@ -63,8 +68,15 @@ class Evidence:
 
     @cached_property
     def initial(self) -> list[Weights]:
-        """Each worker's weights before the first step."""
-        return self._weights("initial")
+        """Each worker's weights before the first step; [] for a loop that called record_step only after that step."""
+        found = [corner.weights("initial") for corner in self.run.folder.each]
+        return [] if self.in_loop and None in found else self._weights("initial")
+
+    @cached_property
+    def in_loop(self) -> bool:
+        """Whether dtk.record_step wrote the records, and not the Recorder."""
+        loops = [event for event in self.run.folder.worker(0).events if event["state"] == "loop"]
+        return any(event["kind"] == "loop" for event in loops)
 
     def _weights(self, which: str) -> list[Weights]:
         found = []
@@ -73,8 +85,7 @@ class Evidence:
             if weights is None:
                 raise VerificationError(
                     f"verify can't compare weights: nothing recorded the {which} weights of "
-                    f"{owner(self, corner.worker)}; dtk.Recorder() writes them before the first step and at the "
-                    "end of fit, so fit must come to its end with the Recorder among its callbacks",
+                    f"{owner(self, corner.worker)}; {_LOOP if self.in_loop else _FIT}",
                     reason=f"{which} weights",
                 )
             found.append(weights)

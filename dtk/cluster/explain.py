@@ -22,6 +22,9 @@ _KNOWN = [
     ),
 ]
 
+# What dtk says in a worker; AutoGraph and TensorFlow's executor raise it again as an error of their own.
+_OURS = re.compile(r"ClusterConfigError: (dtk\..*)")
+
 # SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
 _HINTS = {
     "SIGKILL": "; the kernel's log or the memory limit may say why",
@@ -38,6 +41,9 @@ def in_one_sentence(kind: str, message: str) -> str:
     """
     if kind == "SystemExit":
         return f"called sys.exit({message}) before its function returned"
+    ours = _OURS.search(f"{kind}: {message}")
+    if ours:
+        return f"raised ClusterConfigError: {ours[1]}"
     flat = " ".join(message.split())
     for pattern, sentence in _KNOWN:
         match = pattern.search(flat)

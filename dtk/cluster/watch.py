@@ -20,10 +20,14 @@ __all__ = ["Progress", "Watch", "port_was_taken"]
 _CONSEQUENCE = re.compile(
     r"Socket closed|Connection re(set|fused)|Collective ops is aborted|coordination service|heartbeat"
     r"|failed to connect to all addresses|RPC failed|GRPC_STATUS|Unable to connect|Broken pipe"
-    r"|/job:worker/replica:0/task:\d+ |Cancelled|recv_buf|Restart your program to reset|CollectiveErrors|preempted",
+    r"|/job:worker/replica:0/task:\d+ |Cancelled|recv_buf|Restart your program to reset|CollectiveErrors|preempted"
+    r"|has left the ring|sent nothing for",
     re.IGNORECASE,
 )
-_TENSORFLOW_ERRORS = {"UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError"}
+_PEER_ERRORS = {
+    *("UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError"),  # TensorFlow's
+    "RingBroken",  # dtk.ring's
+}
 _PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Failed to bind", re.IGNORECASE)
 
 
@@ -98,7 +102,7 @@ class Watch:
         error = self.folder.worker(worker).error
         if error is None:
             return False  # it died without a word: nobody else's message explains that
-        return error["type"] in _TENSORFLOW_ERRORS and bool(_CONSEQUENCE.search(error["message"]))
+        return error["type"] in _PEER_ERRORS and bool(_CONSEQUENCE.search(error["message"]))
 
     def failure(self, worker: int) -> WorkerFailed:
         """The error that names `worker`, with its traceback and, after it, what the others said."""

@@ -23,6 +23,7 @@ import cloudpickle
 from dtk import environment
 from dtk.cluster import ship
 from dtk.environment import Here
+from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
 __all__ = ["main"]
@@ -121,6 +122,8 @@ def _work(spec: dict[str, Any], here: Here) -> None:
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
         raise TypeError("the function returned a coroutine; write an ordinary function")
+    for finish in progress(here).at_end.values():
+        finish()
     here.folder.save_result(_dumps(result))
     del fn, args, kwargs, result
     gc.collect()  # closes what the function left open: summary writers flush when they are collected

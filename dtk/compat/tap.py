@@ -1,4 +1,4 @@
-"""Each replica's loss and number of examples, read out of Keras's train function without a change to the model.
+"""Each replica's loss, examples and their fingerprint, read out of Keras's train function with the model unchanged.
 
 Keras reports one loss for all replicas. A tap wraps the model's `train_step` and `compute_loss` for the time of
 one `fit` and writes what they see into a small variable of each replica: `synchronization=ON_READ`, so that a
@@ -14,32 +14,36 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Tap", "active", "attach", "detach", "differing_copy", "steps_per_execution"]
+__all__ = ["Tap", "active", "attach", "detach", "steps_per_execution"]
 
+Fingerprint = Callable[[Any], Any]
+WIDTH = 3  # a step's loss share, examples, fingerprint
 _METHODS = ("train_step", "compute_loss")
 _active: dict[int, Tap] = {}  # by id of the model, which the tap keeps alive
 _last: Tap | None = None
 
 
 class Tap:
-    """The losses and numbers of examples of one model's training steps, for each local replica.
+    """The losses, numbers of examples and fingerprints of one model's training steps, for each local replica.
 
     slots: how many steps one call of the train function may make; so many rows are kept for `read`.
-    owner: who attached it last; where several recorders take part in one `fit`, one of them owns the tap.
+    fingerprint: a replica's batch to a number, in the graph. owner: who attached it last; where several recorders
+    take part in one `fit`, one of them owns the tap. batch: what a replica's batch was at the last trace.
     """
 
     owner: Any
+    batch: Any = None
 
-    def __init__(self, model: Any, slots: int):
+    def __init__(self, model: Any, slots: int, fingerprint: Fingerprint):
         import tensorflow as tf
 
-        self.model, self.slots = model, slots
+        self.model, self.slots, self._fingerprint = model, slots, fingerprint
         self._seen = 0  # steps that `read` has handed out
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
-        # One variable holds all, so that a step costs one write and one read: [steps so far, loss, examples, ...]
+        # One variable holds all, so that a step costs one write and one read: [steps so far, WIDTH numbers a step]
         with model.distribute_strategy.scope():
             self._cells = tf.Variable(
-                tf.zeros(1 + 2 * slots, tf.float64),
+                tf.zeros(1 + WIDTH * slots, tf.float64),
                 trainable=False,
                 synchronization=tf.VariableSynchronization.ON_READ,
                 aggregation=tf.VariableAggregation.NONE,
@@ -57,7 +61,7 @@ class Tap:
             setattr(self.model, name, method)
 
     def read(self) -> list[np.ndarray]:
-        """For each local replica the steps since the last call: `(steps, 2)`, loss share and examples."""
+        """For each local replica the steps since the last call: `(steps, WIDTH)`: loss share, examples, fingerprint."""
         import tensorflow as tf
 
         # Variable.numpy() takes 0.1 ms more a call, for gradients and placement that a plain read has no use for.
@@ -66,7 +70,7 @@ class Tap:
         count = int(values[0][0])
         rows = [step % self.slots for step in range(max(self._seen, count - self.slots), count)]
         self._seen = count
-        return [value[1:].reshape(self.slots, 2)[rows] for value in values]
+        return [value[1:].reshape(self.slots, WIDTH)[rows] for value in values]
 
     def _wrap(self, train_step: Any, compute_loss: Any) -> tuple[Any, Any]:
         @functools.wraps(train_step)
@@ -93,13 +97,14 @@ class Tap:
 
         x = data[0] if isinstance(data, tuple) else data
         examples = tf.shape(next(leaf for leaf in tf.nest.flatten(x) if leaf is not None))[0]
-        row = [tf.cast(tf.reduce_sum(loss), tf.float64), tf.cast(examples, tf.float64)]
+        self.batch = data
+        row = [tf.cast(tf.reduce_sum(loss), tf.float64), tf.cast(examples, tf.float64), self._fingerprint(data)]
         cells = self._cells.read_value()
         if self.slots == 1:
             self._cells.assign(tf.stack([cells[0] + 1.0, *row]))
             return
-        at = 1 + 2 * tf.math.floormod(tf.cast(cells[0], tf.int32), self.slots)
-        places = tf.reshape(tf.stack([0, at, at + 1]), (3, 1))
+        at = 1 + WIDTH * tf.math.floormod(tf.cast(cells[0], tf.int32), self.slots)
+        places = tf.reshape(tf.stack([0, at, at + 1, at + 2]), (1 + WIDTH, 1))
         self._cells.assign(tf.tensor_scatter_nd_update(cells, places, tf.stack([cells[0] + 1.0, *row])))
 
 
@@ -108,7 +113,7 @@ def active(model: Any) -> Tap | None:
     return _active.get(id(model))
 
 
-def attach(model: Any, owner: Any, on_built: Callable[[], None]) -> Tap:
+def attach(model: Any, owner: Any, on_built: Callable[[], None], fingerprint: Fingerprint) -> Tap:
     """Taps the model for a `fit` that has begun; a tap that is still there, as after an exception, is replaced.
 
     on_built: called before the first step of a model that gets its weights only now, from the shape of its data.
@@ -121,7 +126,7 @@ def attach(model: Any, owner: Any, on_built: Callable[[], None]) -> Tap:
         tap.read()
         model.train_function = tap.tapped
     else:
-        tap = Tap(model, slots)
+        tap = Tap(model, slots, fingerprint)
     tap.owner = owner
     _active[id(model)] = tap
     if not model.built:
@@ -187,21 +192,3 @@ def steps_per_execution(model: Any) -> int:
     """Steps in one call of the train function; a plain number in Keras 3, a variable or None in tf_keras."""
     asked = model.steps_per_execution if hasattr(model, "steps_per_execution") else model._steps_per_execution
     return 1 if asked is None else int(getattr(asked, "numpy", lambda: asked)())
-
-
-def differing_copy(model: Any) -> str | None:
-    """The first of the model's mirrored variables whose copies on this process's replicas differ; None if none do.
-
-    Variables that are synchronised when they are read may differ, and are left out.
-    """
-    import tensorflow as tf
-
-    for weight in model.weights:
-        variable = getattr(weight, "value", weight)  # Keras 3 has TensorFlow's variable inside its own
-        variable = weight if callable(variable) else variable
-        if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ:
-            continue
-        copies = [copy.numpy() for copy in model.distribute_strategy.experimental_local_results(variable)]
-        if any(copy.tobytes() != copies[0].tobytes() for copy in copies[1:]):
-            return str(getattr(weight, "path", weight.name))
-    return None

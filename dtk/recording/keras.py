@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
 from dtk.compat import tap
 from dtk.environment import Here, here
+from dtk.recording.fingerprint import element_shapes, fingerprint
+from dtk.recording.progress import Progress, compare_replicas, progress, save_weights
 from dtk.records import Record
 
 __all__ = ["Recorder"]
-
-
-@dataclass
-class _Progress:
-    """How far this process's training has come; every Recorder in it continues the same count."""
-
-    place: Here
-    steps: int = 0
-    epoch: int = 0
-    initial_saved: bool = False
-
-
-_progress: _Progress | None = None
 
 
 def _base() -> Any:
@@ -43,8 +31,8 @@ class Recorder:
     For each step and replica it records the replica's share of the global loss, as `fit` has it: the replica's
     mean divided by the number of replicas, regularisation included, so that a step's shares add up to the global
     loss (to the mean over the global batch, where all replicas have equally many examples). Further the number
-    of examples, and start and end of the step. With `steps_per_execution=n` every inner step is recorded; as
-    only the start and the end of the n are known, the times between are spread evenly.
+    of examples, their fingerprint, and start and end of the step. With `steps_per_execution=n` every inner step
+    is recorded; as only the start and the end of the n are known, the times between are spread evenly.
 
     Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
     BackupAndRestore, epochs are Keras's own. Saved as well: the weights before the first step and, at the end
@@ -70,6 +58,7 @@ class Recorder:
     def __init__(self) -> None:
         super().__init__()
         self._tap: tap.Tap | None = None
+        self._progress: Progress | None = None
         self._first_epoch = True
         self._offset = 0
         self._began = 0.0
@@ -78,17 +67,15 @@ class Recorder:
         return Recorder, ()  # the class made in __new__ has no name to be found by
 
     def on_train_begin(self, logs: Any = None) -> None:
-        global _progress
         place = here()
         self._tap = None
         if place is None:
             print("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
             return
-        if _progress is None or _progress.place is not place:
-            _progress = _Progress(place)
+        self._progress = progress(place)
         self._first_epoch = True
         self._began = place.now()
-        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial)
+        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial, fingerprint=fingerprint)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         state = self._state()
@@ -103,8 +90,8 @@ class Recorder:
         state.epoch = epoch + 1 + self._offset
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._tap is not None:
-            self._began = self._tap_place().now()
+        if self._progress is not None:
+            self._began = self._progress.place.now()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._record()
@@ -115,23 +102,19 @@ class Recorder:
     def on_train_end(self, logs: Any = None) -> None:
         state = self._state()
         if state is not None:
-            self._save("final")
-            self._compare_replicas(state.place)
+            save_weights(state.place, "final", self.model.weights)
+            compare_replicas(state.place, self.model.weights)
             if state.steps == 0 and not self._first_epoch:
                 print("dtk.Recorder: no step was recorded; the model's train_step must call compute_loss")
             tap.detach(self.model)
         self._tap = None
 
-    def _state(self) -> _Progress | None:
+    def _state(self) -> Progress | None:
         """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""
         active = tap.active(self.model)
         if self._tap is None or active is None or active.owner is not self:
             return None
-        return _progress
-
-    def _tap_place(self) -> Here:
-        assert _progress is not None, "on_train_begin comes first"
-        return _progress.place
+        return self._progress
 
     def _announce(self, place: Here, epoch: int) -> None:
         steps, epochs = self.params.get("steps"), self.params.get("epochs")
@@ -151,6 +134,8 @@ class Recorder:
         if count == 0:
             return
         place, ended = state.place, state.place.now()
+        if state.steps == 0:
+            place.journal.event(ended, "loop", kind="fit", shapes=element_shapes(self._tap.batch))
         length = (ended - self._began) / count
         first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         place.journal.record(
@@ -163,26 +148,17 @@ class Recorder:
                 examples=int(examples),
                 started=self._began + k * length,
                 ended=self._began + (k + 1) * length,
+                data=float(data),
             )
             for k in range(count)
-            for local, (loss, examples) in enumerate(values[k] for values in rows)
+            for local, (loss, examples, data) in enumerate(values[k] for values in rows)
         )
         state.steps += count
         self._began = ended
 
     def _save_initial(self) -> None:
         """Once in a run, as soon as there are weights: a model without input shape has none before its first step."""
-        if _progress is not None and not _progress.initial_saved and self.model.built:
-            self._save("initial")
-            _progress.initial_saved = True
-
-    def _save(self, which: str) -> None:
-        # Read on every worker: Keras 2 sums up BatchNormalization's statistics over all workers for it.
-        names = [getattr(weight, "path", weight.name) for weight in self.model.weights]
-        self._tap_place().folder.save_weights(which, names, self.model.get_weights())
-
-    def _compare_replicas(self, place: Here) -> None:
-        """Whether the copies that this process's replicas hold of each mirrored variable are the same, bit by bit."""
-        differing = tap.differing_copy(self.model)
-        if place.replicas > 1:
-            place.journal.event(place.now(), "replicas", identical=differing is None, name=differing)
+        state = self._progress
+        if state is not None and not state.initial_saved and self.model.built:
+            save_weights(state.place, "initial", self.model.weights)
+            state.initial_saved = True

@@ -1,0 +1,36 @@
+"""The parts of a distributed value that belong to this process's replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["differing_copy", "local_values"]
+
+
+def local_values(value: Any) -> tuple[Any, ...]:
+    """A PerReplica's or a mirrored variable's components in this process, by replica; any other value alone.
+
+    As `strategy.experimental_local_results`, without a strategy: outside of its scope nothing says which it is.
+    `values` is not public; `tests/test_record_step.py` compares the two.
+    """
+    import tensorflow as tf
+
+    return tuple(value.values) if isinstance(value, tf.distribute.DistributedValues) else (value,)
+
+
+def differing_copy(weights: list[Any]) -> str | None:
+    """The first of the mirrored variables whose copies on this process's replicas differ; None if none do.
+
+    Variables that are synchronised when they are read may differ, and are left out.
+    """
+    import tensorflow as tf
+
+    for weight in weights:
+        variable = getattr(weight, "value", weight)  # Keras 3 has TensorFlow's variable inside its own
+        variable = weight if callable(variable) else variable
+        if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ:
+            continue
+        copies = [copy.numpy() for copy in local_values(variable)]
+        if any(copy.tobytes() != copies[0].tobytes() for copy in copies[1:]):
+            return str(getattr(weight, "path", weight.name))
+    return None

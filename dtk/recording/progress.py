@@ -1,0 +1,48 @@
+"""How far this process's training has come, and what its model holds: shared by all that record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtk.compat.per_replica import differing_copy
+from dtk.environment import Here
+
+__all__ = ["Progress", "compare_replicas", "progress", "save_weights"]
+
+
+@dataclass
+class Progress:
+    """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`."""
+
+    place: Here
+    steps: int = 0
+    epoch: int = 0
+    initial_saved: bool = False
+    at_end: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+
+_progress: Progress | None = None
+
+
+def progress(place: Here) -> Progress:
+    """This process's count, which begins anew with each run."""
+    global _progress
+    if _progress is None or _progress.place is not place:
+        _progress = Progress(place)
+    return _progress
+
+
+def save_weights(place: Here, which: str, weights: list[Any]) -> None:
+    """Writes "initial" or "final" weights, in the given order, to the worker's folder."""
+    # Read on every worker: a variable that is synchronised when it is read needs all of them.
+    names = [str(getattr(weight, "path", weight.name)) for weight in weights]
+    place.folder.save_weights(which, names, [weight.numpy() for weight in weights])
+
+
+def compare_replicas(place: Here, weights: list[Any]) -> None:
+    """Whether the copies that this process's replicas hold of each mirrored variable are the same, bit by bit."""
+    if place.replicas > 1:
+        differing = differing_copy(weights)
+        place.journal.event(place.now(), "replicas", identical=differing is None, name=differing)

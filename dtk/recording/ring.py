@@ -1,0 +1,206 @@
+"""`dtk.ring`: a worker's place in a ring of workers, for an all-reduce by hand. No TensorFlow.
+
+The all-reduce itself, which chunk to send, what to do with the one that comes, is the learner's. Here are the
+connections, and the book that is kept of them: each message goes to the worker's events as
+
+    {"state": "ring", "what": "split", "round": 1, "bytes": [8, 8]}           the gradient, cut into chunks
+    {"state": "ring", "what": "sent", "round": 1, "step": 1, "chunk": 0, "receiver": 1, "bytes": 8, "parts": [0]}
+    {"state": "ring", "what": "received", "round": 1, "step": 1, "chunk": 1, "sender": 1, "bytes": 8}
+    {"state": "ring", "what": "used", "round": 1, "step": 1, "chunk": 1, "how": "added", "parts": [0, 1]}
+
+A round begins with each `split`; steps count its exchanges, from 1. parts: the workers whose gradient is in the
+chunk's sum, a worker twice that was added twice; None where the numbers are something else. What was done with a
+chunk is told from the numbers when the chunk is next sent, or joined: nobody's word is taken for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dtk.environment import Here, here
+from dtk.errors import ClusterConfigError
+from dtk.recording.link import Link, RingBroken
+
+__all__ = ["Ring", "ring"]
+
+Parts = list[int] | None
+
+
+def ring(timeout: float = 10.0) -> Ring:
+    """This worker's place in the ring of all workers of the run; call it in each of them.
+
+        ring = dtk.ring()
+        chunks = ring.split(gradient)
+        number, values = ring.exchange(0, chunks[0])     # to the next worker; from the previous one
+
+    Worker k sends to worker k + 1, the last one to worker 0. In a baseline the ring has one worker, and nobody to
+    exchange with. It uses the worker's own port of TF_CONFIG, so that a function has either a ring or a
+    MultiWorkerMirroredStrategy. timeout: seconds without a sign of a neighbour.
+
+    Raises RuntimeError outside of a run; RingBroken, which names the neighbour, where one is late or has gone.
+    """
+    place = here()
+    if place is None:
+        raise RuntimeError("dtk.ring() is for use inside a function that dtk.run runs")
+    if not timeout > 0:
+        raise ClusterConfigError(f"timeout={timeout!r}: it takes seconds above 0")
+    return Ring(place, timeout)
+
+
+@dataclass
+class _Arrival:
+    """A chunk that came and whose use is not known yet."""
+
+    step: int
+    values: np.ndarray
+    parts: Parts
+
+
+class Ring:
+    """Splits a gradient into chunks, exchanges them with the neighbours, and joins them.
+
+    worker, workers: this worker's number, and how many there are. bytes_sent: of all chunks that it sent.
+    """
+
+    def __init__(self, place: Here, timeout: float):
+        self.worker, self.workers = place.worker, place.workers
+        self.bytes_sent = 0
+        self._place = place
+        self._round = self._step = 0
+        self._shape: tuple[int, ...] = ()
+        self._held: dict[int, tuple[np.ndarray, Parts]] = {}
+        self._arrived: dict[int, _Arrival] = {}
+        self._link: Link | None = None
+        if place.workers > 1:
+            self._link = Link(_addresses(), place.worker, _key(place), timeout, self._suspect)
+
+    def split(self, gradient: Any) -> list[np.ndarray]:
+        """A gradient, of any shape, as `workers` flat chunks of as equal a size as can be. Begins a new round."""
+        whole = np.array(gradient)
+        if whole.dtype.kind not in "iuf":
+            raise ClusterConfigError(f"ring.split takes an array of numbers, not one of type {whole.dtype}")
+        chunks = np.array_split(whole.ravel(), self.workers)
+        self._round, self._step, self._shape = self._round + 1, 0, whole.shape
+        self._held = {number: (chunk.copy(), [self.worker]) for number, chunk in enumerate(chunks)}
+        self._arrived = {}
+        self._write("split", bytes=[chunk.nbytes for chunk in chunks])
+        return chunks
+
+    def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
+        """Sends chunk `number` with its values to the next worker; returns number and values of the previous one's.
+
+        Raises ClusterConfigError for a number that no chunk has; RingBroken where a neighbour is late or has gone.
+        """
+        if self._link is None:
+            raise ClusterConfigError("ring.exchange: this ring has one worker, and nobody to exchange with")
+        self._check_number(number)
+        self._settle(number, values)
+        self._step += 1
+        array, parts = self._held[number]
+        about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
+        head = json.dumps({**about, "dtype": array.dtype.str}).encode()
+        self._write("sent", step=self._step, chunk=int(number), receiver=self._link.next, bytes=array.nbytes, parts=parts)
+        message = self._link.swap(head + b"\n" + array.tobytes())
+        self.bytes_sent += array.nbytes
+        return self._take(*message.split(b"\n", 1))
+
+    def join(self, chunks: Sequence[Any]) -> np.ndarray:
+        """The chunks as one array of the gradient's shape."""
+        if len(chunks) != self.workers or not self._held:
+            raise ClusterConfigError(f"ring.join got {len(chunks)} chunks; it takes the {self.workers} of ring.split")
+        for number, values in enumerate(chunks):
+            self._settle(number, values)
+        return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
+
+    def close(self) -> None:
+        """Leaves the ring; the end of the function does so too."""
+        if self._link is not None:
+            self._link.close()
+
+    def _check_number(self, number: int) -> None:
+        if not self._held:
+            raise ClusterConfigError("ring.exchange: cut the gradient into chunks first, with ring.split")
+        if isinstance(number, bool) or number not in range(self.workers):
+            words = f"there are the chunks 0 to {self.workers - 1}; numbers go round with % {self.workers}"
+            raise ClusterConfigError(f"ring.exchange: chunk {number} in step {self._step + 1}, but {words}")
+
+    def _take(self, head: bytes, body: bytes) -> tuple[int, np.ndarray]:
+        """A neighbour's message, checked and written down."""
+        about, sender = json.loads(head), self._link.previous if self._link else 0
+        if (about["round"], about["step"]) != (self._round, self._step):
+            words = f"worker {sender} is at step {about['step']} of all-reduce {about['round']}, this worker at step "
+            raise RingBroken(f"{words}{self._step} of {self._round}; all must call ring.exchange equally often")
+        number, values = int(about["chunk"]), np.frombuffer(body, np.dtype(about["dtype"])).copy()
+        if number in self._arrived:
+            self._used(number, "overwritten", None)  # it never left again, so nobody knows what became of it
+        self._arrived[number] = _Arrival(self._step, values, about["parts"])
+        self._write("received", step=self._step, chunk=number, sender=sender, bytes=values.nbytes)
+        return number, values.copy()
+
+    def _settle(self, number: int, values: Any) -> None:
+        """Finds out what chunk `number` holds now, and what was done with the one that came for it."""
+        now = np.ravel(np.array(values))
+        held, parts = self._held[number]
+        came = self._arrived.get(number)
+        how, parts = _told(now, held, parts, came)
+        if came is not None:
+            self._used(number, how, parts)
+        self._held[number] = (now, parts)
+
+    def _used(self, number: int, how: str, parts: Parts) -> None:
+        came = self._arrived.pop(number)
+        self._write("used", step=came.step, chunk=number, how=how, parts=parts)
+
+    def _suspect(self) -> int:
+        """The worker that all wait for: going back, the first that is not itself in an unfinished exchange."""
+        worker = self.worker
+        for _ in range(self.workers - 1):
+            worker = (worker - 1) % self.workers
+            said = [event.get("what") for event in self._place.run.worker(worker).events]
+            if said.count("sent") == said.count("received"):
+                break
+        return worker
+
+    def _write(self, what: str, **facts: Any) -> None:
+        self._place.journal.event(self._place.now(), "ring", what=what, round=self._round, **facts)
+
+
+def _told(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | None) -> tuple[str, Parts]:
+    """What was done ("added", "copied", "ignored" or "changed"), and the parts that are in the chunk then.
+
+    Where the numbers allow several answers (zeros, for one), a sum without a worker twice is taken first.
+    """
+    if came is None:
+        return ("ignored", parts) if _same(now, held) else ("changed", None)
+    fits = came.values.shape == held.shape
+    answers = {"copied": came.parts} if _same(now, came.values) else {}
+    if fits and _same(now, held + came.values):
+        answers["added"] = None if parts is None or came.parts is None else sorted(parts + came.parts)
+    if _same(now, held):
+        answers["ignored"] = parts
+    apart = parts is not None and came.parts is not None and not set(parts) & set(came.parts)
+    for how in ("added", "copied", "ignored") if apart else ("copied", "added", "ignored"):
+        if how in answers:
+            return how, answers[how]
+    return "changed", None
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def _addresses() -> list[tuple[str, int]]:
+    workers = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+    return [(host, int(port)) for host, port in (address.rsplit(":", 1) for address in workers)]
+
+
+def _key(place: Here) -> bytes:
+    """A secret of this run: the name of its directory, whose random part only this user can list."""
+    return hashlib.sha256(str(place.run.path).encode()).digest()

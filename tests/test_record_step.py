@@ -1,0 +1,186 @@
+"""`dtk.record_step` in loops of each kind, on several workers, several replicas and one device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from looping import STEPS, parts
+
+import dtk
+
+
+def step_by_step(strategy):
+    """record_step outside of the tf.function, as in the tutorial."""
+    import tensorflow as tf
+
+    data, model, _, step = parts(strategy)
+    distributed = tf.function(lambda batch: strategy.run(step, args=(batch,)))
+    for epoch in (1, 2):
+        for batch in data:
+            dtk.record_step(distributed(batch), batch=batch, model=model, epoch=epoch)
+
+
+def inside(strategy):
+    """record_step inside of the tf.function, with the optimizer's own count."""
+    import tensorflow as tf
+
+    data, model, optimizer, step = parts(strategy)
+
+    @tf.function
+    def distributed(batch):
+        losses = strategy.run(step, args=(batch,))
+        dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+
+    for _ in range(2):
+        for batch in data:
+            distributed(batch)
+
+
+def iterator(strategy):
+    """A fixed number of steps from an iterator, in one tf.function."""
+    import tensorflow as tf
+
+    data, model, _, step = parts(strategy)
+
+    @tf.function
+    def several(iterator, steps):
+        for _ in tf.range(steps):
+            batch = next(iterator)
+            losses = strategy.run(step, args=(batch,))
+            dtk.record_step(losses, batch=batch, model=model)
+
+    for _ in range(2):
+        several(iter(data), tf.constant(STEPS))
+
+
+def whole_epoch(strategy):
+    """A whole epoch in one tf.function, the epoch a tensor."""
+    import tensorflow as tf
+
+    data, model, _, step = parts(strategy)
+
+    @tf.function
+    def run(epoch):
+        for batch in data:
+            losses = strategy.run(step, args=(batch,))
+            dtk.record_step(losses, batch=batch, model=model, epoch=epoch)
+
+    for epoch in (1, 2):
+        run(tf.constant(epoch))
+
+
+LOOPS = [step_by_step, inside, iterator, whole_epoch]
+
+
+@pytest.mark.parametrize("where", [{"workers": 2}, {"workers": 1, "replicas": 2}], ids=["workers", "replicas"])
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_a_loop_is_recorded_and_verified(loop, where, capsys):
+    run, baseline = dtk.run(loop, **where), dtk.baseline(loop)
+    dtk.verify(run, baseline)
+    assert "check weights vs single device: PASS" in capsys.readouterr().out
+    records = run.records
+    assert len(records) == 2 * STEPS * 2
+    assert records.step.max() == 2 * STEPS
+    assert (records.examples == 8).all()
+    epochs = {1: STEPS, 2: STEPS} if loop in (step_by_step, whole_epoch) else {1: 2 * STEPS}
+    assert records.groupby("epoch").step.nunique().to_dict() == epochs
+    assert (records.started < records.ended).all()
+    together = records.groupby("step").data.sum().to_numpy()
+    np.testing.assert_allclose(together, baseline.records.data.to_numpy(), atol=1e-9)
+    assert len(set(np.round(together, 6))) == 2 * STEPS, "each step has other examples"
+
+
+def watched(strategy):
+    """What the last weight is at the moment of each record, and after the function."""
+    import tensorflow as tf
+
+    from dtk.recording import loop
+
+    data, model, _, step = parts(strategy)
+    seen = []
+    write = loop._Loop.write
+
+    def spy(self, *args):
+        seen.append(model.weights[-1].numpy().tolist())
+        return write(self, *args)
+
+    loop._Loop.write = spy
+
+    @tf.function
+    def run():
+        for batch in data:
+            dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
+
+    run()
+    return seen
+
+
+def test_a_row_is_written_after_its_steps_update():
+    for result in dtk.run(watched, workers=2).results:
+        assert len(result) == STEPS
+        assert result[0] != [0.0, 0.0], "the bias of the last layer starts at zero"
+        assert len({tuple(weights) for weights in result}) == STEPS
+
+
+def without_model(strategy):
+    data, _, _, step = parts(strategy)
+    for batch in data:
+        dtk.record_step(strategy.run(step, args=(batch,)), batch=batch)
+
+
+def test_without_the_model_verify_says_what_is_missing():
+    run, baseline = dtk.run(without_model, workers=2), dtk.baseline(without_model)
+    with pytest.raises(
+        dtk.VerificationError, match="dtk.record_step was not shown the model: pass model=model"
+    ) as error:
+        dtk.verify(run, baseline)
+    assert error.value.reason == "final weights"
+
+
+def uneven(strategy):
+    data, model, _, step = parts(strategy, count=STEPS * 16 - 11)
+    for batch in data:
+        dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
+
+
+def test_a_short_last_batch_that_is_divided_by_the_full_one_is_the_same_everywhere():
+    run, baseline = dtk.run(uneven, workers=2), dtk.baseline(uneven)
+    dtk.verify(run, baseline)
+    assert run.records.examples.tolist()[-2:] == [3, 2]
+
+
+def after_fit(strategy):
+    data, model, _, step = parts(strategy)
+    with strategy.scope():
+        model.compile("sgd", "mse")
+    x, y = np.zeros((32, 8), "float32"), np.zeros((32, 2), "float32")
+    model.fit(x, y, batch_size=16, verbose=0, callbacks=[dtk.Recorder()])
+    for batch in data:
+        dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
+
+
+def test_a_loop_after_fit_counts_on():
+    run, baseline = dtk.run(after_fit, workers=2), dtk.baseline(after_fit)
+    dtk.verify(run, baseline)
+    assert run.records[run.records.worker == 1].step.tolist() == list(range(1, 2 + STEPS + 1))
+
+
+def local_values_as_the_strategys(strategy):
+    import tensorflow as tf
+
+    from dtk.compat.per_replica import local_values
+
+    values = strategy.run(lambda: tf.distribute.get_replica_context().replica_id_in_sync_group)
+    with strategy.scope():
+        mirrored = tf.Variable(1.0)
+    return [
+        all(a is b for a, b in zip(local_values(value), strategy.experimental_local_results(value), strict=True))
+        for value in (values, mirrored)
+    ]
+
+
+@pytest.mark.parametrize("where", [{"workers": 2}, {"workers": 1, "replicas": 3}], ids=["workers", "replicas"])
+def test_local_values(where):
+    for result in dtk.run(local_values_as_the_strategys, **where).results:
+        assert result == [True, True]
