@@ -5,8 +5,10 @@ Keras `fit` divides that mean by the number of replicas, and the sum over replic
 
     share_i = m_i / R        loss of `fit` = sum of share_i        loss over the examples = sum of m_i n_i / sum of n_i
 
-The two are equal when every replica has the same number of examples. See TensorFlow's custom-training tutorial,
-"Define the loss function", for why a share is divided by the global batch in a loop of one's own.
+The two are equal when every replica has the same number of examples. In a loop of one's own a
+share is the sum over the replica's examples, divided by the global batch; TensorFlow's custom-training tutorial,
+"Define the loss function", has the reason. What TensorFlow computes, these functions compute without it;
+`tests/test_scaling_tensorflow.py` compares the two.
 """
 
 from __future__ import annotations
@@ -19,7 +21,97 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import ArrayLike
 
-__all__ = ["by_step", "global_loss", "replica_means", "uneven", "weighted_loss"]
+__all__ = [
+    "by_step",
+    "global_loss",
+    "local_mean",
+    "mean_metric",
+    "per_example",
+    "regularization_share",
+    "replica_means",
+    "share",
+    "uneven",
+    "weighted_loss",
+]
+
+
+def share(losses: ArrayLike, global_batch: int, sample_weight: ArrayLike | None = None) -> float:
+    """A replica's share of the global loss, from the losses of its own examples: their sum over the global batch.
+
+    `tf.nn.compute_average_loss(losses, sample_weight, global_batch_size=global_batch)`. losses: `(examples,)`, or
+    with more axes, whose elements are all added up: see `per_example`. sample_weight: a number, or one for each
+    example; it weighs the losses and does not change the divisor. Raises ValueError for a global batch below 1.
+
+    Losses 2, 3 on replica 0 and 4, 5 on replica 1, global batch 4. The shares add up to the mean of all four:
+
+    >>> share([2, 3], global_batch=4), share([4, 5], global_batch=4)
+    (1.25, 2.25)
+
+    A short last batch is divided by what it is divided by: 3 examples, divided by 4, are not a mean.
+
+    >>> share([2, 3], global_batch=4) + share([4], global_batch=4)
+    2.25
+    >>> share([2, 3], global_batch=4, sample_weight=[1, 0])
+    0.5
+    """
+    if global_batch < 1:
+        raise ValueError(f"global_batch={global_batch}: it counts the examples of all replicas, so it is at least 1")
+    values = np.asarray(losses, np.float64)
+    if sample_weight is not None:
+        weights = np.asarray(sample_weight, np.float64)
+        values = values * weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim))
+    return float(values.sum() / global_batch)
+
+
+def per_example(losses: ArrayLike) -> np.ndarray:
+    """One loss an example, `(examples,)`: the mean over all axes but the first.
+
+    Labels with more than one dimension, such as a mask of H × W pixels, give a loss for each pixel: `(examples, H,
+    W)`. `compute_average_loss` adds up all of them and divides by the number of examples, so the loss is H·W times
+    too large; the mean over the pixels comes first.
+
+    >>> pixels = [[[1, 2], [3, 6]], [[2, 2], [2, 2]]]  # two examples of 2 × 2 pixels
+    >>> per_example(pixels).tolist()
+    [3.0, 2.0]
+    >>> share(pixels, global_batch=2) / share(per_example(pixels), global_batch=2)
+    4.0
+    """
+    values = np.asarray(losses, np.float64)
+    return values.mean(axis=tuple(range(1, values.ndim)))
+
+
+def local_mean(losses: ArrayLike) -> float:
+    """The mean over a replica's own examples: what a Keras loss with `SUM_OVER_BATCH_SIZE`, its default, returns.
+
+    In a loop of one's own that is the wrong divisor: added up over R replicas it is R times the global loss.
+
+    >>> local_mean([2, 3]) + local_mean([4, 5])
+    7.0
+    """
+    return float(np.asarray(losses, np.float64).mean())
+
+
+def regularization_share(loss: ArrayLike, replicas: int) -> float:
+    """A replica's share of a regularisation loss, which each replica computes whole from the same weights.
+
+    `tf.nn.scale_regularization_loss(loss)` under a strategy with as many replicas in sync: the sum of `loss`
+    divided by `replicas`. Left undivided it counts once a replica.
+
+    >>> regularization_share([0.25, 0.75], replicas=2)
+    0.5
+    """
+    return float(np.asarray(loss, np.float64).sum() / replicas)
+
+
+def mean_metric(values: ArrayLike) -> float:
+    """What `keras.metrics.Mean` reports that every replica updates once, `(replicas,)`: the mean, not the sum.
+
+    Fed with shares it shows the global loss divided by the number of replicas: a number twice too small here.
+
+    >>> mean_metric([1.25, 2.25]), global_loss([[1.25, 2.25]]).tolist()
+    (1.75, [3.5])
+    """
+    return float(np.asarray(values, np.float64).mean())
 
 
 def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
