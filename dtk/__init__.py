@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtk import datasets as datasets
     from dtk import environment as environment
+    from dtk.analysis.diagnose import diagnose as diagnose
     from dtk.analysis.verify import verify as verify
     from dtk.cluster.warm import warm as warm
     from dtk.environment import is_chief as is_chief
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dtk.runs import Run as Run
     from dtk.runs import baseline as baseline
     from dtk.runs import run as run
+    from dtk.shards import shards as shards
     from dtk.view import plots as plot
 
 _HOMES = {
@@ -49,12 +51,15 @@ _HOMES = {
     "WorkerStalled": "dtk.errors",
     "baseline": "dtk.runs",
     "datasets": "dtk.datasets",
+    "diagnose": "dtk.analysis.diagnose",
     "environment": "dtk.environment",
     "is_chief": "dtk.environment",
     "plot": "dtk.view.plots",
     "record_step": "dtk.recording.loop",
+    "ring": "dtk.recording.ring",
     "run": "dtk.runs",
     "run_dir": "dtk.environment",
+    "shards": "dtk.shards",
     "verify": "dtk.analysis.verify",
     "warm": "dtk.cluster.warm",
 }
@@ -74,12 +79,15 @@ __all__ = [
     "WorkerStalled",
     "baseline",
     "datasets",
+    "diagnose",
     "environment",
     "is_chief",
     "plot",
     "record_step",
+    "ring",
     "run",
     "run_dir",
+    "shards",
     "verify",
     "warm",
 ]

@@ -60,6 +60,12 @@ class VerificationError(DtkError, AssertionError):
         self.step = step
         self.reason = reason
 
+    def _render_traceback_(self) -> list[str]:
+        lines = super()._render_traceback_()
+        # Not part of the message, and not where there are no run and baseline in the right places.
+        known = self.reason not in (None, "arguments")
+        return [*lines, "dtk.diagnose(run, baseline) looks for the mistake."] if known else lines
+
 
 class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import matplotlib
 
@@ -10,6 +11,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas
 import pytest
 from fabricate import fabricate, losses
 from matplotlib.colors import to_hex, to_rgba
@@ -81,7 +83,7 @@ def test_a_nan_is_a_hatched_gap(tmp_path):
         assert list(np.flatnonzero(np.isnan(patch.get_data().values))) == [7, 8]
     (gap,) = [patch for patch in ax.patches if patch.get_hatch()]
     assert (gap.get_x(), gap.get_width()) == (7.5, 2)
-    assert "loss is NaN or infinite" in ax.get_legend_handles_labels()[1]
+    assert "no finite loss" in ax.get_legend_handles_labels()[1]
 
 
 def test_a_replica_without_examples_adds_nothing(tmp_path):
@@ -230,3 +232,25 @@ def test_nothing_is_cut_off(tmp_path, workers):
             assert box.y0 >= page.y0 - 1, text
             assert box.y1 <= page.y1 + 1, text
         assert ax.figure.get_figwidth() == 7
+
+
+def test_steps_that_nobody_recorded_are_a_hatched_gap(tmp_path):
+    run = fabricate(tmp_path / "run", steps=10)
+    records = run.records[~run.records.step.between(4, 6)]
+    ax = plots.loss_scaling(SimpleNamespace(records=records, folder=run.folder))
+    (gap,) = [patch for patch in ax.patches if patch.get_hatch()]
+    assert (gap.get_x(), gap.get_x() + gap.get_width()) == (3.5, 6.5)
+
+
+def test_a_step_recorded_twice_is_no_picture(tmp_path):
+    run = fabricate(tmp_path / "run", steps=3)
+    twice = pandas.concat([run.records, run.records.tail(1)])
+    with pytest.raises(ValueError, match="step 3 of replica 1 is recorded more than once"):
+        plots.loss_scaling(SimpleNamespace(records=twice, folder=run.folder))
+
+
+def test_records_in_another_order_are_the_same_picture(tmp_path):
+    run = fabricate(tmp_path / "run", steps=6)
+    turned = SimpleNamespace(records=run.records.iloc[::-1], folder=run.folder)
+    stacks = [[patch.get_data().values.tolist() for patch in plots.loss_scaling(r).patches] for r in (run, turned)]
+    assert stacks[0] == stacks[1]

@@ -77,5 +77,5 @@ def test_a_step_without_any_example_has_no_mean():
 def test_by_step_is_steps_by_replicas_and_refuses_duplicates():
     rows = [(r, r, s, 1, 10.0 * s + r, 4, 0.0, 1.0) for r in (1, 0) for s in (2, 1, 3)]
     assert by_step(frame(rows), "loss").to_numpy().tolist() == [[10.0, 11.0], [20.0, 21.0], [30.0, 31.0]]
-    with pytest.raises(ValueError, match="duplicate"):
+    with pytest.raises(ValueError, match="step 2 of replica 1 is recorded more than once"):
         by_step(frame([*rows, rows[0]]), "loss")

@@ -124,6 +124,10 @@ def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
     >>> by_step(frame(rows), "loss").to_numpy().tolist()
     [[1.25, 2.25]]
     """
+    twice = records[records.duplicated(["step", "replica"])]
+    if len(twice):
+        replica, step = int(twice.replica.iloc[0]), int(twice.step.iloc[0])
+        raise ValueError(f"step {step} of replica {replica} is recorded more than once: the records are damaged")
     return records.pivot(index="step", columns="replica", values=column)
 
 

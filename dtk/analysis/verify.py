@@ -18,6 +18,7 @@ reason; what passed is printed, as facts without measured numbers, so that it ca
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dtk.analysis.evidence import check_arguments, check_recorded, collect
@@ -28,9 +29,7 @@ from dtk.analysis.weights import check_final_weights, check_replicas_agree, chec
 if TYPE_CHECKING:
     from dtk.analysis.evidence import Evidence, RunLike
 
-__all__ = ["verify"]
-
-_NAMES = {"cluster": "cluster", "mirrored": "mirrored run"}
+__all__ = ["checks", "name_of", "verify"]
 
 
 def verify(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4) -> None:
@@ -47,34 +46,45 @@ def verify(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, at
         VerificationError: a check failed. `.step` is the first step at which the runs part, `.reason` the check.
         TypeError: an argument is no run. ValueError: a tolerance is no number from 0 up.
     """
+    for line in checks(run, baseline, rtol, atol):
+        print(line)
+
+
+def checks(run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> Iterator[str]:
+    """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
     _check_tolerances(rtol=rtol, atol=atol)
     check_arguments(run, baseline)
     check_recorded(run, baseline)
-    ours = collect(run, _NAMES.get(run.mode, "run"))
+    ours = collect(run, name_of(run))
     theirs = collect(baseline, "baseline") if baseline is not None else None
-    _print_header(ours)
+    yield from _header(ours)
     if theirs is not None:
         check_steps_and_examples(ours, theirs)
         check_start(ours, theirs, atol)
     if ours.replicas > 1:
         check_replicas_agree(ours)
-        print(f"check replicas agree: PASS ({ours.steps} steps)")
+        yield f"check replicas agree: PASS ({ours.steps} steps)"
     if theirs is not None:
         check_loss(ours, theirs, rtol)
-        print(f"check loss vs single device: PASS (rtol={scientific(rtol)})")
+        yield f"check loss vs single device: PASS (rtol={scientific(rtol)})"
         check_final_weights(ours, theirs, atol)
-        print(f"check weights vs single device: PASS (atol={scientific(atol)})")
+        yield f"check weights vs single device: PASS (atol={scientific(atol)})"
 
 
-def _print_header(ours: Evidence) -> None:
+def name_of(run: RunLike) -> str:
+    """What sentences call a run that is no baseline."""
+    return {"cluster": "cluster", "mirrored": "mirrored run"}.get(run.mode, "run")
+
+
+def _header(ours: Evidence) -> Iterator[str]:
     run, workers = ours.run, ours.run.folder.workers
-    print(
+    yield (
         f"mode={run.mode} workers={workers} replicas={ours.replicas} "
         f"global_batch={ours.global_batch} steps={ours.steps}"
     )
     for worker in range(workers):
         # `collect` found each worker's "finished" event, which a worker writes only when its exit code is 0.
-        print(f"worker {worker}{' (chief)' if worker == 0 else ''}: {ours.steps} steps, exit 0")
+        yield f"worker {worker}{' (chief)' if worker == 0 else ''}: {ours.steps} steps, exit 0"
 
 
 def _check_tolerances(**tolerances: float) -> None:

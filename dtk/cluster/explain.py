@@ -7,18 +7,37 @@ import signal
 
 __all__ = ["exit_in_words", "in_one_sentence"]
 
+_USE_DATA = "set options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
+
 # TensorFlow's words -> the learner's. What a pattern captures fills the sentence.
 _KNOWN = [
     (
-        re.compile(r"Could not apply FILE based sharding: the dataset only has (\d+) file.*?required (\d+) shards"),
-        "the dataset reads {0} file, which autoshard policy FILE can't divide among {1} workers; set "
-        "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
+        re.compile(r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards"),
+        f"the dataset reads {{0}} file, which autoshard policy FILE can't divide among {{1}} workers; {_USE_DATA} "
         "(dtk.datasets.load does)",
+    ),
+    (
+        # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
+        re.compile(r"Could not apply FILE based sharding: the dataset only has \d+ file.*?required (\d+) shards"),
+        f"the dataset reads fewer than {{0}} files, which autoshard policy FILE can't divide among {{0}} workers; "
+        f"{_USE_DATA} (dtk.datasets.load does)",
+    ),
+    (
+        re.compile(r"Found an unshardable source dataset"),
+        f"the dataset is not made from files, and autoshard policy FILE divides nothing else; {_USE_DATA}",
     ),
     (
         re.compile(r"Collective ops must be configured at program startup"),
         "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
         "or take a parameter `strategy`",
+    ),
+    (
+        re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
+        "{0} has no reset_states: Keras 3 calls it reset_state",
+    ),
+    (
+        re.compile(r"'(\w+)' object has no attribute 'lr'"),
+        "{0} has no lr: Keras 3 calls it learning_rate",
     ),
 ]
 

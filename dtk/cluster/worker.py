@@ -22,6 +22,7 @@ import cloudpickle
 
 from dtk import environment
 from dtk.cluster import ship
+from dtk.compat import checkpoints
 from dtk.environment import Here
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
@@ -144,6 +145,7 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
             register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
     register_post_import_hook(lambda keras: _correct_keras(), "keras")
+    register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
 
 
 def _correct_keras() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["differing_copy", "local_values"]
+__all__ = ["differing_copy", "local_values", "strategy_of"]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -33,4 +33,15 @@ def differing_copy(weights: list[Any]) -> str | None:
         copies = [copy.numpy() for copy in local_values(variable)]
         if any(copy.tobytes() != copies[0].tobytes() for copy in copies[1:]):
             return str(getattr(weight, "path", weight.name))
+    return None
+
+
+def strategy_of(weights: list[Any]) -> Any:
+    """The strategy in whose scope the weights were made; None where they were made in none."""
+    for weight in weights:
+        variable = getattr(weight, "value", weight)
+        variable = weight if callable(variable) else variable
+        strategy = getattr(variable, "distribute_strategy", None)
+        if strategy is not None:
+            return strategy
     return None

@@ -106,7 +106,9 @@ class Ring:
         array, parts = self._held[number]
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
         head = json.dumps({**about, "dtype": array.dtype.str}).encode()
-        self._write("sent", step=self._step, chunk=int(number), receiver=self._link.next, bytes=array.nbytes, parts=parts)
+        self._write(
+            "sent", step=self._step, chunk=int(number), receiver=self._link.next, bytes=array.nbytes, parts=parts
+        )
         message = self._link.swap(head + b"\n" + array.tobytes())
         self.bytes_sent += array.nbytes
         return self._take(*message.split(b"\n", 1))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_RECORDS", "Recorded", "axes", "headline", "ink", "only_text"]
 
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
-NO_RECORDS = "no records: add dtk.Recorder() to the callbacks"
+NO_RECORDS = "no records: add dtk.Recorder() to the callbacks of fit, or dtk.record_step to a loop"
 _CAPTION_POINTS = 8.5
 
 

@@ -14,14 +14,18 @@ from matplotlib.ticker import MaxNLocator
 
 from dtk.analysis import scaling, timing
 from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
+from dtk.view.fan import fan
 from dtk.view.palette import worker_color
+from dtk.view.ring import ring
+from dtk.view.sharding import sharding
 from dtk.view.timeline import timeline
+from dtk.view.widgets import loss_scaling_lab
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["loss_scaling", "throughput", "timeline"]
+__all__ = ["fan", "loss_scaling", "loss_scaling_lab", "ring", "sharding", "throughput", "timeline"]
 
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves part
 
@@ -30,8 +34,9 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     """Each replica's share stacked to the global loss by step, and the baseline's loss laid over the stack.
 
     Draws the steps that all replicas recorded, and marks where a replica's records end before the others' do.
-    A step whose loss is NaN or infinite is left empty and hatched. The caption says whether the baseline's line
-    runs along the top of the stack, and where it leaves it if not (by a relative difference above 1e-3).
+    A step whose loss is missing, NaN or infinite is left empty and hatched. The caption says whether the baseline's
+    line runs along the top of the stack, and where it leaves it if not (by a relative difference above 1e-3).
+    Raises ValueError where a step is recorded twice.
     """
     (ax,) = axes(ax)
     if run.records.empty:
@@ -77,7 +82,7 @@ def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
 def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
     """Hatches the steps without a finite loss: an empty place alone could be read as a loss of 0."""
     missing = total.index[total.isna()].to_numpy()
-    label = "loss is NaN or infinite"
+    label = "no finite loss"
     for group in np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1):
         if len(group):
             span = (group[0] - 0.5, group[-1] + 0.5)

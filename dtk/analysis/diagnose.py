@@ -1,0 +1,114 @@
+"""`dtk.diagnose`: why a run and its baseline differ, in one sentence with numbers and the line to change.
+
+It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
+batch, other examples or other weights make every loss differ, so a ratio of losses says something only where these
+agree. The mistakes it knows stand in `dtk.analysis.mistakes` and, as a table, in docs/diagnosis.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtk.analysis.case import Case, Diagnosis, found
+from dtk.analysis.evidence import collect
+from dtk.analysis.examples import look_at_counts, look_at_examples, look_at_shards
+from dtk.analysis.losses import check_loss
+from dtk.analysis.ratios import look_at_finite, look_at_first_loss, look_at_shares
+from dtk.analysis.updates import look_at_drift, look_at_random_layers, look_at_updates, moved
+from dtk.analysis.verify import checks, name_of
+from dtk.errors import VerificationError
+
+if TYPE_CHECKING:
+    from dtk.analysis.evidence import RunLike
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+def diagnose(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4) -> Diagnosis:
+    """Says why `dtk.verify(run, baseline)` fails, with the same tolerances. Prints nothing.
+
+    The diagnosis shows itself as its sentence; `.mistake` is its key, "none" where verify passes and "unknown" where
+    nothing that is known explains the difference, `.evidence` what it rests on, `.also` what would look the same.
+    Without a baseline it knows only what the run's own workers betray.
+
+    Raises:
+        VerificationError: the arguments are no pair of run and baseline. TypeError, ValueError: as `verify`.
+    """
+    try:
+        passed = list(checks(run, baseline, rtol, atol))
+    except VerificationError as error:
+        if error.reason == "arguments":
+            raise
+        return _explain(error, run, baseline, rtol, atol)
+    pair = "run and baseline agree" if baseline is not None else "the run's replicas agree"
+    return Diagnosis("none", f"{pair}: nothing to diagnose ({passed[0]})", tuple(passed))
+
+
+def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> Diagnosis:
+    if failed.reason == "records":
+        return found("records", str(failed).rpartition(";")[0] or str(failed))
+    try:
+        ours = collect(run, name_of(run))
+        theirs = collect(baseline, "baseline") if baseline is not None else None
+    except VerificationError as error:  # the workers of one run took different numbers of steps
+        return found("steps", str(error).rpartition(";")[0] or str(error))
+    case = Case(ours, theirs, failed, rtol, atol)
+    # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
+    with np.errstate(all="ignore"):
+        return next(filter(None, (look(case) for look in _LOOKS)), None) or _unknown(case)
+
+
+def _look_at_records(case: Case) -> Diagnosis | None:
+    """Weights, or what the replicas said of theirs, that nothing recorded."""
+    if "nothing recorded" not in str(case.failed):
+        return None
+    return found("records", str(case.failed).partition(";")[0])
+
+
+def _look_at_start(case: Case) -> Diagnosis | None:
+    """Other seeds, other initial weights, another model."""
+    if case.failed.reason not in ("seeds", "initial weights"):
+        return None
+    return found("start", str(case.failed).rpartition(";")[0])
+
+
+def _look_at_losses(case: Case) -> Diagnosis | None:
+    """Everything that the losses tell."""
+    if case.theirs is None:
+        return None
+    if case.failed.reason == "replicas":
+        # Of the replicas only moving statistics differ, or the drift would have been found: what do the losses say?
+        try:
+            check_loss(case.ours, case.theirs, case.rtol)
+        except VerificationError as error:
+            case = Case(case.ours, case.theirs, error, case.rtol, case.atol)
+    looks = (look_at_finite, look_at_shares, look_at_first_loss, look_at_random_layers, look_at_updates)
+    return next(filter(None, (look(case) for look in looks)), None)
+
+
+# In this order: workers that don't work together, the data, the start, and only then the losses.
+_LOOKS: tuple[Callable[[Case], Diagnosis | None], ...] = (
+    _look_at_records,
+    look_at_drift,
+    look_at_shards,
+    look_at_counts,
+    _look_at_start,
+    look_at_examples,
+    _look_at_losses,
+)
+
+
+def _unknown(case: Case) -> Diagnosis:
+    facts = case.facts()
+    lead = str(case.failed)
+    if case.theirs is not None and case.failed.step == 1 and not (case.ours.initial and case.theirs.initial):
+        lead += "; the initial weights were not recorded: call dtk.record_step inside of a tf.function, with model="
+    elif case.theirs is not None and (case.failed.step or 2) > 1:
+        move = moved(case)
+        if move is not None:
+            facts.append(f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}")
+        lead += "; run both for 1 or 2 steps, after which the weights show more"
+    return Diagnosis("unknown", f"I don't know why: {lead}", tuple(facts))

@@ -1,0 +1,88 @@
+"""Mistakes in what the replicas saw: recognised by numbers of examples and their fingerprints."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtk.analysis.case import SAME_DATA, Case, Diagnosis, found
+
+__all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
+
+
+def look_at_shards(case: Case) -> Diagnosis | None:
+    """Sharding switched off: at every step all replicas saw the same examples."""
+    if case.replicas < 2 or not np.isfinite(case.prints).all():
+        return None
+    if np.ptp(case.prints, axis=1).max() > SAME_DATA:
+        return None
+    # Data that are all alike have equal fingerprints on every replica as well, but these add up to the baseline's.
+    if case.theirs is None or case.same_data:
+        return None
+    counts = case.ours.examples[0]
+    return found(
+        "sharding off",
+        f"all {case.replicas} replicas saw the same {counts[0]} examples at each of {case.steps} steps, so sharding is "
+        "switched off",
+        ["the replicas' fingerprints are equal at every step, and don't add up to the baseline's"],
+    )
+
+
+def look_at_counts(case: Case) -> Diagnosis | None:
+    """Another number of examples a step, or of steps."""
+    if case.theirs is None:
+        return found("steps", str(case.failed)) if case.failed.reason == "steps" else None
+    mine, other = int(case.examples[0]), int(case.theirs.examples[0].sum())
+    n = case.replicas
+    if mine != other:
+        relation = ""
+        if n > 1 and mine == n * other:
+            relation = f", {n} times as many: each of the {n} replicas reads a whole batch"
+        elif n > 1 and mine * n == other:
+            relation = f", 1/{n} of it: the batch of one replica is taken for the global one"
+        return found(
+            "global batch", f"step 1 has {mine} examples in the {case.ours.name}, {other} in the baseline{relation}"
+        )
+    if case.failed.reason in ("steps", "examples"):
+        return found("steps", str(case.failed).partition(";")[0])
+    return None
+
+
+def look_at_examples(case: Case) -> Diagnosis | None:
+    """The same number of examples a step, but not the same ones."""
+    if case.theirs is None or case.same_data is not False:
+        return None
+    apart = np.abs(case.prints.sum(axis=1) - case.base_prints) > SAME_DATA
+    step = int(np.flatnonzero(apart)[0]) + 1
+    what = (
+        f"at {apart.sum()} of {case.steps} steps, first at step {step}, the {case.ours.name} saw other examples than "
+        "the baseline"
+    )
+    mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
+    evidence = [
+        f"sum of the fingerprints at step {step}: {case.prints[step - 1].sum():.4f}, baseline "
+        f"{case.base_prints[step - 1]:.4f}"
+    ]
+    evidence.append(f"over each epoch: {_listed(mine)}, baseline {_listed(other)}")
+    if not (np.abs(mine - other) > SAME_DATA).any():
+        return found("order", f"{what}, though the same ones over each epoch: another order", evidence)
+    whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
+    if case.ours.run.folder.workers < 2:
+        likely = ("order",) if not whole else ()
+        return found("other data", f"{what}, over an epoch as well", evidence, likely)
+    if whole and np.ptp(mine) <= SAME_DATA:
+        what += ", in each epoch the same other ones"
+        return found("other data", what, evidence, ("worker order",))
+    also = () if whole else ("order", "other data")
+    lead = "as if the workers read" if also else "the workers read"
+    missed = f"{what}, over an epoch as well: {lead} in different orders, so that shards overlap and miss some"
+    return found("worker order", missed, evidence, also)
+
+
+def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:
+    """The sum over each epoch, `(epochs,)`."""
+    epochs = case.ours.epochs[: case.steps]
+    return np.array([prints[epochs == epoch].sum() for epoch in np.unique(epochs)])
+
+
+def _listed(sums: np.ndarray) -> str:
+    return ", ".join(f"{value:.4f}" for value in sums[:3]) + (", …" if len(sums) > 3 else "")

@@ -1,0 +1,167 @@
+"""The mistakes that `dtk.diagnose` knows: what each looks like, what its ratio is and what to write instead.
+
+`docs/diagnosis.md` holds this list as a table, and a test compares the two. N is the number of replicas, B the global
+batch, b = B/N a replica's batch, n a short batch, H and W the axes of a label that has more than one number. A ratio
+is the run's global loss over the baseline's at the first step at which they part.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["MISTAKES", "Mistake"]
+
+
+class Mistake(NamedTuple):
+    """where: "fit", "loop" or both. ratio: "-" where no constant ratio betrays the mistake."""
+
+    symptom: str
+    ratio: str
+    remedy: str
+    where: tuple[str, ...]
+
+
+BOTH = ("fit", "loop")
+_AVERAGE = "tf.nn.compute_average_loss(per_example, global_batch_size=B)"
+
+# By key: `Diagnosis.mistake`. First what was trained, then the loss, then the update.
+MISTAKES = {
+    "records": Mistake(
+        "records, weights or a worker's end are missing",
+        "-",
+        "record every step on every worker, let the function come to its end",
+        BOTH,
+    ),
+    "not in scope": Mistake(
+        "the workers' final weights differ; or each worker trained on everything and has the baseline's weights",
+        "-",
+        "create model and optimizer inside `with strategy.scope():`",
+        BOTH,
+    ),
+    "sharding off": Mistake(
+        "all replicas saw the same examples, which are not the baseline's",
+        "-",
+        "set the auto-shard policy to DATA, or shard by `input_context`",
+        BOTH,
+    ),
+    "global batch": Mistake(
+        "the examples of step 1 are not as many as the baseline's",
+        "-",
+        "pass the global batch as an argument, the same to both",
+        BOTH,
+    ),
+    "steps": Mistake(
+        "one ran more steps than the other, or batches of another size later on",
+        "-",
+        "give both the same data, epochs, steps and drop_remainder",
+        BOTH,
+    ),
+    "start": Mistake(
+        "the seeds, the initial weights or the models differ",
+        "-",
+        "pass the same seed to dtk.run and dtk.baseline, and restore nothing in only one",
+        BOTH,
+    ),
+    "worker order": Mistake(
+        "fingerprints don't add up to the baseline's, not over an epoch either: shards overlap and miss examples",
+        "-",
+        "shuffle with one seed, the same on every worker, before batching, and map with deterministic=True",
+        BOTH,
+    ),
+    "order": Mistake(
+        "fingerprints differ at single steps and agree over each epoch: the same examples in another order",
+        "-",
+        "give shuffle a seed, and map and interleave deterministic=True",
+        BOTH,
+    ),
+    "other data": Mistake(
+        "fingerprints differ, over an epoch as well, with one input pipeline",
+        "-",
+        "read the same examples in both, and seed random changes to them",
+        BOTH,
+    ),
+    "not finite": Mistake(
+        "a loss is NaN or infinite",
+        "-",
+        "lower the learning rate, and look for NaN in the data and log(0) in the loss",
+        BOTH,
+    ),
+    "reduced value": Mistake(
+        "every replica recorded the same loss, and each is the baseline's",
+        "N",
+        "give dtk.record_step what strategy.run returned, before strategy.reduce",
+        ("loop",),
+    ),
+    "local mean": Mistake(
+        "the global loss is N times too large",
+        "N",
+        f"divide by the global batch: {_AVERAGE} instead of tf.reduce_mean(per_example)",
+        BOTH,
+    ),
+    "divided twice": Mistake(
+        "the global loss is N times too small",
+        "1/N",
+        f"divide once, by the global batch: {_AVERAGE}, and not by num_replicas_in_sync as well",
+        BOTH,
+    ),
+    "not divided": Mistake(
+        "the global loss is the sum over the examples",
+        "B",
+        f"divide by the global batch: {_AVERAGE} instead of tf.reduce_sum(per_example)",
+        BOTH,
+    ),
+    "sum over batch size": Mistake(
+        "the loss object's default reduction had taken the mean, which was divided by the global batch again",
+        "1/B (Keras 3's loss objects divide by N too), 1/b (tf.reduce_mean)",
+        f'make the loss object with reduction="none" and use {_AVERAGE}',
+        BOTH,
+    ),
+    "label axes": Mistake(
+        "a label has several numbers, and the loss is not their mean",
+        "H·W, H, 1/W or 1/(H·W)",
+        "labels[..., None] and predictions[..., None] for a pointwise loss, then the mean over axes 1 and up",
+        BOTH,
+    ),
+    "short batch": Mistake(
+        "the loss of a short batch is n/B of the baseline's, the steps before agree",
+        "n/B",
+        "divide by the examples that the step has, over all replicas, or use drop_remainder=True",
+        BOTH,
+    ),
+    "uneven batch": Mistake(
+        "replicas had unequal batches; weighted by examples the losses agree",
+        "-",
+        "use drop_remainder=True, or a loop that divides by the step's examples over all replicas",
+        BOTH,
+    ),
+    "regularisation": Mistake(
+        "the global loss is too large by N-1 times the penalty, at every step",
+        "-",
+        "tf.nn.scale_regularization_loss(penalty) in each replica's share",
+        BOTH,
+    ),
+    "batch norm": Mistake(
+        "same data and weights, another loss at step 1 in no simple ratio; or only moving statistics differ",
+        "-",
+        "expect no equality, or use BatchNormalization(synchronized=True)",
+        BOTH,
+    ),
+    "dropout": Mistake(
+        "same data and weights, another loss at step 1 in no simple ratio, now larger, now smaller",
+        "-",
+        "expect no equality, or compare with the rate set to 0",
+        BOTH,
+    ),
+    "learning rate": Mistake(
+        "losses agree at step 1 and part afterwards; the weights moved the same way, but not as far",
+        "-",
+        "use the same learning rate in both, or scale it by the same factor, and don't change it in one only",
+        BOTH,
+    ),
+    "rounding": Mistake(
+        "losses agree to rounding for some steps, then part by less than 1 %; the weights moved alike",
+        "-",
+        "use tanh, or a smaller learning rate, or pass verify a wider rtol and atol",
+        BOTH,
+    ),
+}

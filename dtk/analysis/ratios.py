@@ -1,0 +1,151 @@
+"""Mistakes in the loss itself: recognised by the ratio of the losses at the first step at which they part.
+
+Step 1 tells most: both start from the same weights, so nothing but the loss's arithmetic and rounding (1e-6 of its
+size) can lie between them. Later losses hold what was learned from the wrong one, and their ratios say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dtk.analysis.case import Case, Diagnosis, found
+from dtk.analysis.penalty import look_at_penalty
+
+__all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
+
+# A thousand times rounding at step 1, and far from the distance of two ratios that could be confused (2 and 3).
+EXACT = 1e-3
+# A penalty that both scaled rightly, or batch norm, moves a ratio off its whole number; by more than this it is no
+# longer that number's.
+NEAR = 0.05
+
+
+def look_at_finite(case: Case) -> Diagnosis | None:
+    """A loss that is NaN or infinite."""
+    step = case.failed.step
+    if step is None or step > case.steps or np.isfinite([case.mine[step - 1], case.other[step - 1]]).all():
+        return None
+    return found("not finite", str(case.failed).partition(";")[0])
+
+
+def look_at_shares(case: Case) -> Diagnosis | None:
+    """All replicas recorded one number, the baseline's loss: it had been reduced before it was recorded."""
+    shares = case.ours.shares[: case.steps]
+    if case.replicas < 2 or case.failed.reason != "loss":
+        return None
+    same = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
+    if not same.all() or abs(shares[0, 0] - case.other[0]) > case.rtol * abs(case.other[0]):
+        return None
+    also = () if case.same_data else ("sharding off",)
+    return found(
+        "reduced value",
+        f"at every step all {case.replicas} replicas recorded the same loss, at step 1 {shares[0, 0]:.3g}, which is "
+        "the baseline's: a value that was reduced before it was recorded, no shares",
+        case.facts(),
+        also,
+    )
+
+
+def look_at_first_loss(case: Case) -> Diagnosis | None:
+    """The loss's arithmetic, at the step where the losses part."""
+    step = case.failed.step
+    if step is None or case.failed.reason not in ("loss", "uneven batch"):
+        return None
+    if case.failed.reason == "uneven batch":
+        return found("uneven batch", str(case.failed).rpartition(";")[0], case.facts())
+    short = _short_batch(case, step)
+    if short is not None or step > 1:
+        return short
+    hits = [(key, what) for key, value, what in _known(case) if _is(case, value, EXACT)]
+    if hits:
+        return _named(case, hits, "")
+    penalty = look_at_penalty(case)
+    if penalty is not None:
+        return penalty
+    near = [(key, what) for key, value, what in _known(case) if key in _COARSE and _is(case, value, NEAR)]
+    if near:
+        return _named(case, near, "about ")
+    return None
+
+
+_COARSE = ("local mean", "divided twice")
+
+
+def _short_batch(case: Case, step: int) -> Diagnosis | None:
+    count, full = int(case.examples[step - 1]), case.ours.global_batch
+    if count == full or abs(case.ratio[step - 1] * full / count - 1) > EXACT:
+        return None
+    return found(
+        "short batch",
+        f"step {step} has {count} examples, and its loss is {count}/{full} of the baseline's: it was divided by the "
+        f"full batch of {full}",
+        case.facts(),
+    )
+
+
+def _known(case: Case) -> Iterator[tuple[str, float, str]]:
+    """(mistake, ratio, how a sentence calls it) of each mistake with a ratio of its own, the most common first."""
+    n, batch = case.replicas, int(case.examples[0])
+    if n > 1:
+        yield "local mean", n, f"{n} times, the number of replicas: each divides by its own batch"
+        yield "divided twice", 1 / n, f"1/{n}, divided by the {n} replicas once more"
+    if case.label:
+        total, last = int(np.prod(case.label)), case.label[-1]
+        axes = "·".join(str(axis) for axis in case.label)
+        yield "label axes", total, f"{total} = {axes} times: summed over the numbers of a label ({axes}), not averaged"
+        if len(case.label) > 1:
+            first = total // last
+            yield (
+                "label axes",
+                first,
+                (
+                    f"{first} times: of a label's {axes} numbers the loss function averaged the last axis only, and "
+                    "the others were added up"
+                ),
+            )
+        yield (
+            "label axes",
+            1 / last,
+            (
+                f"1/{last}: without a dummy axis the loss function averaged the last of a label's axes ({axes}), and "
+                "all its numbers were divided by again"
+            ),
+        )
+        yield (
+            "label axes",
+            1 / total,
+            f"1/{total}: divided by the {axes} numbers of a label, which were averaged before",
+        )
+    if batch > 1:
+        yield "not divided", batch, f"{batch} times, the global batch: the sum over the examples is not divided"
+        yield (
+            "sum over batch size",
+            1 / batch,
+            (
+                f"1/{batch}, one over the global batch: a mean over the batch, as a loss object's default reduction "
+                "returns it, was divided by the global batch again"
+            ),
+        )
+    if n > 1 and batch > n:
+        yield (
+            "sum over batch size",
+            n / batch,
+            (f"1/{batch // n}, one over a replica's batch: the mean over it was divided by the global batch again"),
+        )
+
+
+def _is(case: Case, value: float, tolerance: float) -> bool:
+    """Whether the ratio at step 1 is `value`; with uneven batches also of the losses weighted by examples."""
+    ratios = np.array([case.ratio[0], case.weighted[0] / case.other[0]])
+    return bool((np.abs(ratios / value - 1) <= tolerance).any())
+
+
+def _named(case: Case, hits: list[tuple[str, str]], about: str) -> Diagnosis:
+    key, what = hits[0]
+    also = tuple(dict.fromkeys(other for other, _ in hits[1:] if other != key))
+    evidence = [f"ratio of the losses at step 1: {case.ratio[0]:.6g}", *case.facts()]
+    if about:
+        what += " (regularisation or batch norm keeps the ratio from being exact)"
+    return found(key, f"{case.losses(1)}: {about}{what}", evidence, also)

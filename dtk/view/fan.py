@@ -1,0 +1,114 @@
+"""The fan: `strategy.run` opens it, one value a replica; `strategy.reduce` closes it. With a run's own numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtk.analysis import scaling
+from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
+from dtk.view.palette import worker_color
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+__all__ = ["fan"]
+
+_LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # centres of the three columns, of the axes' width
+_HALF = 0.17  # a little less than half the width of a box in the middle: where its rays end
+_ROW = 1.0  # height of one replica, in rows
+
+
+def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
+    """One step: the global batch on the left, each replica's share of the loss in the middle, their sum on the right.
+
+    The middle is what `strategy.run` returned, a PerReplica with one value for each replica. A worker's replicas are
+    in its own process: the others' values are not there, and `strategy.reduce` is how it gets the sum. A replica
+    without a record of that step has a dashed frame, and then there is no sum. Raises ValueError for a step that no
+    replica recorded.
+    """
+    records = run.records
+    if records.empty:
+        (ax,) = axes(ax)
+        return only_text(ax, NO_RECORDS)
+    shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
+    if step not in shares.index:
+        raise ValueError(f"step={step}: the run has records of steps {shares.index[0]} to {shares.index[-1]}")
+    loss, seen = shares.loc[step], examples.loc[step]
+    count = len(loss)
+    (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * max(count, 2)))
+    workers = records.drop_duplicates("replica").set_index("replica").worker
+    for row, replica in enumerate(loss.index):
+        color = worker_color(int(replica))
+        _ray(ax, row, count, color, missing=bool(np.isnan(seen[replica])))
+        name = f"replica {replica}" if workers.nunique() < count else f"worker {workers[replica]}, replica {replica}"
+        _box(ax, (_MIDDLE, _height(row, count)), _value(name, loss[replica], seen[replica]), color, 8.5)
+    whole = bool(seen.notna().all())
+    total = float(loss.where(seen > 0, 0.0).sum(skipna=False)) if whole else np.nan
+    _box(ax, (_LEFT, 0), f"global batch\n{_examples(seen)}", ink(ax), 9)
+    _box(ax, (_RIGHT, 0), f"global loss\n{total:.4f}" if whole else "global loss\nnot known", ink(ax), 9)
+    _verbs(ax, count)
+    rows = max(count, 2) / 2 * _ROW
+    ax.set(xlim=(0, 1), ylim=(-rows, rows + 0.6), xticks=[], yticks=[])
+    headline(ax, "strategy.run opens the fan, strategy.reduce closes it", _words(step, count, whole))
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _height(row: int, count: int) -> float:
+    """The first replica on top; 0 is the middle."""
+    return ((count - 1) / 2 - row) * _ROW
+
+
+def _ray(ax: Axes, row: int, count: int, color: str, missing: bool) -> None:
+    """From the batch to the replica and on to the sum; a replica without a record sends nothing on."""
+    y = _height(row, count)
+    style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
+    if missing:
+        ax.plot([_LEFT, _MIDDLE], [0, y], **style, ls=(0, (2, 2)))
+    else:
+        ax.plot([_LEFT, _MIDDLE - _HALF], [0, y], **style)
+        ax.plot([_MIDDLE + _HALF, _RIGHT], [y, 0], **style)
+
+
+def _box(ax: Axes, place: tuple[float, float], words: str, color: Any, size: float) -> None:
+    missing = words.endswith("no record")
+    frame = {"boxstyle": "round,pad=0.45", "facecolor": ax.get_facecolor(), "edgecolor": color}
+    frame |= {"lw": 1.6, "ls": "--" if missing else "-"}
+    ax.text(*place, words, ha="center", va="center", fontsize=size, bbox=frame, zorder=3)
+
+
+def _value(name: str, share: float, examples: float) -> str:
+    if np.isnan(examples):
+        return f"{name}: no record"
+    return f"{name}: {_counted(examples)}, share {share:.4f}"
+
+
+def _examples(seen: pandas.Series) -> str:
+    known = _counted(seen.sum())
+    return known if seen.notna().all() else f"{known} recorded"
+
+
+def _counted(number: float) -> str:
+    return f"{number:.0f} example{'' if number == 1 else 's'}"
+
+
+def _verbs(ax: Axes, count: int) -> None:
+    """Over the rays what opens and what closes, and over the middle column what the values are together."""
+    top = max(count, 2) / 2 * _ROW
+    between = (_LEFT + _MIDDLE - _HALF) / 2 + 0.02, (_MIDDLE + _HALF + _RIGHT) / 2 - 0.02
+    for x, words in ((between[0], "run"), (_MIDDLE, "PerReplica: one value a replica"), (between[1], "reduce")):
+        ax.text(x, top + 0.35, words, ha="center", va="center", fontsize=9, style="italic")
+
+
+def _words(step: int, count: int, whole: bool) -> str:
+    if not whole:
+        return f"Step {step}: a replica with a dashed frame has no record of it, so its share and the sum are not known."
+    if count == 1:
+        return f"Step {step}: one replica sees the whole batch; its share is the loss."
+    return (
+        f"Step {step}: each of {count} replicas computes its share from its own examples; the shares add up to the "
+        "loss of the whole batch."
+    )

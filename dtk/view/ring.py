@@ -1,0 +1,159 @@
+"""The ring's figure: workers × chunks after each step of an all-reduce by hand, drawn from the messages sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from matplotlib.patches import Patch, Rectangle
+
+from dtk.analysis.ring import Message, Story, story
+from dtk.view.canvas import axes, headline, ink, only_text
+from dtk.view.palette import worker_color
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ring"]
+
+NO_MESSAGES = "no messages: let the function exchange chunks with dtk.ring()"
+_GAP = 0.34  # between two rows of a grid, in cells: the room for an arrow
+_ROW = 1 + _GAP
+_BETWEEN = 0.75  # between two grids, in cells
+_WIDEST = 19.0  # cells side by side; more steps go into the next line
+_INCHES = 7.0
+
+
+class _HasFolder(Protocol):
+    """A `Run`, or an error of one that had started."""
+
+    @property
+    def folder(self) -> Any: ...
+
+
+def ring(run: _HasFolder, number: int = 1, ax: Axes | None = None) -> Axes:
+    """What each worker's chunks held after each step of its `number`-th all-reduce with `dtk.ring`.
+
+    One grid a step: a row a worker, a column a chunk; a cell has one stripe for each worker whose gradient is in the
+    chunk's sum, in that worker's colour, and its frame is thick once all are. An arrow is a message that arrived. A
+    worker that did not get as far is hatched, a message that was sent and did not arrive is a cross, and numbers
+    that are no sum of the workers' gradients are a question mark: what is drawn is what the run's events say.
+    """
+    told = story(run.folder, number) if run.folder is not None else None
+    if told is None:
+        (ax,) = axes(ax)
+        return only_text(ax, NO_MESSAGES)
+    places, width, depth = _places(told)
+    scale = _INCHES / max(width + 1.2, 11.0)  # inches a cell; a small ring is not blown up
+    (ax,) = axes(ax, size=(_INCHES, round(depth * scale + 1.15, 1)))
+    for step, (x, y) in enumerate(places):
+        _grid(ax, told, step, (x, y))
+        for message in told.at(step):
+            _arrow(ax, message, told.workers, (x, y), scale)
+    _labels(ax, told, places)
+    ax.set(xlim=(-1.2, max(width, 9.8)), ylim=(depth, -0.75), aspect="equal", xticks=[], yticks=[])
+    ax.set_anchor("NW")
+    headline(ax, *_words(told))
+    ax.spines[:].set_visible(False)
+    _legend(ax, told)
+    return ax
+
+
+def _places(told: Story) -> tuple[list[tuple[float, float]], float, float]:
+    """The upper left corner of each step's grid, and the figure's width and depth, in cells.
+
+    The two halves, adding up and handing round, stand in a line each where one line would be too small to read.
+    """
+    count, across, down = told.steps + 1, told.workers + _BETWEEN, told.workers * _ROW + 1.25
+    half = told.workers if count * across > _WIDEST else count
+    places = [(step % half * across, step // half * down) for step in range(count)]
+    return places, min(half, count) * across - _BETWEEN, -(-count // half) * down - 0.55
+
+
+def _grid(ax: Axes, told: Story, step: int, corner: tuple[float, float]) -> None:
+    x, y = corner
+    title = "start" if step == 0 else f"step {step}"
+    ax.text(x + told.workers / 2, y - 0.42, title, ha="center", va="bottom", fontsize=8.5)
+    for worker, chunks in enumerate(told.holds[step]):
+        top = y + worker * _ROW
+        if chunks is None:
+            style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": ink(ax), "alpha": 0.35, "lw": 0}
+            ax.add_patch(Rectangle((x, top), told.workers, 1, **style))
+            continue
+        for chunk, parts in enumerate(chunks):
+            _cell(ax, (x + chunk, top), parts, told.workers)
+
+
+def _cell(ax: Axes, corner: tuple[float, float], parts: tuple[int, ...] | None, workers: int) -> None:
+    """A stripe for each worker, filled if its gradient is in; the figure in it says how often, if more than once."""
+    x, y = corner[0] + 0.05, corner[1]
+    wide = 0.9 / workers
+    counts = Counter(parts or ())
+    for worker, times in sorted(counts.items()):
+        stripe = Rectangle((x + worker * wide, y), wide, 1, facecolor=worker_color(worker), lw=0)
+        stripe.set_gid("part")
+        ax.add_patch(stripe)
+        if times > 1:
+            middle = (x + (worker + 0.5) * wide, y + 0.5)
+            ax.text(*middle, str(times), ha="center", va="center", fontsize=7.5, color="black")
+    whole = sorted(counts.items()) == [(worker, 1) for worker in range(workers)]
+    ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=1.8 if whole else 0.5))
+    if parts is None:
+        ax.text(x + 0.45, y + 0.5, "?", ha="center", va="center", fontsize=9)
+
+
+def _arrow(ax: Axes, message: Message, workers: int, corner: tuple[float, float], scale: float) -> None:
+    """In the gap under the sender's row and, for the last worker, whose next is worker 0, above the first row too."""
+    x = corner[0] + message.chunk + 0.5
+    under = corner[1] + message.sender * _ROW + 1
+    gaps = [under, corner[1] - _GAP] if message.sender == workers - 1 else [under]
+    for y in gaps:
+        if not message.arrived:
+            ax.plot(x, y + _GAP / 2, marker="x", color=ink(ax), ms=4.5, mew=1.6, ls="", gid="lost")
+            continue
+        style = {"arrowstyle": f"-|>,head_width={0.14 * min(scale * 3, 1):.3f},head_length=0.2", "lw": 1.3}
+        arrow: dict[str, Any] = {**style, "color": ink(ax), "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (x, y + _GAP - 0.02), (x, y + 0.02), arrowprops=arrow, annotation_clip=False)
+
+
+def _labels(ax: Axes, told: Story, places: list[tuple[float, float]]) -> None:
+    for y in sorted({y for _, y in places}):
+        for worker in range(told.workers):
+            words = f"worker {worker}"
+            ax.text(-0.12, y + worker * _ROW + 0.5, words, ha="right", va="center", fontsize=8.5, gid="worker")
+    lowest = places[-1][1] + told.workers * _ROW
+    ax.text(places[-1][0] + told.workers / 2, lowest, "chunks", ha="center", va="top", fontsize=8.5, alpha=0.85)
+
+
+def _words(told: Story) -> tuple[str, str]:
+    arrived = sum(message.arrived for message in told.messages)
+    complete = [worker for worker in range(told.workers) if _complete(told, worker)]
+    caption = "One stripe a worker whose gradient is in the chunk's sum; thick frame: all are. Arrows are messages."
+    if told.workers > 1:
+        caption += f" Below worker {told.workers - 1} the ring closes: it sends to worker 0."
+    if told.interrupted:
+        title = f"The all-reduce was interrupted: {told.missing} of {told.steps * told.workers} messages never arrived"
+        return title, caption + " Hatched: that worker did not get so far. Cross: sent, not arrived. ?: not known."
+    if len(complete) == told.workers:
+        return f"After {told.steps} steps and {arrived} messages, every worker has the whole sum", caption
+    cells = sum(_whole(parts, told.workers) for row in told.holds[-1] for parts in row or [])
+    title = f"After {told.steps} steps, {cells} of {told.workers**2} chunks hold the whole sum"
+    unknown = any(parts is None for row in told.holds[-1] for parts in row or [])
+    twice = any(len(set(parts)) < len(parts) for row in told.holds[-1] for parts in row or [] if parts)
+    caption += " A figure: added so many times." if twice else ""
+    return title, caption + (" A question mark: no sum of the workers' gradients." if unknown else "")
+
+
+def _whole(parts: tuple[int, ...] | None, workers: int) -> bool:
+    return parts == tuple(range(workers))
+
+
+def _complete(told: Story, worker: int) -> bool:
+    chunks = told.holds[-1][worker]
+    return chunks is not None and all(_whole(parts, told.workers) for parts in chunks)
+
+
+def _legend(ax: Axes, told: Story) -> None:
+    handles = [Patch(color=worker_color(k), label=f"gradient of worker {k}") for k in range(told.workers)]
+    options: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "ncols": min(4, told.workers)}
+    ax.figure.legend(handles=handles, loc="outside lower left", handlelength=0.8, **options)

@@ -1,0 +1,189 @@
+"""The figure of who saw which example: a tile an example, or bins where they are too many to number."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, MaxNLocator
+
+from dtk.analysis.sharding import Sharding, from_lists, in_words
+from dtk.view.canvas import axes, headline, ink
+from dtk.view.palette import worker_color
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["sharding"]
+
+_WIDTH = 6.1  # inches that a figure of 7 leaves for the axes
+_HEIGHTS = (0.42, 0.55, 0.7, 0.9, 1.15, 1.4)  # of a replica's row, inches: the first that makes numbers easy to read
+_TALLEST = 4.6  # of all rows together, inches
+_LARGEST, _EASY, _SMALLEST = 9.0, 7.5, 5.0  # points
+_BINS = 100
+
+
+class _Tiles(NamedTuple):
+    """How the tiles of one cell (a replica's step) are laid out: `columns` by `lines`, `wide` inches each.
+
+    points: the size of their numbers. height: of a replica's row, inches.
+    """
+
+    columns: int
+    lines: int
+    wide: float
+    points: float
+    height: float
+
+
+def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None) -> Axes:
+    """Which example went to which replica at which step; examples seen twice outlined, those nobody saw in a last row.
+
+    seen: what `dtk.shards` returned; or a run whose function returned, by step, the numbers of the examples that its
+    worker saw (with several replicas in a worker: by step and replica), and then `baseline`, if given, is a run
+    of the same function on one device, which says what there was to see. Where the numbers can't be read in
+    7 by 7 inches, the picture is by bins of examples and leaves the steps out.
+
+    Raises ValueError where a run's function returned something else.
+    """
+    if not isinstance(seen, Sharding):
+        alone = None if baseline is None else baseline.results[0]
+        seen = from_lists(seen.results, alone, replicas=seen.replicas)
+    width = _WIDTH if ax is None else ax.get_window_extent().width / ax.figure.dpi
+    tiles = _layout(seen, width, None if ax is None else ax.get_window_extent().height / ax.figure.dpi)
+    rows = seen.replicas + bool(seen.gaps) + (tiles is None and bool(seen.repeated))
+    (ax,) = axes(ax, size=(7.0, 1.45 + rows * (tiles.height if tiles else 0.5)))
+    labels = [f"{'worker' if seen.replicas == seen.workers else 'replica'} {k}" for k in range(seen.replicas)]
+    if tiles:
+        _draw_tiles(ax, seen, tiles, width)
+        what = "A tile is an example: its row says who was given it, its column at which step."
+        what += " Outlined: seen more than once." if seen.repeated else ""
+    else:
+        labels += ["repeated"] if seen.repeated else []
+        size = _draw_bins(ax, seen)
+        what = f"The height says how many of {size:,} neighbouring examples the replica was given."
+        what = what if size > 1 else "A bar is an example: its row says who was given it."
+    labels += ["nobody"] if seen.gaps else []
+    ax.set_yticks(range(rows), labels)
+    ax.set_ylim(rows - 0.45, -0.55)
+    ax.tick_params(axis="y", length=0)
+    last = math.floor(ax.get_xlim()[1])
+    few = tiles is not None and last <= 20
+    ax.xaxis.set_major_locator(FixedLocator(range(1, last + 1)) if few else MaxNLocator("auto", integer=True))
+    headline(ax, in_words(seen), f"{_policy(seen)}{what}{_steps(seen)}")
+    ax.spines["left"].set_visible(False)
+    return ax
+
+
+def _layout(seen: Sharding, width: float, height: float | None) -> _Tiles | None:
+    """The layout whose numbers are easiest to read; None where none can be read. Sizes in inches."""
+    if not len(seen.table):
+        return _Tiles(1, 1, width, _EASY, _HEIGHTS[0])
+    steps, rows = int(seen.table.step.max()), seen.replicas + bool(seen.gaps)
+    most = int(seen.table.groupby(["replica", "step"]).size().max())
+    letters = _letters(seen)
+    heights = [h for h in _HEIGHTS if h * rows <= _TALLEST] if height is None else [height / rows]
+    found: list[tuple[float, int, float, _Tiles]] = []
+    for tall in heights or [_TALLEST / rows]:
+        for columns in range(1, most + 1):
+            lines = math.ceil(most / columns)
+            wide, high = 0.92 * width / steps / columns, 0.86 * tall / lines
+            points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
+            # Of those as easy to read: full rectangles first, then tiles that look like tiles.
+            likeness = -abs(math.log(wide / high / 1.6))
+            tiles = _Tiles(columns, lines, wide, points, tall)
+            found.append((min(points, _EASY), most - columns * lines, likeness, tiles))
+        if max(found)[0] >= _EASY:
+            break
+    best = max(found)[-1]
+    return best if best.points >= _SMALLEST else None
+
+
+def _letters(seen: Sharding) -> float:
+    """Room that the longest number takes with some space around it, in heights of a letter."""
+    return 0.62 * len(str(max([*seen.table.example, *seen.alone.example], default=0))) + 0.4
+
+
+def _draw_tiles(ax: Axes, seen: Sharding, tiles: _Tiles, width: float) -> None:
+    steps = int(seen.table.step.max()) if len(seen.table) else 1
+    wide, tall = 0.92 / tiles.columns, 0.86 / tiles.lines  # of a tile, in steps and rows
+    twice = set(seen.repeated)
+    for (replica, step), group in seen.table.groupby(["replica", "step"]):
+        for place, number in enumerate(group.example):
+            line, column = divmod(place, tiles.columns)
+            corner = (step - 0.46 + column * wide, replica - 0.43 + line * tall)
+            _tile(ax, corner, (wide, tall), number, tiles.points, worker_color(replica), number in twice)
+    for border in range(1, steps):
+        ax.axvline(border + 0.5, color=ink(ax), lw=0.6, alpha=0.25)
+    ax.set(xlim=(0.5, steps + 0.5), xlabel="step")
+    _draw_gaps(ax, seen, tiles, steps / width)
+
+
+def _draw_gaps(ax: Axes, seen: Sharding, tiles: _Tiles, inch: float) -> None:
+    """Empty tiles in a row of their own: who was forgotten belongs to no step. inch: one, in steps."""
+    wide = inch * min(tiles.wide, max(0.3, tiles.points / 72 * (_letters(seen) + 0.4)))
+    across = int((ax.get_xlim()[1] - 0.54) / wide)
+    most = max(tiles.lines, int(0.86 * tiles.height / (tiles.points * 1.35 / 72)))
+    lines = min(most, max(tiles.lines, math.ceil(len(seen.gaps) / across)))
+    shown: list[int | str] = [*seen.gaps]
+    if len(shown) > across * lines:
+        shown = [*shown[: across * lines - 1], "…"]
+    for place, number in enumerate(shown):
+        line, column = divmod(place, across)
+        corner = (0.54 + column * wide, seen.replicas - 0.43 + line * 0.86 / lines)
+        _tile(ax, corner, (wide, 0.86 / lines), number, tiles.points)
+
+
+def _tile(
+    ax: Axes, corner: tuple[float, float], size: tuple[float, float], number: int | str, points: float,
+    color: str | None = None, twice: bool = False,
+) -> None:  # fmt: skip
+    """A tile with its number, upper left corner and size in the axes' units; without a colour, an empty one."""
+    x, y, w, h = corner[0] + 0.04 * size[0], corner[1] + 0.05 * size[1], 0.92 * size[0], 0.9 * size[1]
+    edge = ink(ax) if twice or color is None else "none"
+    style: dict[str, Any] = {
+        "lw": min(1.6, 0.2 * points) if twice else 0.8,
+        "ls": (0, (2, 2)) if color is None else "-",
+    }
+    ax.add_patch(Rectangle((x, y), w, h, facecolor=color or "none", edgecolor=edge, **style))
+    red, green, blue = to_rgb(color) if color else (0, 0, 0)
+    dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+    words = ink(ax) if color is None else "white" if dark else "black"
+    ax.text(x + w / 2, y + h / 2, str(number), color=words, fontsize=points, ha="center", va="center_baseline")
+
+
+def _draw_bins(ax: Axes, seen: Sharding) -> int:
+    """Rows of bars over the examples' numbers; returns how many numbers a bin holds."""
+    known = np.unique(np.r_[seen.alone.example, seen.table.example])
+    size = math.ceil((known[-1] - known[0] + 1) / _BINS)
+    edges = np.arange(known[0], known[-1] + size + 1, size)
+    there = np.maximum(np.histogram(known, edges)[0], 1)
+    rows = [
+        (group.example.unique(), worker_color(replica), replica) for replica, group in seen.table.groupby("replica")
+    ]
+    extra = [numbers for numbers in (seen.repeated, seen.gaps) if numbers]
+    rows += [(numbers, ink(ax), seen.replicas + k) for k, numbers in enumerate(extra)]
+    for numbers, color, row in rows:
+        part = np.histogram(numbers, edges)[0] / there
+        ax.stairs(row + 0.4 - 0.8 * part, edges - 0.5, baseline=row + 0.4, fill=True, color=color, lw=0)
+        ax.plot(edges[[0, -1]] - 0.5, [row + 0.4] * 2, color=ink(ax), lw=0.6, alpha=0.4)
+    ax.set(xlim=(edges[0] - 0.5, edges[-1] - 0.5), xlabel="example")
+    return size
+
+
+def _policy(seen: Sharding) -> str:
+    if seen.policy == "input_context":
+        return "Divided by input_context. "
+    return f"Policy {seen.policy}. " if seen.policy else ""
+
+
+def _steps(seen: Sharding) -> str:
+    """Whether the steps can be compared with one device's, where that is known."""
+    if 0 in set(seen.alone.step) or not len(seen.table) or seen.replicas == 1:
+        return ""
+    if seen.parts_at is None:
+        return " Step by step, together, they see what one device sees."
+    return f" From step {seen.parts_at} they see others than one device."

@@ -1,0 +1,46 @@
+"""Pairs of runs for the tests of `diagnose`: right, but for what a test changes."""
+
+from __future__ import annotations
+
+import numpy as np
+from correct import curve
+from verifying import STEPS
+
+import dtk
+from dtk.analysis.mistakes import MISTAKES
+
+OTHER = np.random.default_rng(1).normal(size=(STEPS, 1))  # fingerprints of the baseline's batches
+
+
+def means(replicas, steps=STEPS):
+    """Each replica's mean loss, `(steps, replicas)`; the baseline's loss is their mean."""
+    rng = np.random.default_rng(3)
+    return curve(rng, steps)[:, None] * (1 + 0.1 * rng.standard_normal((steps, replicas)))
+
+
+def pair(make, replicas=2, change=lambda shares: shares, mode="cluster", **facts):
+    """A run whose shares a test changes, and its right baseline, with 32 examples a step and the same fingerprints."""
+    each = means(replicas)
+    parts = np.repeat(OTHER / replicas, replicas, axis=1) + np.linspace(-0.5, 0.5, replicas)
+    run = {"shares": change(each / replicas), "data": parts, "examples": np.full((STEPS, replicas), 32 // replicas)}
+    base = {"shares": each.mean(axis=1, keepdims=True), "data": OTHER, "examples": np.full((STEPS, 1), 32)}
+    given = facts.pop("baseline", {})
+    shape = {"replicas": replicas} if mode == "mirrored" else {"workers": replicas}
+    return make(mode, **{**run, **shape, **facts}), make("single", **{**base, **given})
+
+
+def told(*runs, mistake, also=()):
+    diagnosis = dtk.diagnose(*runs)
+    assert diagnosis.mistake == mistake, str(diagnosis)
+    assert diagnosis.also == also
+    assert mistake in ("none", "unknown") or MISTAKES[mistake].remedy in str(diagnosis)
+    return str(diagnosis)
+
+
+def other_losses(shares):
+    return shares * (1 + 0.1 * np.random.default_rng(9).standard_normal((STEPS, 1)))
+
+
+def later(factor):
+    """Shares that part from step 2 on."""
+    return lambda shares: np.concatenate([shares[:1], shares[1:] * factor])

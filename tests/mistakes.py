@@ -1,0 +1,246 @@
+"""Training functions that make one mistake each, by Keras fit and by a loop of one's own. Run in workers.
+
+`FIXTURES[mistake]["fit" or "loop"]` says what the run does, what its baseline does and how both are started. The
+baseline is the same function where one device does not make the mistake, and a right one where it would.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from training import digits
+
+import dtk
+
+BATCH, COUNT = 32, 192
+RIGHT = {"loss": "right"}
+
+
+def per_example(model, x, y, training=True):
+    from tensorflow import keras
+
+    return keras.losses.sparse_categorical_crossentropy(y, model(x, training=training), from_logits=True)
+
+
+def share(loss, each, model, n):
+    """A replica's share of the global loss, by the way that `loss` names. each: `(examples, ...)`."""
+    import tensorflow as tf
+    from tensorflow import keras
+
+    count = tf.cast(tf.shape(each)[0], tf.float32)
+    ways = {
+        "right": lambda: tf.nn.compute_average_loss(each, global_batch_size=BATCH),
+        "local mean": lambda: tf.reduce_mean(each),
+        "divided twice": lambda: tf.nn.compute_average_loss(each, global_batch_size=BATCH) / n,
+        "not divided": lambda: tf.reduce_sum(each),
+        "mean over batch": lambda: tf.reduce_mean(each) / BATCH,
+        "penalty": lambda: tf.nn.compute_average_loss(each, global_batch_size=BATCH) + 0.01 * penalty(model),
+        "scaled penalty": lambda: tf.reduce_sum(each) / BATCH + tf.nn.scale_regularization_loss(0.01 * penalty(model)),
+        "own count": lambda: tf.nn.compute_average_loss(each),
+        "actual count": lambda: tf.reduce_sum(each) / (count * n),
+        "log 0": lambda: tf.nn.compute_average_loss(tf.math.log(each * 0), global_batch_size=BATCH),
+        # A loss object of Keras 3 with its default reduction: a mean over the local batch, divided by N as well.
+        "loss object": lambda: keras.losses.MeanAbsoluteError()(tf.zeros_like(each[:, None]), each[:, None]) / BATCH,
+        "loss object alone": lambda: keras.losses.MeanAbsoluteError()(tf.zeros_like(each[:, None]), each[:, None]),
+        "divided labels": lambda: tf.reduce_sum(each) / BATCH / 64,
+        "label mean": lambda: tf.reduce_mean(each) / n,
+    }
+    return ways[loss]()
+
+
+def penalty(model):
+    import tensorflow as tf
+
+    return tf.add_n([tf.reduce_sum(w**2) for w in model.trainable_variables if len(w.shape) > 1])
+
+
+def slowly(x, y):
+    """A map whose calls take now longer, now shorter."""
+    import numpy as np
+    import tensorflow as tf
+
+    def wait(value):
+        time.sleep(float(np.random.default_rng().random()) * 4e-3)
+        return value
+
+    values = tf.numpy_function(wait, [x], tf.float32)
+    values.set_shape(x.shape)
+    return values, y
+
+
+def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, policy="DATA"):
+    import tensorflow as tf
+
+    x, y = digits(count, start)
+    y = x.reshape(-1, 8, 8) if images else y
+    dataset = tf.data.Dataset.from_tensor_slices((x, y))
+    options = tf.data.Options()
+    if order == "worker":
+        dataset = dataset.shuffle(count, seed=dtk.environment.here().worker)
+    if order == "random":
+        # Followed by `batch` at once, tf.data fuses the two into one operation, which keeps the order.
+        dataset = dataset.map(slowly, num_parallel_calls=8, deterministic=False).prefetch(8)
+        options.threading.private_threadpool_size = 8  # with the one thread of a worker's share there is one order
+    if order == "same":
+        dataset = dataset.shuffle(count, seed=7)
+    options.experimental_distribute.auto_shard_policy = getattr(tf.data.experimental.AutoShardPolicy, policy)
+    return dataset.batch(batch).with_options(options)
+
+
+def model_of(layer=None, images=False, scaled=1.0):
+    from tensorflow import keras
+
+    layers = [keras.layers.Input((64,)), keras.layers.Dense(16, activation="tanh")]
+    if layer == "normalisation":
+        layers.append(keras.layers.BatchNormalization())
+    if layer == "random":
+        layers.append(keras.layers.Dropout(0.3))
+    layers += [keras.layers.Dense(64), keras.layers.Reshape((8, 8))] if images else [keras.layers.Dense(10)]
+    model = keras.Sequential(layers)
+    model.set_weights([weight * scaled for weight in model.get_weights()])
+    return model
+
+
+def pixel_loss(y, outputs, dummy):
+    """`(examples, 8, 8)` with a dummy axis, `(examples, 8)` without: a pointwise loss averages the last axis."""
+    from tensorflow import keras
+
+    y, outputs = (y[..., None], outputs[..., None]) if dummy else (y, outputs)
+    return keras.losses.MeanSquaredError(reduction=None)(y, outputs)
+
+
+def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=True, images=False, dummy=True, **facts):
+    import contextlib
+
+    from tensorflow import keras
+
+    n = strategy.num_replicas_in_sync
+
+    class Own(keras.Model):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            if images:
+                return share(loss, pixel_loss(y, y_pred, dummy), self, n)
+            each = keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True)
+            return share(loss, each, self, n)
+
+    with strategy.scope() if scope else contextlib.nullcontext():
+        model = model_of(layer, images, facts.pop("scaled", 1.0))
+        model = model if loss == "keras" else Own(model.inputs, model.outputs)
+        rate = rate * n if facts.pop("rate_by_replicas", False) else rate
+        model.compile(keras.optimizers.SGD(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    callbacks = [dtk.Recorder()] if record else []
+    epochs = facts.pop("epochs", 1)
+    batch = facts.pop("batch", BATCH) * (n if facts.pop("batch_by_replicas", False) else 1)
+    dataset = data(strategy, batch, images=images, **facts)
+    model.fit(dataset, epochs=epochs, verbose=0, callbacks=callbacks)
+
+
+def by_loop(strategy, loss="right", layer=None, rate=0.05, record="shares", images=False, dummy=True, **facts):
+    import tensorflow as tf
+    from tensorflow import keras
+
+    n = strategy.num_replicas_in_sync
+    with strategy.scope():
+        model = model_of(layer, images, facts.pop("scaled", 1.0))
+        optimizer = keras.optimizers.SGD(rate * n if facts.pop("rate_by_replicas", False) else rate)
+        optimizer.build(model.trainable_variables)
+
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            each = pixel_loss(y, model(x, training=True), dummy) if images else per_example(model, x, y)
+            value = share(loss, each, model, n)
+        gradients = tape.gradient(value, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return value
+
+    @tf.function
+    def train(batch, epoch):
+        losses = strategy.run(step, (batch,))
+        if record == "reduced":
+            losses = strategy.reduce("SUM", losses, axis=None)
+        if record:
+            dtk.record_step(losses, batch=batch, model=model, epoch=epoch)
+
+    epochs = facts.pop("epochs", 1)
+    batch = facts.pop("batch", BATCH) * (n if facts.pop("batch_by_replicas", False) else 1)
+    if facts.get("policy") == "none":
+        facts["policy"] = "OFF"
+        dataset = strategy.distribute_datasets_from_function(lambda context: data(strategy, batch // n, **facts))
+    else:
+        dataset = strategy.experimental_distribute_dataset(data(strategy, batch, images=images, **facts))
+    for number in range(epochs):
+        for inputs in dataset:
+            train(inputs, tf.constant(number + 1))
+
+
+def without_strategy(strategy):
+    """Each worker trains on its own shard, and no gradient leaves it."""
+    import tensorflow as tf
+    from tensorflow import keras
+
+    n, model = strategy.num_replicas_in_sync, model_of()
+    optimizer = keras.optimizers.SGD(0.05)
+
+    @tf.function
+    def train(x, y):
+        with tf.GradientTape() as tape:
+            value = share("right", per_example(model, x, y), model, n)
+        optimizer.apply_gradients(
+            zip(tape.gradient(value, model.trainable_variables), model.trainable_variables, strict=True)
+        )
+        return value
+
+    optimizer.build(model.trainable_variables)
+    for x, y in data(strategy):
+        k = dtk.environment.here().worker
+        part = slice(k * BATCH // n, (k + 1) * BATCH // n)
+        dtk.record_step(train(x[part], y[part]), batch=(x[part], y[part]), model=model)
+
+
+def both(run: dict[str, Any], baseline: dict[str, Any] | None = None, **start: Any) -> dict[str, Any]:
+    """The mistake made by fit and by a loop with the same arguments; baseline None: the run's own."""
+    facts = {"baseline": run if baseline is None else baseline, "run": run, "start": start}
+    return {"fit": {"train": by_fit, **facts}, "loop": {"train": by_loop, **facts}}
+
+
+def one(train: Any, run: dict[str, Any], baseline: dict[str, Any] | None = None, **start: Any) -> dict[str, Any]:
+    return {"train": train, "run": run, "baseline": run if baseline is None else baseline, "start": start}
+
+
+MIRRORED = {"workers": 1, "replicas": 2}
+PIXELS = {"loss": "label mean", "images": True}
+FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
+    "records": {"fit": one(by_fit, {"record": False}), "loop": one(by_loop, {"record": False})},
+    "not in scope": {"fit": one(by_fit, {"scope": False}), "loop": one(without_strategy, {})},
+    "sharding off": {
+        "fit": one(by_fit, {"policy": "OFF"}),
+        "loop": one(by_loop, {"policy": "none"}),
+    },
+    "global batch": both({"batch_by_replicas": True}),
+    "steps": both({"epochs": 2}, {"epochs": 1}),
+    "start": {"fit": one(by_fit, {}, seed=1), "loop": one(by_loop, {"scaled": 1.1}, {})},
+    "worker order": both({"order": "worker", "epochs": 2}),
+    "order": both({"order": "random", "epochs": 2}, **MIRRORED),
+    "other data": both({"start": 300}, {}, **MIRRORED),
+    "not finite": both({"loss": "log 0"}),
+    "reduced value": {"loop": one(by_loop, {"record": "reduced"}, {})},
+    "local mean": both({"loss": "local mean"}),
+    "divided twice": both({"loss": "divided twice"}),
+    "not divided": both({"loss": "not divided"}, RIGHT),
+    "sum over batch size": {
+        "fit": one(by_fit, {"loss": "mean over batch"}, RIGHT),
+        "loop": one(by_loop, {"loss": "loss object"}, RIGHT),
+    },
+    "label axes": both({"loss": "divided labels", "images": True, "dummy": False}, PIXELS),
+    "short batch": both({"loss": "right", "count": COUNT + 10}, {"loss": "actual count", "count": COUNT + 10}),
+    "uneven batch": {
+        "fit": one(by_fit, {"count": COUNT + 5}),
+        "loop": one(by_loop, {"loss": "own count", "count": COUNT + 5}),
+    },
+    "regularisation": both({"loss": "penalty"}),
+    "batch norm": both({"layer": "normalisation"}),
+    "dropout": both({"layer": "random"}),
+    "learning rate": both({"rate_by_replicas": True}),
+}

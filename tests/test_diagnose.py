@@ -1,0 +1,166 @@
+"""`diagnose` on runs made of numbers: its answer, what was trained, what it does not know, and no false alarm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from correct import correct_pair
+from diagnosing import OTHER, later, other_losses, pair, told
+from verifying import END, START, STEPS, edit_events, edit_records, maker, replaced
+
+import dtk
+from dtk.analysis.mistakes import MISTAKES
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "diagnosis.md"
+
+
+@pytest.fixture
+def make(tmp_path):
+    return maker(tmp_path)
+
+
+# --- the answer itself
+
+
+def test_where_verify_passes_there_is_nothing_to_diagnose(make, capsys):
+    diagnosis = dtk.diagnose(*pair(make))
+    assert capsys.readouterr().out == ""
+    assert diagnosis.mistake == "none"
+    assert repr(diagnosis) == str(diagnosis) == diagnosis.sentence
+    assert str(diagnosis) == (
+        "run and baseline agree: nothing to diagnose (mode=cluster workers=2 replicas=2 global_batch=32 steps=20)"
+    )
+    assert diagnosis.evidence[-1] == "check weights vs single device: PASS (atol=1e-4)"
+    assert "the run's replicas agree: nothing" in told(make(), mistake="none")
+
+
+def test_wrong_arguments_are_no_diagnosis(make):
+    with pytest.raises(dtk.VerificationError, match="swap them"):
+        dtk.diagnose(make("single"), make())
+    with pytest.raises(TypeError, match="pass dtk.run"):
+        dtk.diagnose(3, make("single"))
+    with pytest.raises(ValueError, match="rtol"):
+        dtk.diagnose(make(), make("single"), rtol=-1)
+
+
+def test_the_tolerances_are_the_callers(make):
+    runs = pair(make, change=lambda shares: shares * 1.001)
+    assert dtk.diagnose(*runs).mistake != "none"
+    assert dtk.diagnose(*runs, rtol=1e-2).mistake == "none"
+
+
+# --- what was trained
+
+
+def test_the_global_batch_and_the_steps(make):
+    twice, half = (np.full((STEPS, 2), count) for count in (32, 8))
+    assert "64 examples" in told(*pair(make, examples=twice), mistake="global batch")
+    assert "2 times as many" in told(*pair(make, examples=twice), mistake="global batch")
+    assert "1/2 of it" in told(*pair(make, examples=half), mistake="global batch")
+    assert "baseline: 25 steps" in told(make(), make("single", steps=25), mistake="steps")
+
+
+def test_seeds_weights_and_models(make):
+    assert "seed 4" in told(*pair(make, seed=4), mistake="start")
+    told(*pair(make, initial=replaced(START, 0, 1e-2)), mistake="start")
+    told(*pair(make, initial=START[:1], final=END[:1]), mistake="start")
+
+
+def test_what_nothing_recorded(make):
+    told(make(steps=0), make("single"), mistake="records")
+    run = make()
+    edit_records(run, 1, lambda rows: rows[:4] + rows[5:])
+    assert "no step 5" in told(run, make("single"), mistake="records")
+    run = make()
+    edit_records(run, 1, lambda rows: rows[:-1])
+    told(run, make("single"), mistake="steps")
+    run, baseline = pair(make)
+    (run.folder.worker(1).path / "weights-final.npz").unlink()
+    told(run, baseline, mistake="records")
+    run, baseline = pair(make)
+    edit_events(run, 0, lambda event: event["state"] != "finished")
+    told(run, baseline, mistake="records")
+
+
+def prints(change):
+    """Fingerprints of two replicas that add up to the baseline's, changed."""
+    return change(np.repeat(OTHER / 2, 2, axis=1) + np.array([0.4, -0.4]))
+
+
+TWO_EPOCHS = np.repeat([1, 2], STEPS // 2)
+
+
+def swapped(data):
+    return data[np.r_[1:10, 0, 10:20]]
+
+
+def test_the_same_examples_in_another_order(make):
+    runs = pair(make, change=other_losses, data=prints(swapped), epochs=TWO_EPOCHS, baseline={"epochs": TWO_EPOCHS})
+    assert "at 10 of 20 steps, first at step 1" in told(*runs, mistake="order")
+
+
+def test_shards_that_overlap(make):
+    spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
+    assert "shards overlap" in told(
+        *pair(make, change=other_losses, data=spoiled), mistake="worker order", also=("order", "other data")
+    )
+    whole = np.r_[OTHER[:10], OTHER[1:10], OTHER[:1]]  # each epoch of the baseline has all examples
+    facts = {"epochs": TWO_EPOCHS, "baseline": {"epochs": TWO_EPOCHS, "data": whole}}
+    told(*pair(make, change=other_losses, data=spoiled, **facts), mistake="worker order")
+    steady = np.repeat(whole / 2, 2, axis=1) + np.array([0.4, -0.2])
+    told(*pair(make, change=other_losses, data=steady, **facts), mistake="other data", also=("worker order",))
+
+
+def test_other_examples_in_one_process(make):
+    spoiled = prints(lambda data: data + 1)
+    told(*pair(make, mode="mirrored", change=other_losses, data=spoiled), mistake="other data", also=("order",))
+
+
+def test_sharding_switched_off(make):
+    data = np.repeat(OTHER, 2, axis=1)
+    assert "saw the same 16 examples" in told(*pair(make, change=other_losses, data=data), mistake="sharding off")
+    # Data that are all alike are no evidence of it.
+    alike = {"data": np.full((STEPS, 2), 16.0), "baseline": {"data": np.full((STEPS, 1), 32.0)}}
+    told(*pair(make, change=lambda s: s * 2, **alike), mistake="local mean")
+
+
+# --- what it doesn't know
+
+
+def test_what_nothing_explains(make):
+    def odd(shares):
+        return shares * 1.37
+
+    sentence = told(*pair(make, change=odd), mistake="unknown")
+    assert sentence.startswith("I don't know why: the losses part at step 1")
+    other_way = [np.full((3, 2), 0.25, np.float32), np.full(2, 0.25, np.float32)]
+    diagnosis = dtk.diagnose(*pair(make, change=later(0.9), final=other_way))
+    assert diagnosis.mistake == "unknown"
+    assert any("cosine -1.000" in fact for fact in diagnosis.evidence)
+    assert "1 or 2 steps" in str(diagnosis)
+
+
+def test_without_fingerprints_dropout_can_not_be_told_from_other_data(make):
+    nowhere = {"data": np.full((STEPS, 2), np.nan), "baseline": {"data": np.full((STEPS, 1), np.nan)}}
+    diagnosis = dtk.diagnose(*pair(make, change=other_losses, **nowhere))
+    assert diagnosis.mistake == "unknown"
+    assert any("are not known" in fact for fact in diagnosis.evidence)
+
+
+# --- false alarms, and the document
+
+
+def test_no_false_alarm(make):
+    answers = [dtk.diagnose(*correct_pair(make, seed)).mistake for seed in range(50)]
+    assert answers == ["none"] * 50
+
+
+def test_the_document_lists_what_the_code_knows():
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    assert rows == [
+        f"| `{key}` | {one.symptom} | {one.ratio} | {one.remedy} | {', '.join(one.where)} |"
+        for key, one in MISTAKES.items()
+    ]

@@ -1,0 +1,65 @@
+"""The lessons' exercises: the check raises on the untouched stub and on a wrong answer, and passes on the solution."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+ROOT = Path(__file__).parent.parent
+
+# By lesson, a plausible wrong answer to each exercise, as a change of the solution.
+WRONG = {
+    "01_all_reduce": [
+        ("chunks[number] = values", "chunks[number] = chunks[number] + values"),
+        ("2 * (workers - 1) * gradient_bytes // workers", "(workers - 1) * gradient_bytes"),
+    ],
+    "02_loss_scaling": [
+        ("tf.nn.scale_regularization_loss(penalty)", "penalty / 4"),
+        ("losses.reshape(len(losses), -1).mean(axis=1).sum() / global_batch", "losses.sum() / global_batch"),
+    ],
+}
+
+
+def tags(cell):
+    return set(cell.metadata.get("tags", ()))
+
+
+def solutions(cells):
+    """The code of each folded solution, by order."""
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown" and "<summary><b>Solution" in cell.source]
+    return [re.search(r"```python\n(.*?)```", text, re.DOTALL)[1] for text in texts]
+
+
+@pytest.mark.parametrize("lesson", WRONG)
+def test_the_check_tells_right_from_wrong(lesson, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("DTK_LIVE", "off")
+    lesson_cells = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4).cells
+    answers, mistakes = iter(solutions(lesson_cells)), iter(WRONG[lesson])
+    cells = []
+    for cell in lesson_cells:
+        if cell.cell_type != "code" or "dtk.plot." in cell.source:
+            continue
+        cells.append(new_code_cell(cell.source))
+        if "check" in tags(cell):
+            answer, (right, wrong) = next(answers), next(mistakes)
+            assert answer.count(right) == 1
+            for text in (answer.replace(right, wrong), answer):
+                cells += [new_code_cell(text), new_code_cell(cell.source)]
+    checked = [cell.source for cell in lesson_cells if "check" in tags(cell)]
+    assert len(checked) == len(WRONG[lesson]) >= 2
+    notebook = new_notebook(cells=cells)
+    where = {"metadata": {"path": str(ROOT / "notebooks")}}
+    NotebookClient(notebook, timeout=240, allow_errors=True, kernel_name="python3", resources=where).execute()
+    for source in checked:
+        runs = [cell.outputs for cell in notebook.cells if cell.source == source]
+        failed = [[output.ename for output in outputs if output.output_type == "error"] for outputs in runs]
+        assert len(failed) == 3
+        assert failed[0] in (["AssertionError"], ["VerificationError"]), "the untouched stub"
+        assert failed[1] in (["AssertionError"], ["VerificationError"]), "the wrong answer"
+        assert failed[2] == [], "the solution"

@@ -1,0 +1,251 @@
+"""The ring: plain processes that exchange chunks, and what goes wrong with a neighbour"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+from rings import all_reduce, gradient
+
+import dtk
+from dtk.analysis.ring import story
+from dtk.cluster.launch import free_ports
+from dtk.recording.link import Link, RingBroken
+from dtk.recording.ring import _Arrival, _told
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "off")
+
+
+def events_of(run, what):
+    return [
+        (corner.worker, event)
+        for corner in run.folder.each
+        for event in corner.events
+        if event["state"] == "ring" and event["what"] == what
+    ]
+
+
+@pytest.mark.parametrize(("workers", "size"), [(1, 7), (2, 7), (3, 7), (4, 2), (2, 3_000_001)])
+def test_every_worker_gets_the_sum(workers, size):
+    run = dtk.run(all_reduce, workers=workers, args=(size,))
+    expected = sum(gradient(k, size) for k in range(workers))
+    for result, _ in run.results:
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+    total = sum(sent for _, sent in run.results)
+    assert total == 2 * (workers - 1) * 8 * size, "each worker sends 2 (N - 1) / N of a gradient, on average"
+
+
+def test_each_message_is_written_down_at_both_ends():
+    run = dtk.run(all_reduce, workers=3)
+    sent, received = events_of(run, "sent"), events_of(run, "received")
+    assert len(sent) == len(received) == 3 * 4
+    one = {(worker, e["step"], e["receiver"], e["chunk"], e["bytes"]) for worker, e in sent}
+    assert one == {(e["sender"], e["step"], worker, e["chunk"], e["bytes"]) for worker, e in received}
+    hows = [[e["how"] for worker, e in events_of(run, "used") if worker == k] for k in range(3)]
+    assert hows == [["added", "added", "copied", "copied"]] * 3
+    told = story(run.folder)
+    assert (told.steps, told.missing, told.interrupted) == (4, 0, False)
+    assert told.holds[0] == [[(k,)] * 3 for k in range(3)]
+    assert told.holds[-1] == [[(0, 1, 2)] * 3] * 3
+    assert all(0 < message.at < run.seconds for message in told.messages)
+
+
+def test_a_gradient_keeps_its_shape():
+    (first, _), (second, _) = dtk.run(all_reduce, workers=2, args=(6,), kwargs={"shape": (2, 3)}).results
+    assert first.shape == second.shape == (2, 3)
+
+
+def test_a_baseline_is_a_ring_of_one():
+    ((result, sent),) = dtk.baseline(all_reduce).results
+    np.testing.assert_array_equal(result, gradient(0))
+    assert sent == 0
+
+
+def test_a_second_ring_in_the_same_function():
+    def twice():
+        sums = []
+        for _ in range(2):
+            ring = dtk.ring()
+            _, theirs = ring.exchange(0, ring.split([1.0 + ring.worker, 0.0])[0])
+            sums.append(float(theirs[0]))
+            ring.close()
+        return sums
+
+    assert dtk.run(twice, workers=2).results == [[2.0, 2.0], [1.0, 1.0]]
+
+
+# ---- neighbours that are late, dead or elsewhere
+
+
+@pytest.mark.parametrize("late", [(1, 0), (0, 1)])
+def test_a_late_neighbour_is_named_in_time(late):
+    words = f"worker {1 - late[0]} raised RingBroken: worker {late[0]} sent nothing for 1 s; every worker must call"
+    with pytest.raises(dtk.WorkerFailed, match=words) as caught:
+        dtk.run(all_reduce, workers=2, kwargs={"late": late}, timeout=25.0)
+    assert story(caught.value.folder).missing > 0
+
+
+def test_of_three_that_wait_the_late_one_is_named():
+    with pytest.raises(dtk.WorkerFailed, match="raised RingBroken: worker 2 sent nothing for 1 s"):
+        dtk.run(all_reduce, workers=3, kwargs={"late": (2, 1)}, timeout=25.0)
+
+
+def test_a_killed_worker_is_named_and_not_its_neighbour():
+    with pytest.raises(dtk.WorkerFailed, match="worker 1 was killed by SIGKILL") as caught:
+        dtk.run(all_reduce, workers=3, kwargs={"dead": (1, 1)}, timeout=25.0)
+    told = story(caught.value.folder)
+    assert told.interrupted
+    assert told.steps == 4
+    assert told.holds[1][1] is not None, "it took part in step 1"
+    assert told.holds[2][1] is None, "and not in step 2"
+
+
+def test_a_worker_that_never_comes_is_named():
+    def only_one():
+        if dtk.is_chief():
+            dtk.ring(timeout=0.5)
+        else:
+            time.sleep(30)
+
+    with pytest.raises(dtk.WorkerFailed, match="worker 1 could not be reached for 0.5 s; every worker must call"):
+        dtk.run(only_one, workers=2, timeout=25.0)
+
+
+def test_a_worker_that_exchanges_less_is_named():
+    def uneven():
+        ring = dtk.ring(timeout=1.0)
+        chunks = ring.split([1.0, 2.0])
+        for _ in range(2 - ring.worker):
+            ring.exchange(0, chunks[0])
+        ring.close()
+
+    with pytest.raises(dtk.WorkerFailed, match="worker 0 raised RingBroken: worker 1 has left the ring"):
+        dtk.run(uneven, workers=2, timeout=25.0)
+
+
+def test_workers_in_different_rounds_are_told():
+    def apart():
+        ring = dtk.ring(timeout=1.0)
+        for _ in range(1 + ring.worker):
+            chunks = ring.split([1.0, 2.0])
+        ring.exchange(0, chunks[0])
+
+    with pytest.raises(dtk.WorkerFailed, match="is at step 1 of all-reduce [12], this worker at step 1 of [12];"):
+        dtk.run(apart, workers=2, timeout=25.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            "ring.exchange(-1, chunks[0])",
+            "chunk -1 in step 1, but there are the chunks 0 to 1; numbers go round with % 2",
+        ),
+        ("ring.exchange(2, chunks[0])", "chunk 2 in step 1"),
+        ("ring.join(chunks[:1])", "ring.join got 1 chunks; it takes the 2 of ring.split"),
+        ("ring.split(['a', 'b'])", "ring.split takes an array of numbers, not one of type <U1"),
+    ],
+)
+def test_mistakes_of_the_learner_are_sentences(wrong, words):
+    def mistaken():
+        ring = dtk.ring()
+        chunks = ring.split([1.0, 2.0])
+        exec(wrong, {"ring": ring, "chunks": chunks})
+
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(mistaken, workers=2, timeout=25.0)
+    assert words in str(caught.value)
+
+
+def test_outside_of_a_run_there_is_no_ring():
+    with pytest.raises(RuntimeError, match="inside a function that dtk.run runs"):
+        dtk.ring()
+
+
+def test_a_ring_beside_a_strategy_says_whose_port_it_is():
+    def both(strategy):
+        dtk.ring()
+
+    with pytest.raises(dtk.WorkerFailed, match="needs this worker's port for itself, and a strategy made in the same"):
+        dtk.run(both, workers=2, timeout=100.0)
+
+
+# ---- the connections alone
+
+
+def links(ports):
+    """Threads that make the two ends of a ring of two; what they made is in the dictionary, by worker."""
+    addresses, made = [("127.0.0.1", port) for port in ports], {}
+
+    def make(worker):
+        made[worker] = Link(addresses, worker, b"secret", 20.0, lambda: 1 - worker)
+
+    return made, [threading.Thread(target=make, args=(worker,), daemon=True) for worker in (0, 1)]
+
+
+def test_a_stranger_is_sent_away():
+    ports = free_ports(2)
+    made, threads = links(ports)
+    threads[0].start()
+    with reach(ports[0]) as stranger:  # before worker 1, so it is the first at the door
+        stranger.sendall(b"x" * 32)
+        threads[1].start()
+        assert stranger.recv(1) == b"", "the connection is closed"
+        for thread in threads:
+            thread.join(20.0)
+    other = threading.Thread(target=made[0].swap, args=(b"from 0",))
+    other.start()
+    assert made[1].swap(b"from 1") == b"from 0"
+    other.join(20.0)
+    for link in made.values():
+        link.close()
+
+
+def reach(port):
+    deadline = time.monotonic() + 20.0
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=20.0)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_message_cut_short_is_no_message():
+    made, threads = links(free_ports(2))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20.0)
+    made[1]._out.send(struct.pack("!Q", 100) + b"half")
+    made[1].close()
+    with pytest.raises(RingBroken, match="worker 1 has left the ring"):
+        made[0].swap(b"mine")
+    made[0].close()
+
+
+# ---- what was done with a chunk, told from the numbers
+
+
+def test_the_numbers_tell_what_was_done():
+    held, came = np.array([1.0, 2.0]), np.array([10.0, 20.0])
+    arrival = _Arrival(1, came, [1])
+    assert _told(held + came, held, [0], arrival) == ("added", [0, 1])
+    assert _told(came, held, [0], arrival) == ("copied", [1])
+    assert _told(held, held, [0], arrival) == ("ignored", [0])
+    assert _told(held - came, held, [0], arrival) == ("changed", None)
+    assert _told(held + 1, held, [0], None) == ("changed", None)
+    assert _told(held + came, held, [0], _Arrival(1, came, None)) == ("added", None)
+
+
+def test_zeros_tell_nothing_so_the_sum_without_repetition_is_taken():
+    zeros = np.zeros(2)
+    assert _told(zeros, zeros, [0], _Arrival(1, zeros, [1])) == ("added", [0, 1])
+    assert _told(zeros, zeros, [0], _Arrival(2, zeros, [0, 1])) == ("copied", [0, 1])

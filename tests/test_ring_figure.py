@@ -1,0 +1,144 @@
+"""The figure of an all-reduce by hand: drawn from the messages that were sent, with gaps where some are missing."""
+
+from __future__ import annotations
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+from rings import all_reduce
+
+import dtk
+from dtk.analysis.ring import Message, story
+from dtk.records import Journal, RunFolder
+from dtk.view.palette import worker_color
+from dtk.view.ring import NO_MESSAGES
+from dtk.view.ring import ring as draw
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "off")
+    yield
+    plt.close("all")
+
+
+def said(ax):
+    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
+
+
+def stripes(ax):
+    return [patch for patch in ax.patches if isinstance(patch, Rectangle) and patch.get_gid() == "part"]
+
+
+def arrows(ax):
+    return [text for text in ax.texts if text.get_text() == "" and getattr(text, "arrow_patch", None) is not None]
+
+
+def lost(ax):
+    return [line for line in ax.lines if line.get_gid() == "lost"]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_the_figure_shows_what_was_sent(workers):
+    run = dtk.run(all_reduce, workers=workers)
+    ax = dtk.plot.ring(run)
+    told = story(run.folder)
+    parts = sum(len(cell) for step in told.holds for row in step for cell in row)
+    assert len(stripes(ax)) == parts
+    assert {to_hex(patch.get_facecolor()).upper() for patch in stripes(ax)} == {worker_color(k) for k in range(workers)}
+    # The last worker's message leaves below the grid and comes in above it.
+    assert len(arrows(ax)) == len(told.messages) + 2 * (workers - 1)
+    assert not lost(ax)
+    assert f"After {2 * (workers - 1)} steps and {2 * workers * (workers - 1)} messages, every worker has" in said(ax)
+
+
+def test_half_an_all_reduce_says_how_much_is_whole():
+    ax = draw(dtk.run(all_reduce, workers=3, kwargs={"both": False}))
+    assert "After 2 steps, 3 of 9 chunks hold the whole sum" in said(ax)
+    assert "step 3" not in said(ax)
+
+
+def test_a_part_added_twice_is_marked():
+    ax = draw(dtk.run(all_reduce, workers=2, kwargs={"twice": True}))
+    assert "every worker has the whole sum" not in said(ax)
+    assert "A figure: added so many times" in said(ax)
+    assert "2" in [text.get_text() for text in ax.texts]
+
+
+def test_an_interrupted_ring_has_gaps():
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(all_reduce, workers=3, kwargs={"dead": (1, 1)}, timeout=25.0)
+    told = story(caught.value.folder)
+    ax = draw(caught.value)
+    assert f"interrupted: {told.missing} of 12 messages never arrived" in said(ax)
+    hatched = [patch for patch in ax.patches if patch.get_hatch()]
+    assert len(hatched) == sum(row is None for step in told.holds for row in step)
+    arrived = [message for message in told.messages if message.arrived]
+    assert len(arrows(ax)) == len(arrived) + sum(message.sender == 2 for message in arrived)
+
+
+def fabricated(path, *, leave_out=(), finished=True):
+    """Two workers' complete all-reduce in events, without those named: (worker, what, step)."""
+    folder = RunFolder(path, 2)
+    for worker, corner in enumerate(folder.each):
+        journal = Journal(corner)
+        about = {"round": 1}
+        journal.event(0.1, "ring", what="split", bytes=[8, 8], **about)
+        for step, (out, back) in enumerate([(worker, 1 - worker), (1 - worker, worker)], 1):
+            size = {"bytes": 8, "step": step, **about}
+            said = {
+                "sent": {"chunk": out, "receiver": 1 - worker, "parts": [0, 1] if step == 2 else [worker], **size},
+                "received": {"chunk": back, "sender": 1 - worker, **size},
+                "used": {"chunk": back, "how": "added" if step == 1 else "copied", "parts": [0, 1], **size},
+            }
+            for what, facts in said.items():
+                if (worker, what, step) not in leave_out:
+                    journal.event(step + 0.1, "ring", what=what, **facts)
+        if finished:
+            journal.event(9.0, "finished")
+        journal.close()
+    return folder
+
+
+class Held:
+    def __init__(self, folder):
+        self.folder = folder
+
+
+def test_a_message_that_did_not_arrive_is_a_cross_and_no_arrow(tmp_path):
+    gone = [(1, "received", 2), (1, "used", 2)]
+    folder = fabricated(tmp_path, leave_out=gone, finished=False)
+    told = story(folder)
+    assert told.messages[2] == Message(2, 0, 1, 1, 8, False, None, 2.1)
+    ax = draw(Held(folder))
+    assert len(lost(ax)) == 1
+    assert len(arrows(ax)) == 2 + 2 + 1, "three messages, two of them round the corner"
+    assert told.holds[2] == [[(0, 1), (0, 1)], None]
+    assert "1 of 4 messages never arrived" in said(ax)
+
+
+def test_a_message_that_only_its_receiver_wrote_of_is_drawn(tmp_path):
+    told = story(fabricated(tmp_path, leave_out=[(0, "sent", 1)]))
+    assert told.messages[0].arrived
+    assert np.isnan(told.messages[0].at)
+
+
+def test_a_chunk_of_unknown_use_is_a_question_mark(tmp_path):
+    folder = fabricated(tmp_path, leave_out=[(0, "used", 2)])
+    assert story(folder).holds[2][0] == [None, (0, 1)]
+    ax = draw(Held(folder))
+    assert "?" in [text.get_text() for text in ax.texts]
+    assert "After 2 steps, 3 of 4 chunks hold the whole sum" in said(ax)
+
+
+def test_without_messages_the_figure_says_so(tmp_path):
+    folder = RunFolder(tmp_path, 2)
+    assert NO_MESSAGES in said(draw(Held(folder)))
+    ax = draw(Held(fabricated(tmp_path)), number=2)
+    assert NO_MESSAGES in said(ax), "there was one all-reduce, no second"

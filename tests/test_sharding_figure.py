@@ -1,0 +1,183 @@
+"""The figure of who saw which example, from made-up tables: tiles, outlines, the forgotten, and bins for thousands."""
+
+from __future__ import annotations
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from fabricate import fabricate
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle, StepPatch
+
+from dtk.analysis.sharding import from_lists
+from dtk.view import plots
+from dtk.view.palette import worker_color
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def batches(numbers, batch):
+    return [numbers[i : i + batch] for i in range(0, len(numbers), batch)]
+
+
+def dealt(count, batch, workers):
+    """What policy DATA does with an ordered dataset."""
+    alone = batches(np.arange(count), batch)
+    return from_lists([[np.array_split(step, workers)[k] for step in alone] for k in range(workers)], alone, "DATA")
+
+
+def everywhere(count, batch, workers):
+    alone = batches(np.arange(count), batch)
+    return from_lists([batches(np.arange(count), batch // workers)] * workers, alone, "OFF")
+
+
+def drawn(ax):
+    """By row, from the left to the right and from the top to the bottom: (step, number) of each tile."""
+    rows = {}
+    for text in ax.texts:
+        if text.get_text().isdigit():
+            x, y = text.get_position()
+            rows.setdefault(round(y), []).append((round(x), int(text.get_text())))
+    return rows
+
+
+def tiles(ax):
+    return [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+
+
+def said(ax):
+    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
+
+
+@pytest.mark.parametrize(("count", "batch", "workers"), [(8, 4, 2), (16, 4, 2), (64, 16, 2), (64, 16, 4), (63, 12, 3)])
+def test_every_example_is_a_tile_in_its_row_and_column(count, batch, workers):
+    seen = dealt(count, batch, workers)
+    ax = plots.sharding(seen)
+    for replica, row in drawn(ax).items():
+        mine = seen.table[seen.table.replica == replica]
+        assert row == list(zip(mine.step, mine.example, strict=True))
+    assert [label.get_text() for label in ax.get_yticklabels()] == [f"worker {k}" for k in range(workers)]
+    assert {to_hex(tile.get_facecolor()).upper() for tile in tiles(ax)} == {worker_color(k) for k in range(workers)}
+    assert f"Each of {count} examples went to one replica" in said(ax)
+    assert "Policy DATA." in said(ax)
+    assert "they see what one device sees" in said(ax)
+    assert list(ax.get_xticks()) == [*range(1, seen.table.step.max() + 1)]
+
+
+@pytest.mark.parametrize(("count", "batch", "workers"), [(16, 4, 2), (64, 16, 4)])
+def test_numbers_stay_inside_their_tiles(count, batch, workers):
+    for seen in (dealt(count, batch, workers), everywhere(count, batch, workers)):
+        ax = plots.sharding(seen)
+        ax.figure.draw_without_rendering()
+        boxes = [tile.get_window_extent() for tile in tiles(ax)]
+        texts = [text.get_window_extent() for text in ax.texts if text.get_text().isdigit()]
+        for box, text in zip(boxes, texts, strict=True):
+            assert box.x0 <= text.x0
+            assert text.x1 <= box.x1
+            assert box.y0 <= text.y0 + 1
+            assert text.y1 <= box.y1 + 1
+        assert ax.figure.get_figheight() < 7
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_what_was_seen_twice_is_outlined_and_what_nobody_saw_has_a_row(style):
+    with plt.style.context(style):
+        ax = plots.sharding(from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], alone=8))
+        ink = to_hex(ax.xaxis.label.get_color())
+    outlined = {
+        text.get_text()
+        for tile, text in zip(tiles(ax), [text for text in ax.texts if text.get_text().isdigit()], strict=True)
+        if tile.get_linestyle() == "-" and tile.get_edgecolor()[3] and to_hex(tile.get_edgecolor()) == ink
+    }
+    assert outlined == {"1", "5"}
+    assert [number for _, number in drawn(ax)[2]] == [3, 7]
+    assert ax.get_yticklabels()[2].get_text() == "nobody"
+    assert "Of 8 examples, 2 were seen more than once and 2 by nobody" in said(ax)
+    assert "Outlined: seen more than once" in said(ax)
+
+
+def test_more_forgotten_than_fit_end_in_dots():
+    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]]], alone=400))
+    last = [text.get_text() for text in ax.texts if text.get_text() == "…" or text.get_text().isdigit()][-1]
+    assert last == "…"
+    assert len(drawn(ax)[2]) > 10
+    assert "396 were seen by nobody" in said(ax)
+
+
+def test_a_replica_without_examples_has_an_empty_row():
+    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]], [[]]], alone=4))
+    assert 2 not in drawn(ax)
+    assert len(ax.get_yticklabels()) == 3
+    assert "replica 2 saw none" in said(ax)
+
+
+def test_nobody_saw_anything():
+    ax = plots.sharding(from_lists([[[]], [[]]], alone=3))
+    assert [number for _, number in drawn(ax)[2]] == [0, 1, 2]
+    assert "Nobody saw any of 3 examples" in said(ax)
+
+
+def heights(ax):
+    """By row of bars: the share of each bin, 0 to 1."""
+    bars = [patch.get_data() for patch in ax.patches if isinstance(patch, StepPatch)]
+    return [(bar.baseline - bar.values) / 0.8 for bar in bars]
+
+
+def test_thousands_are_drawn_in_bins():
+    ax = plots.sharding(dealt(2000, 128, 2))
+    first, second = heights(ax)
+    np.testing.assert_allclose(first + second, 1.0)
+    assert len(first) == 100
+    assert first[0] == 1.0, "examples 0 to 19 are all in the first half of batch 1"
+    assert "how many of 20 neighbouring examples" in said(ax)
+
+
+def test_thousands_seen_by_all_have_a_row_of_their_own():
+    ax = plots.sharding(everywhere(2000, 128, 2))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "repeated"]
+    for row in heights(ax):
+        np.testing.assert_allclose(row, 1.0)
+    assert "From step 1 they see others than one device" in said(ax)
+
+
+def test_bins_show_where_the_gaps_are():
+    ax = plots.sharding(from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], alone=2000))
+    np.testing.assert_allclose(heights(ax)[2], [0.0] * 95 + [1.0] * 5)
+    assert ax.get_yticklabels()[2].get_text() == "nobody"
+
+
+def test_a_run_that_returned_lists_and_its_baseline(tmp_path):
+    run, alone = fabricate(tmp_path / "run", steps=2), fabricate(tmp_path / "alone", workers=1, mode="single")
+    run.results[:] = [[np.array([0, 1]), np.array([4, 5])], [np.array([2, 3]), np.array([6, 7])]]
+    alone.results[:] = [[[0, 1, 2, 3], [4, 5, 6, 7]]]
+    assert drawn(plots.sharding(run, alone))[1] == [(1, 2), (1, 3), (2, 6), (2, 7)]
+    assert "they see what one device sees" in said(plots.sharding(run, alone))
+    assert "one device" not in said(plots.sharding(run))
+
+
+def test_replicas_of_one_worker_are_called_replicas(tmp_path):
+    run = fabricate(tmp_path, workers=1, replicas=2, mode="mirrored", steps=1)
+    run.results[:] = [[[[0, 1], [2, 3]]]]
+    ax = plots.sharding(run)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["replica 0", "replica 1"]
+    assert drawn(ax)[1] == [(1, 2), (1, 3)]
+
+
+def test_a_run_that_returned_something_else_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="worker 0: expected, by step, a list of the numbers of the examples"):
+        plots.sharding(fabricate(tmp_path, steps=1))
+
+
+def test_it_draws_on_axes_of_ones_own():
+    _, own = plt.subplots(figsize=(5, 3))
+    ax = plots.sharding(dealt(16, 4, 2), ax=own)
+    assert ax is own
+    assert len(drawn(ax)[0]) == 8
