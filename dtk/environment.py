@@ -7,6 +7,8 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +16,19 @@ from pathlib import Path
 from dtk.errors import DtkError
 from dtk.records import Journal, RunFolder, WorkerFolder
 
-__all__ = ["Here", "can_fork", "cores", "describe", "enter", "here", "is_chief", "live_mode", "run_dir", "scratch"]
+__all__ = [
+    "Here",
+    "can_fork",
+    "cores",
+    "describe",
+    "enter",
+    "here",
+    "is_chief",
+    "live_mode",
+    "quiet",
+    "run_dir",
+    "scratch",
+]
 
 # Versions that decide how a run behaves; what a bug report should name.
 PACKAGES = ("tensorflow", "keras", "tf-keras", "tensorflow-datasets", "ipywidgets", "numpy", "dtk")
@@ -122,11 +136,27 @@ def can_fork() -> bool:
     return sys.platform == "linux" and (hidden or not Path("/dev/nvidia0").exists())
 
 
+_quiet = False
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Runs inside show nothing while they go: for those that record nothing there would be to see."""
+    global _quiet
+    before, _quiet = _quiet, True
+    try:
+        yield
+    finally:
+        _quiet = before
+
+
 def live_mode() -> str:
     """How a run shows itself while it goes: "widgets" in a notebook, "text" elsewhere, "off" in CI.
 
     `DTK_LIVE` (widgets, text or off) decides where it is set.
     """
+    if _quiet:
+        return "off"
     asked = os.environ.get("DTK_LIVE", "").lower()
     if asked in ("widgets", "text", "off"):
         return asked

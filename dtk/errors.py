@@ -12,6 +12,7 @@ DtkError
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ __all__ = [
     "WorkerFailed",
     "WorkerStalled",
 ]
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class DtkError(Exception):
@@ -120,9 +123,9 @@ def _folded(lines: list[str]) -> list[str]:
     library, count = "", 0
     for line in [*lines, ""]:
         frame = re.match(r'  File "([^"]*)"', line)
-        inside = re.search(r"[/\\]site-packages[/\\](\w+)", frame[1]) if frame else None
+        inside = _library(frame[1]) if frame else ""
         if inside:
-            library, count = inside[1], count + 1
+            library, count = inside, count + 1
         elif frame or not line.startswith("    "):
             if count:
                 shown.append(f"  ... {count} frame{'s' * (count > 1)} inside {library}")
@@ -131,6 +134,12 @@ def _folded(lines: list[str]) -> list[str]:
         elif not count:
             shown.append(line)
     return shown[:-1]
+
+
+def _library(file: str) -> str:
+    """The installed package that a file belongs to, or "dtk" in a checkout of it; "" for the learner's own."""
+    installed = re.search(r"[/\\]site-packages[/\\](\w+)", file)
+    return installed[1] if installed else "dtk" if file.startswith(_PACKAGE) else ""
 
 
 class WorkerFailed(_RunError):

@@ -123,7 +123,7 @@ def run(
         mode=mode,
         seed=_checked_seed(seed),
         keras=_checked_keras(keras),
-        strategy=_takes_strategy(fn),
+        strategy=ship.takes_strategy(fn),
         share=workers,
         fork=_fork(start),
         timeout=timeout,
@@ -158,7 +158,7 @@ def baseline(
         mode="single",
         seed=_checked_seed(seed),
         keras=_checked_keras(keras),
-        strategy=_takes_strategy(fn),
+        strategy=ship.takes_strategy(fn),
         share=workers,
         fork=_fork(start),
         timeout=timeout,
@@ -229,10 +229,6 @@ def _fork(start: str) -> bool:
     return start == "warm"
 
 
-def _takes_strategy(fn: Any) -> bool:
-    return "strategy" in inspect.signature(fn).parameters
-
-
 def _pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
     """Checks that the call can be made, then packs it."""
     if not callable(fn):
@@ -240,10 +236,10 @@ def _pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byt
     label = getattr(fn, "__name__", type(fn).__name__)
     if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
         raise ClusterConfigError(f"`{label}` is a coroutine or generator; write an ordinary function")
-    given = dict(kwargs or {})
-    filled = {"strategy": None} if _takes_strategy(fn) and "strategy" not in given else {}
+    given = tuple(args), dict(kwargs or {})
+    filled = ship.fill_strategy(fn, *given, None) if ship.takes_strategy(fn) else given
     try:
-        inspect.signature(fn).bind(*args, **given, **filled)
+        inspect.signature(fn).bind(*filled[0], **filled[1])
     except TypeError as error:
         raise ClusterConfigError(f"`{label}` can't be called so: {error}; give args=(...) or kwargs={{...}}") from None
-    return ship.pack(fn, tuple(args), given)
+    return ship.pack(fn, *given)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from dtk import environment
 from dtk.analysis.sharding import Sharding, from_lists
 from dtk.errors import ClusterConfigError
 from dtk.recording.shards import see_examples
@@ -45,8 +46,9 @@ def shards(
     if policy is not None and policy not in POLICIES:
         raise ClusterConfigError(f"policy={policy!r}: it takes one of {', '.join(POLICIES)}, or None")
     arguments = (make_dataset, policy, by_context)
-    cluster = run(see_examples, workers=workers, args=arguments, replicas=replicas, seed=seed)
-    alone = baseline(see_examples, args=arguments, seed=seed, workers=workers)
+    with environment.quiet():
+        cluster = run(see_examples, workers=workers, args=arguments, replicas=replicas, seed=seed)
+        alone = baseline(see_examples, args=arguments, seed=seed, workers=workers)
     one_device = [parts[0] for parts in alone.results[0]["steps"]]
     policy_used = cluster.results[0]["policy"]
     return from_lists([seen["steps"] for seen in cluster.results], one_device, policy_used, replicas)

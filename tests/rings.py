@@ -15,12 +15,12 @@ def gradient(worker, size=7):
     return np.linspace(-1, 1, size) ** 3 + 10.0 * worker
 
 
-def all_reduce(size=7, both=True, late=None, dead=None, twice=False, shape=None):
+def all_reduce(size=7, both=True, late=None, dead=None, twice=False, shape=None, timeout=60.0):
     """The lesson's ring. late, dead: (worker, step) at which that one sleeps, or is killed."""
     import os
     import signal
 
-    ring = dtk.ring(timeout=1.0)
+    ring = dtk.ring(timeout)
     me, n = ring.worker, ring.workers
     chunks = ring.split(gradient(me, size).reshape(shape or -1))
     for step in range(2 * (n - 1) if both else n - 1):

@@ -79,6 +79,13 @@ def test_in_a_notebook_the_workers_own_traceback_comes_first_and_the_sentence_la
     assert failed(text="")._render_traceback_() == [lines[-1]]
 
 
+def test_in_a_notebook_the_frames_of_libraries_and_of_dtk_are_folded():
+    own = '  File "/tmp/cell.py", line 3, in train\n    dtk.record_step(loss, batch=batch)\n'
+    ours = f'  File "{Path(errors.__file__).parent / "recording" / "loop.py"}", line 46, in record_step\n    raise\n'
+    lines = failed(detail=f"What worker 1 said:\n{own}{ours}{ours}ValueError: no")._render_traceback_()
+    assert lines[1:-2] == [*own.splitlines(), "  ... 2 frames inside dtk", "ValueError: no"]
+
+
 def test_in_a_terminal_the_workers_traceback_stands_above_the_sentence():
     try:
         raise failed()

@@ -86,15 +86,15 @@ def test_a_second_ring_in_the_same_function():
 
 @pytest.mark.parametrize("late", [(1, 0), (0, 1)])
 def test_a_late_neighbour_is_named_in_time(late):
-    words = f"worker {1 - late[0]} raised RingBroken: worker {late[0]} sent nothing for 1 s; every worker must call"
+    words = f"worker {1 - late[0]} raised RingBroken: worker {late[0]} sent nothing for 3 s; every worker must call"
     with pytest.raises(dtk.WorkerFailed, match=words) as caught:
-        dtk.run(all_reduce, workers=2, kwargs={"late": late}, timeout=25.0)
+        dtk.run(all_reduce, workers=2, kwargs={"late": late, "timeout": 3.0}, timeout=25.0)
     assert story(caught.value.folder).missing > 0
 
 
 def test_of_three_that_wait_the_late_one_is_named():
-    with pytest.raises(dtk.WorkerFailed, match="raised RingBroken: worker 2 sent nothing for 1 s"):
-        dtk.run(all_reduce, workers=3, kwargs={"late": (2, 1)}, timeout=25.0)
+    with pytest.raises(dtk.WorkerFailed, match="raised RingBroken: worker 2 sent nothing for 3 s"):
+        dtk.run(all_reduce, workers=3, kwargs={"late": (2, 1), "timeout": 3.0}, timeout=25.0)
 
 
 def test_a_killed_worker_is_named_and_not_its_neighbour():
@@ -120,7 +120,7 @@ def test_a_worker_that_never_comes_is_named():
 
 def test_a_worker_that_exchanges_less_is_named():
     def uneven():
-        ring = dtk.ring(timeout=1.0)
+        ring = dtk.ring(timeout=20.0)
         chunks = ring.split([1.0, 2.0])
         for _ in range(2 - ring.worker):
             ring.exchange(0, chunks[0])
@@ -132,7 +132,7 @@ def test_a_worker_that_exchanges_less_is_named():
 
 def test_workers_in_different_rounds_are_told():
     def apart():
-        ring = dtk.ring(timeout=1.0)
+        ring = dtk.ring(timeout=20.0)
         for _ in range(1 + ring.worker):
             chunks = ring.split([1.0, 2.0])
         ring.exchange(0, chunks[0])

@@ -145,7 +145,7 @@ def test_thousands_seen_by_all_have_a_row_of_their_own():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "repeated"]
     for row in heights(ax):
         np.testing.assert_allclose(row, 1.0)
-    assert "From step 1 they see others than one device" in said(ax)
+    assert "At step 1 they see, together, other examples than one device" in said(ax)
 
 
 def test_bins_show_where_the_gaps_are():

@@ -38,6 +38,23 @@ def add_up_cold():
     return float(strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None))
 
 
+def in_the_middle(steps, strategy, epochs=1, *, name="run"):
+    return steps, strategy.num_replicas_in_sync, epochs, name
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "result"),
+    [
+        ((3,), {}, (3, 1, 1, "run")),
+        ((3, 2), {"name": "long"}, (3, 1, 2, "long")),
+        ((), {"steps": 4, "epochs": 5}, (4, 1, 5, "run")),
+    ],
+)
+def test_arguments_are_those_that_the_learner_gives_without_the_strategy(args, kwargs, result):
+    assert dtk.baseline(in_the_middle, args=args, kwargs=kwargs).results == [result]
+    assert dtk.baseline(lambda strategy, steps: steps, args=(3,)).results == [3]
+
+
 def test_an_unchanged_function_of_no_arguments_cold(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # gRPC would hang on it
     assert dtk.run(add_up_cold, workers=2, start="cold", timeout=90).results == [2.0, 2.0]

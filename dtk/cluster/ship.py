@@ -14,7 +14,7 @@ import cloudpickle
 
 from dtk.errors import NotShippable
 
-__all__ = ["cell_sources", "pack", "unpack_sources"]
+__all__ = ["cell_sources", "fill_strategy", "pack", "takes_strategy", "unpack_sources"]
 
 
 def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -26,6 +26,27 @@ def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         return bytes(cloudpickle.dumps((fn, args, kwargs)))
     except Exception as error:  # pickling runs code of whatever object it meets: any exception may come out
         raise NotShippable(_explain(fn, args, kwargs, error)) from None
+
+
+def takes_strategy(fn: Any) -> bool:
+    """Whether the function has a parameter `strategy`, which dtk fills."""
+    return "strategy" in inspect.signature(fn).parameters
+
+
+def fill_strategy(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], strategy: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the strategy in its place, so that `args` are those that follow a first `strategy`.
+
+    >>> fill_strategy(lambda strategy, steps: None, (3,), {}, "S")
+    (('S', 3), {})
+    """
+    parameters = inspect.signature(fn).parameters
+    place = list(parameters).index("strategy")
+    positional = parameters["strategy"].kind is not inspect.Parameter.KEYWORD_ONLY
+    if positional and len(args) > place:
+        return (*args[:place], strategy, *args[place:]), kwargs
+    return args, {**kwargs, "strategy": strategy}
 
 
 def cell_sources() -> dict[str, str]:

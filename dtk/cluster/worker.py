@@ -118,7 +118,7 @@ def _work(spec: dict[str, Any], here: Here) -> None:
     if here.mode == "mirrored":
         _split_cpu(here.replicas)
     if spec["strategy"]:
-        kwargs = {**kwargs, "strategy": _strategy(here)}
+        args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here))
     here.journal.event(here.now(), "running")
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):

@@ -105,7 +105,9 @@ def _verbs(ax: Axes, count: int) -> None:
 
 def _words(step: int, count: int, whole: bool) -> str:
     if not whole:
-        return f"Step {step}: a replica with a dashed frame has no record of it, so its share and the sum are not known."
+        return (
+            f"Step {step}: a replica with a dashed frame has no record of it, so its share and the sum are not known."
+        )
     if count == 1:
         return f"Step {step}: one replica sees the whole batch; its share is the loss."
     return (

@@ -64,7 +64,7 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
     else:
         labels += ["repeated"] if seen.repeated else []
         size = _draw_bins(ax, seen)
-        what = f"The height says how many of {size:,} neighbouring examples the replica was given."
+        what = f"Height: how many of {size:,} neighbouring examples the replica was given."
         what = what if size > 1 else "A bar is an example: its row says who was given it."
     labels += ["nobody"] if seen.gaps else []
     ax.set_yticks(range(rows), labels)
@@ -127,14 +127,15 @@ def _draw_gaps(ax: Axes, seen: Sharding, tiles: _Tiles, inch: float) -> None:
     wide = inch * min(tiles.wide, max(0.3, tiles.points / 72 * (_letters(seen) + 0.4)))
     across = int((ax.get_xlim()[1] - 0.54) / wide)
     most = max(tiles.lines, int(0.86 * tiles.height / (tiles.points * 1.35 / 72)))
-    lines = min(most, max(tiles.lines, math.ceil(len(seen.gaps) / across)))
+    lines = min(most, math.ceil(len(seen.gaps) / across))
+    high = 0.86 / max(lines, tiles.lines)
     shown: list[int | str] = [*seen.gaps]
     if len(shown) > across * lines:
         shown = [*shown[: across * lines - 1], "…"]
     for place, number in enumerate(shown):
         line, column = divmod(place, across)
-        corner = (0.54 + column * wide, seen.replicas - 0.43 + line * 0.86 / lines)
-        _tile(ax, corner, (wide, 0.86 / lines), number, tiles.points)
+        corner = (0.54 + column * wide, seen.replicas + (line - lines / 2) * high)
+        _tile(ax, corner, (wide, high), number, tiles.points)
 
 
 def _tile(
@@ -186,4 +187,4 @@ def _steps(seen: Sharding) -> str:
         return ""
     if seen.parts_at is None:
         return " Step by step, together, they see what one device sees."
-    return f" From step {seen.parts_at} they see others than one device."
+    return f" At step {seen.parts_at} they see, together, other examples than one device."
