@@ -14,6 +14,7 @@ A run's directory (mode 0700):
         error.json       {"type", "message", "traceback"} where it raised
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
         tmp/             the worker's TMPDIR
+        saves.txt        where the function saved checkpoints by itself
         elsewhere/       where the callbacks of a worker that is not the chief write
 
 Each line goes out in one `write`, so a process that is killed loses none that it has written.
