@@ -89,6 +89,10 @@ def test_an_uneven_last_batch_is_explained(make):
     assert (error.step, error.reason) == (15, "uneven batch")
 
 
+def test_a_loop_that_averages_unequal_batches_is_called_one(make):
+    assert "; the loop averages the replicas' means, so that" in str(refused(*uneven_pair(make, [3, 2], kind="loop")))
+
+
 @pytest.mark.parametrize("counts", [[1, 0], [2, 1, 1, 1], [1, 1, 0, 0]])
 def test_other_uneven_batches_are_explained(make, counts):
     error = refused(*uneven_pair(make, counts))

@@ -113,10 +113,14 @@ def _explain_uneven(ours: Evidence, k: int) -> str:
     weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
     parts = ", ".join(f"{weight} where a replica has {n}" for n, weight in sorted(weights.items(), reverse=True))
     return (
-        f"{where} has {total} examples: {_spread(counts)}; Keras fit averages the replicas' means, so that an example "
-        f"counts {parts}, and 1/{total} on one device (weighted by examples the losses agree); use "
+        f"{where} has {total} examples: {_spread(counts)}; {_who(ours)} averages the replicas' means, so that an "
+        f"example counts {parts}, and 1/{total} on one device (weighted by examples the losses agree); use "
         "drop_remainder=True, or a custom loop that divides by the global batch"
     )
+
+
+def _who(ours: Evidence) -> str:
+    return "the loop" if ours.in_loop else "Keras fit"
 
 
 def _remedy(ours: Evidence, k: int, odd: np.ndarray, weighted: float, mine: float, other: float) -> str:
@@ -128,8 +132,8 @@ def _remedy(ours: Evidence, k: int, odd: np.ndarray, weighted: float, mine: floa
     if len(odd):
         first = odd[0]
         return (
-            f"step {first + 1} had unequal batches ({_spread(ours.examples[first])}), which Keras fit averages as if "
-            "they were equal; use drop_remainder=True to see whether that is the reason"
+            f"step {first + 1} had unequal batches ({_spread(ours.examples[first])}), which {_who(ours)} averages "
+            "as if they were equal; use drop_remainder=True to see whether that is the reason"
         )
     if k == 0:
         return (
