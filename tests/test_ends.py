@@ -139,9 +139,27 @@ def test_twenty_runs_leave_nothing_behind(start):
     assert open_things() == first
 
 
-def test_old_run_directories_make_room(start, monkeypatch):
+def while_others_make_room():
+    """As another kernel of this user does that starts many runs."""
     from dtk.cluster import launch
 
+    runs = dtk.run_dir().parent
+    for k in range(5):
+        (runs / f"9{k}").mkdir()
+    launch.KEPT_RUNS = 3
+    launch._make_room(runs)
+    return dtk.run_dir().exists(), len(list(runs.iterdir()))
+
+
+def test_a_run_that_lasts_keeps_its_directory(start, monkeypatch, tmp_path):
+    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
+    assert dtk.run(while_others_make_room, workers=1, start=start).results == [(True, 4)]
+
+
+def test_old_run_directories_make_room(start, monkeypatch, tmp_path):
+    from dtk.cluster import launch
+
+    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))  # not among the runs of whoever runs the tests
     monkeypatch.setattr(launch, "KEPT_RUNS", 3)
     runs = [dtk.run(lone_pid, workers=1, start=start) for _ in range(5)]
     assert [run.dir.exists() for run in runs] == [False, True, True, True, True]

@@ -208,6 +208,18 @@ def test_a_train_step_of_the_learners_own():
     assert [a.shape for a in baseline.folder.worker(0).weights("initial").arrays] == [(64, 10), (10,)]
 
 
+def alone():
+    import tensorflow as tf
+
+    classifier(tf.distribute.MirroredStrategy()).fit(batches(128), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_workers_that_train_alone_are_told_so():
+    with pytest.raises(dtk.WorkerFailed, match="dtk.Recorder: the model was made under MirroredStrategy"):
+        dtk.run(alone, workers=2)
+    assert len(dtk.baseline(alone).records) > 0
+
+
 def nowhere(strategy):
     from dtk import environment
 

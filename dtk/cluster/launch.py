@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -58,6 +59,11 @@ def launch(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[s
     `tick` is called about ten times a second with each worker's state. Whatever ends this call, an interrupt
     included, the workers are gone when it returns.
     """
+    with _in_use(folder):
+        return _attempts(job, folder, clock, tick)
+
+
+def _attempts(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[str, Any]]:
     source = parent(job.fork)
     source.wait_ready(lambda: tick(["starting"] * job.workers))
     for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -86,10 +92,27 @@ def new_folder(job: Job) -> RunFolder:
     return RunFolder(path, job.workers)
 
 
+@contextlib.contextmanager
+def _in_use(folder: RunFolder) -> Iterator[None]:
+    """Locks the directory while the run lasts, so that no other kernel makes room there; ends with this process."""
+    descriptor = os.open(folder.path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _make_room(runs: Path) -> None:
     kept = sorted(runs.iterdir(), key=lambda path: path.name)
     for path in kept[: max(0, len(kept) - KEPT_RUNS)]:
-        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # a run that is going on, or another kernel was quicker
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def free_ports(count: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from dtk.compat import tap
 from dtk.environment import Here, here
 from dtk.recording.fingerprint import element_shapes, fingerprint
-from dtk.recording.progress import Progress, compare_replicas, progress, save_weights
+from dtk.recording.progress import Progress, check_strategy, compare_replicas, progress, save_weights
 from dtk.records import Record
 
 __all__ = ["Recorder"]
@@ -72,6 +72,7 @@ class Recorder:
         if place is None:
             print("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
             return
+        check_strategy("dtk.Recorder", self.model.weights, place)
         self._progress = progress(place)
         self._first_epoch = True
         self._began = place.now()

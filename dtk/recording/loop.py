@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dtk.compat.per_replica import local_values, strategy_of
+from dtk.compat.per_replica import local_values
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
-from dtk.recording.progress import Progress, compare_replicas, progress, save_weights
+from dtk.recording.progress import Progress, check_strategy, compare_replicas, progress, save_weights
 from dtk.records import Record
 
 __all__ = ["record_step"]
@@ -120,17 +120,6 @@ def _weights(model: Any) -> list[Any]:
     return list(held)
 
 
-def _check_strategy(weights: list[Any], place: Here) -> None:
-    """Raises where each worker of a cluster trains under a strategy that knows of no other worker."""
-    strategy = strategy_of(weights)
-    if place.workers == 1 or strategy is None or strategy.num_replicas_in_sync > 1:
-        return
-    raise ClusterConfigError(
-        f"dtk.record_step: the model was made under {type(strategy).__name__}, so each of the {place.workers} workers "
-        "trains alone; use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()"
-    )
-
-
 class _Loop:
     """This process's loop: its count goes on from what a Recorder has counted before it."""
 
@@ -146,7 +135,7 @@ class _Loop:
         import tensorflow as tf
 
         weights = _weights(model)
-        _check_strategy(weights, self.place)
+        check_strategy("dtk.record_step", weights, self.place)
         if weights:
             self.progress.at_end["loop"] = lambda: self._finish(model)
         if not self.announced:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtk.compat.per_replica import differing_copy
+from dtk.compat.per_replica import differing_copy, strategy_of
 from dtk.environment import Here
+from dtk.errors import ClusterConfigError
 
-__all__ = ["Progress", "compare_replicas", "progress", "save_weights"]
+__all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_weights"]
 
 
 @dataclass
@@ -32,6 +33,17 @@ def progress(place: Here) -> Progress:
     if _progress is None or _progress.place is not place:
         _progress = Progress(place)
     return _progress
+
+
+def check_strategy(who: str, weights: list[Any], place: Here) -> None:
+    """Raises where each worker of a cluster trains under a strategy that knows of no other worker."""
+    strategy = strategy_of(weights)
+    if place.workers == 1 or strategy is None or strategy.num_replicas_in_sync > 1:
+        return
+    raise ClusterConfigError(
+        f"{who}: the model was made under {type(strategy).__name__}, so each of the {place.workers} workers "
+        "trains alone; use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()"
+    )
 
 
 def save_weights(place: Here, which: str, weights: list[Any]) -> None:
