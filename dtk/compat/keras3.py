@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from dtk.compat import callbacks
+from dtk.compat.per_replica import first_spec
 from dtk.errors import ClusterConfigError
 
 __all__ = ["apply", "multi_worker"]
@@ -87,20 +88,11 @@ def _build_from_the_spec(trainer: ModuleType) -> None:
         strategy = self._distribute_strategy
         if iterator is not None and strategy is not None:
             specs = iterator._distributed_dataset.element_spec
-            data_batch = tree.map_structure(_of_one_replica, specs)
+            data_batch = tree.map_structure(first_spec, specs)
             iterator = None
         return original(self, iterator=iterator, data_batch=data_batch)
 
     trainer.TensorFlowTrainer._maybe_symbolic_build = build
-
-
-def _of_one_replica(spec: Any) -> Any:
-    """The first replica's TensorSpec of what may be a spec a replica; None for a part of the data that is not given."""
-    import tensorflow as tf
-
-    if isinstance(spec, tf.OptionalSpec):
-        return None
-    return spec._value_specs[0] if hasattr(spec, "_value_specs") else spec
 
 
 def _reduce_whole_values(trainer: Any) -> None:

@@ -1,10 +1,10 @@
-"""The parts of a distributed value that belong to this process's replicas."""
+"""The parts of a distributed value, and of its spec, that belong to this process's replicas."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["differing_copy", "local_values", "strategy_of"]
+__all__ = ["differing_copy", "first_spec", "local_values", "strategy_of"]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -18,6 +18,24 @@ def local_values(value: Any) -> tuple[Any, ...]:
     return tuple(value.values) if isinstance(value, tf.distribute.DistributedValues) else (value,)
 
 
+def first_spec(spec: Any) -> Any:
+    """The first local replica's spec of a component of the data; None for one that was not given.
+
+    A PerReplicaSpec has one spec for each replica, in `_value_specs`.
+    """
+    import tensorflow as tf
+
+    if isinstance(spec, tf.OptionalSpec):
+        return None  # stands for a target or a sample weight that was not given
+    return getattr(spec, "_value_specs", (spec,))[0]
+
+
+def _variable(weight: Any) -> Any:
+    """TensorFlow's variable, which Keras 3 has inside its own; `value` of TensorFlow's is a method."""
+    inner = getattr(weight, "value", weight)
+    return weight if callable(inner) else inner
+
+
 def differing_copy(weights: list[Any]) -> str | None:
     """The first of the mirrored variables whose copies on this process's replicas differ; None if none do.
 
@@ -26,8 +44,7 @@ def differing_copy(weights: list[Any]) -> str | None:
     import tensorflow as tf
 
     for weight in weights:
-        variable = getattr(weight, "value", weight)  # Keras 3 has TensorFlow's variable inside its own
-        variable = weight if callable(variable) else variable
+        variable = _variable(weight)
         if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ:
             continue
         copies = [copy.numpy() for copy in local_values(variable)]
@@ -39,9 +56,7 @@ def differing_copy(weights: list[Any]) -> str | None:
 def strategy_of(weights: list[Any]) -> Any:
     """The strategy in whose scope the weights were made; None where they were made in none."""
     for weight in weights:
-        variable = getattr(weight, "value", weight)
-        variable = weight if callable(variable) else variable
-        strategy = getattr(variable, "distribute_strategy", None)
+        strategy = getattr(_variable(weight), "distribute_strategy", None)
         if strategy is not None:
             return strategy
     return None

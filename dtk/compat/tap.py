@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat.per_replica import first_spec
+
 __all__ = ["Tap", "active", "attach", "detach", "steps_per_execution"]
 
 Fingerprint = Callable[[Any], Any]
@@ -159,17 +161,12 @@ def _building(tap: Tap, on_built: Callable[[], None]) -> Callable[[Any], Any]:
 def _build(model: Any, spec: Any) -> None:
     import tensorflow as tf
 
-    def local(spec: Any) -> Any:
-        if isinstance(spec, tf.OptionalSpec):
-            return None  # stands for a target or a sample weight that was not given
-        return getattr(spec, "_value_specs", (spec,))[0]  # a PerReplicaSpec has one spec for each replica
-
     if hasattr(model, "_symbolic_build"):  # Keras 3
-        model._symbolic_build(data_batch=tf.nest.map_structure(local, spec))
+        model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
         return
     x = spec[0] if isinstance(spec, tuple) else spec
     with model.distribute_strategy.scope():
-        model.build(tf.nest.map_structure(lambda each: local(each).shape, x))
+        model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
 
 
 def detach(model: Any) -> None:
