@@ -4,10 +4,15 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.10 python3; do $$p -c '
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo lab test lint bench notebooks clean
+# The lane with a tf.estimator of TensorFlow's own. TensorFlow 2.15 has no wheels for Python 3.12 and later.
+VENV_TF215 ?= .venv-tf215
+PYTHON_TF215 ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
+READY_TF215 := $(VENV_TF215)/.ready
+
+.PHONY: help setup demo lab test lint bench notebooks setup-tf215 test-tf215 clean
 
 help:
-	@echo "make setup | demo | lab | test | lint | bench | notebooks | clean"
+	@echo "make setup | demo | lab | test | lint | bench | notebooks | setup-tf215 | test-tf215 | clean"
 
 setup: $(READY)
 
@@ -40,5 +45,17 @@ bench: $(READY)
 notebooks: $(READY)
 	$(BIN)/python tools/notebooks.py notebooks/*.ipynb
 
+setup-tf215: $(READY_TF215)
+
+$(READY_TF215): constraints/tf215.txt pyproject.toml
+	$(PYTHON_TF215) -m venv $(VENV_TF215)
+	$(VENV_TF215)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints/tf215.txt \
+		--editable '.[test,notebooks]'
+	touch $(READY_TF215)
+
+# Without the lessons: their stored outputs are the main lane's.
+test-tf215: $(READY_TF215)
+	$(VENV_TF215)/bin/python -m pytest tests dtk
+
 clean:
-	rm -rf $(VENV) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_TF215) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dtk import datasets as datasets
     from dtk import environment as environment
+    from dtk import estimator as estimator
     from dtk.analysis.diagnose import diagnose as diagnose
     from dtk.analysis.verify import verify as verify
     from dtk.cluster.warm import warm as warm
     from dtk.environment import is_chief as is_chief
     from dtk.environment import run_dir as run_dir
+    from dtk.environment import training_ended as training_ended
     from dtk.errors import ClusterConfigError as ClusterConfigError
     from dtk.errors import DatasetUnavailable as DatasetUnavailable
     from dtk.errors import DtkError as DtkError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
+    from dtk.recording.estimator import EstimatorRecorder as EstimatorRecorder
     from dtk.recording.keras import Recorder as Recorder
     from dtk.recording.loop import record_step as record_step
     from dtk.recording.ring import ring as ring
@@ -42,6 +45,7 @@ _HOMES = {
     "ClusterConfigError": "dtk.errors",
     "DatasetUnavailable": "dtk.errors",
     "DtkError": "dtk.errors",
+    "EstimatorRecorder": "dtk.recording.estimator",
     "NotShippable": "dtk.errors",
     "Recorder": "dtk.recording.keras",
     "Run": "dtk.runs",
@@ -53,6 +57,7 @@ _HOMES = {
     "datasets": "dtk.datasets",
     "diagnose": "dtk.analysis.diagnose",
     "environment": "dtk.environment",
+    "estimator": "dtk.estimator",
     "is_chief": "dtk.environment",
     "plot": "dtk.view.plots",
     "record_step": "dtk.recording.loop",
@@ -60,16 +65,18 @@ _HOMES = {
     "run": "dtk.runs",
     "run_dir": "dtk.environment",
     "shards": "dtk.shards",
+    "training_ended": "dtk.environment",
     "verify": "dtk.analysis.verify",
     "warm": "dtk.cluster.warm",
 }
 
-_MODULES = {"datasets", "environment", "plot"}  # names that stand for a whole module
+_MODULES = {"datasets", "environment", "estimator", "plot"}  # names that stand for a whole module
 
 __all__ = [
     "ClusterConfigError",
     "DatasetUnavailable",
     "DtkError",
+    "EstimatorRecorder",
     "NotShippable",
     "Recorder",
     "Run",
@@ -81,6 +88,7 @@ __all__ = [
     "datasets",
     "diagnose",
     "environment",
+    "estimator",
     "is_chief",
     "plot",
     "record_step",
@@ -88,6 +96,7 @@ __all__ = [
     "run",
     "run_dir",
     "shards",
+    "training_ended",
     "verify",
     "warm",
 ]

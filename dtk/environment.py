@@ -28,6 +28,7 @@ __all__ = [
     "quiet",
     "run_dir",
     "scratch",
+    "training_ended",
 ]
 
 # Versions that decide how a run behaves; what a bug report should name.
@@ -39,7 +40,8 @@ class Here:
     """This process's place in a run.
 
     mode: "cluster" (MultiWorkerMirroredStrategy), "mirrored" (several replicas in one process) or "single"
-    (a baseline). clock: `time.monotonic()` at the call of `dtk.run`.
+    (a baseline). clock: `time.monotonic()` at the call of `dtk.run`. role: "worker" or "evaluator"; the
+    evaluator's number is `workers`, one more than the last worker's.
     """
 
     run: RunFolder
@@ -48,6 +50,7 @@ class Here:
     replicas: int
     mode: str
     clock: float
+    role: str = "worker"
 
     def now(self) -> float:
         """Seconds since the call of `dtk.run`; the same clock in every worker of the run."""
@@ -55,7 +58,7 @@ class Here:
 
     @property
     def folder(self) -> WorkerFolder:
-        return self.run.worker(self.worker)
+        return self.run.evaluator if self.role == "evaluator" else self.run.worker(self.worker)
 
     @cached_property
     def journal(self) -> Journal:
@@ -63,12 +66,15 @@ class Here:
 
 
 _here: Here | None = None
+_seen_ended = False  # an earlier call of training_ended found the training ended
+_asked = float("-inf")  # when it last found it going on; it finds so five times a second at most
+_ASKED_SECONDS = 0.2
 
 
 def enter(place: Here | None) -> None:
     """Says which worker this process is; called once, by the worker's own start-up."""
-    global _here
-    _here = place
+    global _here, _seen_ended
+    _here, _seen_ended = place, False
 
 
 def here() -> Here | None:
@@ -77,8 +83,30 @@ def here() -> Here | None:
 
 
 def is_chief() -> bool:
-    """True in worker 0, in a baseline, and where dtk started nothing; False in the other workers."""
+    """True in worker 0, in a baseline, and where dtk started nothing; False in other workers and the evaluator."""
     return _here is None or _here.worker == 0
+
+
+def training_ended() -> bool:
+    """Whether every worker's function has returned: where it says so, an evaluator has nothing more to wait for.
+
+        for path in tf.train.checkpoints_iterator(directory, timeout=1, timeout_fn=dtk.training_ended):
+
+    The first time that it finds so it still says False, so that a loop that looks for a checkpoint and then asks
+    looks once more, and misses none that was written in between. Asked again and again it answers five times a
+    second: waiting by it takes no processor time from the workers. True in a baseline and outside of a run, where
+    nobody trains beside the caller.
+    """
+    global _asked, _seen_ended
+    if _here is None or _here.mode == "single" or _seen_ended:
+        return True
+    _seen_ended = all(
+        any(event["state"] == "finished" for event in reversed(worker.events)) for worker in _here.run.each
+    )
+    if not _seen_ended:
+        time.sleep(max(0.0, _asked + _ASKED_SECONDS - time.monotonic()))
+        _asked = time.monotonic()
+    return False
 
 
 def run_dir() -> Path:

@@ -106,11 +106,23 @@ class _RunError(DtkError):
         return self.folder.logs if self.folder is not None else []
 
     @property
+    def evaluator_log(self) -> str:
+        """Everything the evaluator printed; "" where there was none."""
+        return self.folder.evaluator.log if self.folder is not None else ""
+
+    @property
     def records(self) -> pandas.DataFrame:
         """What was recorded until the run ended; the columns of `Run.records`."""
         from dtk.records import RunFolder, frame
 
         return self.folder.records if isinstance(self.folder, RunFolder) else frame([])
+
+    @property
+    def evaluations(self) -> pandas.DataFrame:
+        """What the evaluator evaluated until the run ended; the columns of `Run.evaluations`."""
+        from dtk.records import RunFolder, evaluations
+
+        return self.folder.evaluations if isinstance(self.folder, RunFolder) else evaluations([])
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()
@@ -143,10 +155,10 @@ def _library(file: str) -> str:
 
 
 class WorkerFailed(_RunError):
-    """A worker raised, exited or was killed. The others were stopped.
+    """A worker, or the evaluator, raised, exited or was killed. The others were stopped.
 
     Attributes:
-        worker: index of the worker that failed first.
+        worker: index of the worker that failed first; "evaluator" where it was that.
         exitcode: its exit code; negative: the number of the signal that ended it.
         traceback: its own traceback as text, with the learner's lines; "" if it had none.
     """
@@ -155,7 +167,7 @@ class WorkerFailed(_RunError):
         self,
         message: str,
         *,
-        worker: int,
+        worker: int | str,
         exitcode: int | None = None,
         traceback: str = "",
         folder: RunFolder | None = None,

@@ -3,6 +3,7 @@
 A run's directory (mode 0700):
 
     function.pkl  sources.json     what the workers are to do
+    evaluator.pkl        what the evaluator is to do, where there is one
     attempt-N/           what an attempt left that found a port taken
     dataset-NAME.txt     which data the first worker to ask found, so that all use the same
     worker-0/
@@ -16,6 +17,7 @@ A run's directory (mode 0700):
         tmp/             the worker's TMPDIR
         saves.txt        where the function saved checkpoints by itself
         elsewhere/       where the callbacks of a worker that is not the chief write
+    evaluator/           the same of the evaluator, where there is one; its events are evaluations, not steps
 
 Each line goes out in one `write`, so a process that is killed loses none that it has written.
 All times are seconds on one clock, which starts at the call of `dtk.run`; every process of a machine
@@ -27,7 +29,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas
 
-__all__ = ["COLUMNS", "Journal", "Record", "RunFolder", "Tail", "Weights", "WorkerFolder", "frame"]
+__all__ = ["COLUMNS", "Journal", "Record", "RunFolder", "Tail", "Weights", "WorkerFolder", "evaluations", "frame"]
 
 
 class Record(NamedTuple):
@@ -73,6 +75,21 @@ def frame(records: Iterable[Sequence[Any]]) -> pandas.DataFrame:
     return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
 
 
+def evaluations(events: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
+    """A DataFrame with one row an evaluation, in the order of time: step, started, ended, and a column a metric.
+
+    events: a journal's; those of the state "evaluation" count (`dtk.recording.evaluation`). step: of the weights
+    that were evaluated, <NA> where unknown. started and ended are seconds since the call of `dtk.run`.
+    """
+    import pandas
+
+    said = [event for event in events if event["state"] == "evaluation"]
+    rows = [{"step": e["step"], "started": e["started"], "ended": e["at"], **e["metrics"]} for e in said]
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pandas.DataFrame(rows, columns=list(dict.fromkeys(["step", "started", "ended", *names])))
+    return table.astype({"step": "Int64", "started": "float64", "ended": "float64"})
+
+
 @dataclass(frozen=True)
 class Weights:
     """A model's weights at one moment: names and arrays in the model's own order."""
@@ -105,10 +122,15 @@ class Tail:
 
 @dataclass(frozen=True)
 class WorkerFolder:
-    """One worker's corner of a run's directory."""
+    """One worker's corner of a run's directory, or the evaluator's, whose number follows the last worker's."""
 
     path: Path
     worker: int
+
+    @property
+    def name(self) -> str:
+        """What people call it: "worker 0", "evaluator"."""
+        return self.path.name.replace("-", " ")
 
     @property
     def log(self) -> str:
@@ -197,6 +219,7 @@ class RunFolder:
 
     path: Path
     workers: int
+    has_evaluator: bool = False
 
     def worker(self, index: int) -> WorkerFolder:
         return WorkerFolder(self.path / f"worker-{index}", index)
@@ -206,12 +229,27 @@ class RunFolder:
         return [self.worker(index) for index in range(self.workers)]
 
     @property
+    def evaluator(self) -> WorkerFolder:
+        """The evaluator's corner; nothing is there in a run without one."""
+        return WorkerFolder(self.path / "evaluator", self.workers)
+
+    @property
+    def members(self) -> list[WorkerFolder]:
+        """All that take part: the workers by index, then the evaluator where there is one."""
+        return [*self.each, self.evaluator] if self.has_evaluator else self.each
+
+    @property
     def logs(self) -> list[str]:
         return [folder.log for folder in self.each]
 
     @property
     def records(self) -> pandas.DataFrame:
         return frame(record for folder in self.each for record in folder.records)
+
+    @property
+    def evaluations(self) -> pandas.DataFrame:
+        """One row an evaluation: the evaluator's, or, without one, the chief's; see the function `evaluations`."""
+        return evaluations((self.evaluator if self.has_evaluator else self.worker(0)).events)
 
 
 def _replace(path: Path, data: bytes) -> None:

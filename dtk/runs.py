@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.cluster import launch, ship, tf_config
+from dtk.cluster import launch, request, ship, tf_config
 from dtk.errors import ClusterConfigError, DtkError
-from dtk.records import RunFolder
+from dtk.records import RunFolder, WorkerFolder
 from dtk.view import live
 from dtk.view.cluster_picture import ClusterPicture
 
@@ -31,7 +30,9 @@ class Run:
 
     mode: "cluster" (several workers or one, MultiWorkerMirroredStrategy), "mirrored" (several replicas in one
     process) or "single" (a baseline). replicas: replicas in each worker. results: what each worker's function
-    returned, by worker index. seconds: from the call of `dtk.run` to its return.
+    returned, by worker index; where it trained an Estimator and returned None, the final "loss" and "global_step"
+    and the "metrics" of the last evaluation (None without one). seconds: from the call of `dtk.run` to its return.
+    evaluator: what the evaluator's function returned; None without one.
     """
 
     folder: RunFolder
@@ -41,6 +42,7 @@ class Run:
     results: list[Any]
     seconds: float
     tf_config: list[dict[str, Any]] = field(default_factory=list)
+    evaluator: Any = None
 
     @property
     def dir(self) -> Path:
@@ -60,6 +62,16 @@ class Run:
     def logs(self) -> list[str]:
         """Everything each worker printed, C++ output included, by worker."""
         return self.folder.logs
+
+    @cached_property
+    def evaluations(self) -> pandas.DataFrame:
+        """One row an evaluation of the evaluator: step, started, ended (s), then a column a metric."""
+        return self.folder.evaluations
+
+    @property
+    def evaluator_log(self) -> str:
+        """Everything the evaluator printed; "" in a run without one."""
+        return self.folder.evaluator.log
 
     @property
     def weights(self) -> list[np.ndarray]:
@@ -87,7 +99,7 @@ def run(
     replicas: int = 1,
     seed: int | None = 0,
     keras: int | None = None,
-    evaluator: Any = None,
+    evaluator: bool | Callable[..., Any] | None = None,
     timeout: float | None = None,
     stall_timeout: float | None = 60.0,
     start: str = "auto",
@@ -99,6 +111,10 @@ def run(
     args, kwargs: its arguments; they travel by pickle. replicas: with `workers=1`, replicas inside the one
     process (MirroredStrategy on logical CPU devices). seed: Python's, NumPy's, TensorFlow's and Keras's, the
     same in each process; None leaves seeding to `fn`. keras: 2 for tf_keras in the workers, 3 for Keras 3.
+    evaluator: a further process, beside the cluster and with a TF_CONFIG of its own (task "evaluator"), that
+    evaluates the checkpoints which the chief writes. True: it calls `fn` too, for Estimator's train_and_evaluate.
+    A function: it calls that, without arguments; a parameter `strategy` gets TensorFlow's default strategy.
+    The run ends when it, too, has returned: let its loop end by `dtk.training_ended`.
     timeout: seconds that the whole run may take. stall_timeout: seconds without progress anywhere (no record,
     no output, no processor time) after which the run ends with every worker's stack; None waits for ever.
     start: "warm" (forked from a process that has TensorFlow imported), "cold" (fresh interpreters) or "auto".
@@ -107,27 +123,29 @@ def run(
     afterwards, each with the logs and records until then. An interrupt stops the workers.
     """
     began = time.monotonic()
-    _check_count("workers", workers, max(16, 4 * environment.cores()))
-    _check_count("replicas", replicas, 16)
+    request.check_count("workers", workers, max(16, 4 * environment.cores()))
+    request.check_count("replicas", replicas, 16)
     if replicas > 1 and workers > 1:
         words = f"workers={workers} with replicas={replicas}: on CPU, MultiWorkerMirroredStrategy has one replica a "
         raise ClusterConfigError(words + "worker; ask for several workers, or for several replicas in workers=1")
-    if evaluator is not None:
-        raise ClusterConfigError("evaluator= is not supported by this version of dtk; evaluate inside the function")
     mode = "mirrored" if replicas > 1 else "cluster"
-    _check_times(timeout, stall_timeout)
+    request.check_times(timeout, stall_timeout)
+    payload = request.pack(fn, args, kwargs)
+    beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
-        payload=_pack(fn, args, kwargs),
+        payload=payload,
         workers=workers,
         replicas=replicas,
         mode=mode,
-        seed=_checked_seed(seed),
-        keras=_checked_keras(keras),
+        seed=request.checked_seed(seed),
+        keras=request.checked_keras(keras, fn),
         strategy=ship.takes_strategy(fn),
         share=workers,
-        fork=_fork(start),
+        fork=request.fork(start),
         timeout=timeout,
         stall_timeout=stall_timeout,
+        evaluator=beside,
+        evaluator_strategy=fill_beside,
     )
     return _carry_out(job, began)
 
@@ -149,18 +167,18 @@ def baseline(
     that a comparison of speeds compares workers and not numbers of cores.
     """
     began = time.monotonic()
-    _check_count("workers", workers, max(16, 4 * environment.cores()))
-    _check_times(timeout, None)
+    request.check_count("workers", workers, max(16, 4 * environment.cores()))
+    request.check_times(timeout, None)
     job = launch.Job(
-        payload=_pack(fn, args, kwargs),
+        payload=request.pack(fn, args, kwargs),
         workers=1,
         replicas=1,
         mode="single",
-        seed=_checked_seed(seed),
-        keras=_checked_keras(keras),
+        seed=request.checked_seed(seed),
+        keras=request.checked_keras(keras, fn),
         strategy=ship.takes_strategy(fn),
         share=workers,
-        fork=_fork(start),
+        fork=request.fork(start),
         timeout=timeout,
         stall_timeout=None,
     )
@@ -181,8 +199,22 @@ def _carry_out(job: launch.Job, began: float) -> Run:
         raise
     finally:
         view.close(outcome)
-    results = [worker.result for worker in folder.each]
-    return Run(folder, job.mode, job.replicas, job.seed, results, seconds, ClusterPicture(configs))
+    results = [_result(worker, folder) for worker in folder.each]
+    own = folder.evaluator.result if folder.has_evaluator else None
+    picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])
+    return Run(folder, job.mode, job.replicas, job.seed, results, seconds, picture, own)
+
+
+def _result(worker: WorkerFolder, folder: RunFolder) -> Any:
+    """What the worker's function returned; where that is None, what the Estimator that it trained came to."""
+    trained = [event for event in worker.events if event["state"] == "outcome"]
+    if not trained or worker.result is not None:
+        return worker.result
+    # In one process train_and_evaluate evaluates itself; in a cluster the evaluator does.
+    judge = folder.evaluator if folder.has_evaluator else worker
+    evaluated = [event for event in judge.events if event["state"] == "evaluation"]
+    metrics = evaluated[-1]["metrics"] if evaluated else None
+    return {"loss": trained[-1]["loss"], "global_step": trained[-1]["step"], "metrics": metrics}
 
 
 def _notice_tf_config() -> None:
@@ -191,55 +223,3 @@ def _notice_tf_config() -> None:
         wrong = tf_config.complaint(text)
         why = f"it could not be used anyway: {wrong}" if wrong else "each worker gets one of its own"
         print(f"dtk: the TF_CONFIG that is set in this process is ignored; {why}")
-
-
-def _check_count(name: str, value: Any, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ClusterConfigError(f"{name}={value!r}: it takes a whole number of at least 1")
-    if value > most:
-        words = f"{name}={value}: this machine has {environment.cores()} cores, and dtk starts at most {most} here"
-        raise ClusterConfigError(words)
-
-
-def _check_times(timeout: Any, stall_timeout: Any) -> None:
-    for name, value in (("timeout", timeout), ("stall_timeout", stall_timeout)):
-        if value is not None and not (isinstance(value, (int, float)) and value > 0):
-            raise ClusterConfigError(f"{name}={value!r}: it takes seconds above 0, or None for no limit")
-
-
-def _checked_seed(seed: Any) -> int | None:
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32):
-        raise ClusterConfigError(f"seed={seed!r}: it takes a whole number from 0 to 2**32 - 1, or None")
-    return seed
-
-
-def _checked_keras(keras: Any) -> int | None:
-    if keras not in (None, 2, 3):
-        raise ClusterConfigError(f"keras={keras!r}: it takes 2 (tf_keras), 3, or None for TensorFlow's own choice")
-    return keras
-
-
-def _fork(start: str) -> bool:
-    if start not in ("auto", "warm", "cold"):
-        raise ClusterConfigError(f"start={start!r}: it takes 'auto', 'warm' or 'cold'")
-    if start == "auto":
-        return environment.can_fork() and os.environ.get("DTK_WARM") != "0"
-    if start == "warm" and not environment.can_fork():
-        raise ClusterConfigError("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
-    return start == "warm"
-
-
-def _pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
-    """Checks that the call can be made, then packs it."""
-    if not callable(fn):
-        raise ClusterConfigError(f"fn is {fn!r}, not a function; pass the function itself, without ()")
-    label = getattr(fn, "__name__", type(fn).__name__)
-    if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
-        raise ClusterConfigError(f"`{label}` is a coroutine or generator; write an ordinary function")
-    given = tuple(args), dict(kwargs or {})
-    filled = ship.fill_strategy(fn, *given, None) if ship.takes_strategy(fn) else given
-    try:
-        inspect.signature(fn).bind(*filled[0], **filled[1])
-    except TypeError as error:
-        raise ClusterConfigError(f"`{label}` can't be called so: {error}; give args=(...) or kwargs={{...}}") from None
-    return ship.pack(fn, *given)

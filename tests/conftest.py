@@ -5,11 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import lanes
 import pytest
 
 import dtk
 
 sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers that are no tests
+
+
+def pytest_collection_modifyitems(items):
+    """What does not hold with the versions that are installed is skipped, with the reason that `lanes` has for it."""
+    for item in items:
+        reason = lanes.reason_to_skip(item.path.name, item.name)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=f"lane {lanes.LANE}: {reason}"))
 
 
 @pytest.fixture(params=["warm", "cold"])

@@ -23,7 +23,7 @@ FLOORS = (
     ("analysis",),
     ("cluster",),
     ("recording",),
-    ("datasets",),
+    ("datasets", "estimator"),
     ("compat",),
     ("records", "environment", "errors"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import lanes
 import numpy as np
 import pytest
 from training import BATCH, batches, classifier, digits, is_keras_3
@@ -81,13 +82,10 @@ def test_mirrored_replicas_in_one_process():
 
 
 def uneven(strategy, count):
-    from tensorflow import keras
-
     model = classifier(strategy)
     before = model.evaluate(batches(count), verbose=0), model.predict(batches(count), verbose=0)
     model.fit(batches(count), verbose=0, callbacks=[dtk.Recorder()])
-    finite = all(np.isfinite(keras.ops.convert_to_numpy(weight)).all() for weight in model.weights)
-    return before, finite
+    return before, all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
 @pytest.mark.parametrize(("rest", "shared"), [(5, [3, 2]), (1, [1, 0])])
@@ -111,7 +109,8 @@ def normalized(strategy, count):
     middle = keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)
     model = classifier(strategy, *middle)
     model.fit(batches(count), epochs=2, verbose=0, validation_data=batches(100), callbacks=[dtk.Recorder()])
-    return [weight.path for weight in model.trainable_variables]
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+    return [getattr(weight, "path", weight.name) for weight in model.trainable_variables]
 
 
 def test_batch_normalization_and_dropout():
@@ -120,11 +119,15 @@ def test_batch_normalization_and_dropout():
     alike = [name for name, x, y in zip(a.names, a.arrays, b.arrays, strict=True) if np.array_equal(x, y)]
     assert set(run.results[0]) <= set(alike)
     # Keras 3 keeps the moving statistics per replica. When this fails, docs/compat.md has a line to lose.
-    assert set(a.names) - set(alike) == {f"sequential/batch_normalization/moving_{x}" for x in ("mean", "variance")}
+    differing = {f"sequential/batch_normalization/moving_{x}" for x in ("mean", "variance")} if lanes.KERAS_3 else set()
+    assert set(a.names) - set(alike) == differing
 
 
 @pytest.mark.parametrize("where", [{"workers": 2}, {"workers": 1, "replicas": 2}])
 def test_batch_normalization_of_no_examples_is_refused(where):
+    if not lanes.KERAS_3:  # Keras 2 leaves an empty share out of the mean; `normalized` looks for NaN
+        assert dtk.run(lambda strategy: normalized(strategy, BATCH + 1), **where).records.examples.min() == 0
+        return
     with pytest.raises(dtk.WorkerFailed) as failure:
         dtk.run(lambda strategy: normalized(strategy, BATCH + 1), **where)
     assert "ClusterConfigError" in failure.value.traceback

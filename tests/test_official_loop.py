@@ -6,6 +6,7 @@ import importlib
 import json
 from pathlib import Path
 
+import lanes
 import official_loop
 import pytest
 
@@ -30,6 +31,8 @@ VERIFY_SAYS = {
     "record": "neither the run nor the baseline has records: add dtk.Recorder() to the callbacks of fit, or "
     "dtk.record_step(…) to a loop of your own",
 }
+# With Keras 2's initial weights of seed 0, Adam turns the rounding of gradients near 0 into steps of their full size.
+SEED = 0 if lanes.KERAS_3 else 1
 LONGER = {"divisor": {"epochs": 2, "activation": "tanh"}}
 
 
@@ -49,7 +52,7 @@ def without(tmp_path, monkeypatch):
 
 def test_the_loop_is_verified_against_its_baseline(capsys):
     """As the tutorial has it, with relu and a short last batch: one epoch, in which rounding stays small."""
-    run, baseline = dtk.run(official_loop.train, workers=2), dtk.baseline(official_loop.train)
+    run, baseline = dtk.run(official_loop.train, workers=2, seed=SEED), dtk.baseline(official_loop.train, seed=SEED)
     dtk.verify(run, baseline)
     assert "check weights vs single device: PASS" in capsys.readouterr().out
     assert run.records.groupby("step").examples.sum().tolist() == [128] * 11 + [89]
@@ -60,8 +63,8 @@ def test_the_loop_is_verified_against_its_baseline(capsys):
 
 
 def test_with_tanh_it_is_verified_for_longer():
-    kwargs = {"epochs": 3, "activation": "tanh"}
-    dtk.verify(dtk.run(official_loop.train, workers=2, kwargs=kwargs), dtk.baseline(official_loop.train, kwargs=kwargs))
+    facts = {"kwargs": {"epochs": 3, "activation": "tanh"}, "seed": SEED}
+    dtk.verify(dtk.run(official_loop.train, workers=2, **facts), dtk.baseline(official_loop.train, **facts))
 
 
 @pytest.mark.parametrize("change", RUN_SAYS)

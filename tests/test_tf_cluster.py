@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+import lanes
 import pytest
 from waiting import wait_for
 
@@ -144,14 +145,16 @@ def no_cluster_of_its_own():
 
 def test_keras_2_and_3_from_one_warm_parent():
     assert dtk.run(no_cluster_of_its_own, workers=1, keras=2).results == ["tf_keras"]
-    assert dtk.run(no_cluster_of_its_own, workers=1, keras=3).results == ["keras"]
+    if lanes.KERAS_3:
+        assert dtk.run(no_cluster_of_its_own, workers=1, keras=3).results == ["keras"]
     assert dtk.run(no_cluster_of_its_own, workers=1).results == ["keras"]
 
 
 def first_weights():
     import keras
 
-    return keras.layers.Dense(3).build((None, 2)) or keras.random.uniform((3,)).numpy().tolist()
+    drawn = keras.random.uniform((3,)) if hasattr(keras, "random") else keras.initializers.RandomUniform()((3,))
+    return keras.layers.Dense(3).build((None, 2)) or drawn.numpy().tolist()
 
 
 def test_keras_is_seeded_alike():

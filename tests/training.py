@@ -33,4 +33,4 @@ def classifier(strategy, *middle, steps_per_execution=1, built=True):
 
 
 def is_keras_3(keras):
-    return "tf_keras" not in keras.Model.__module__
+    return ".engine." not in keras.Model.__module__  # Keras 2's home of Model, in `keras` as in `tf_keras`

@@ -32,6 +32,15 @@ _KNOWN = [
         "or take a parameter `strategy`",
     ),
     (
+        re.compile(r'If "cluster" is set in TF_CONFIG, it must have one "chief" node'),
+        "this RunConfig has no strategy, and so waits for a task of type chief; make "
+        "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)",
+    ),
+    (
+        re.compile(r"module 'tensorflow' has no attribute 'estimator'"),
+        "TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place",
+    ),
+    (
         re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
         "{0} has no reset_states: Keras 3 calls it reset_state",
     ),
@@ -42,7 +51,7 @@ _KNOWN = [
 ]
 
 # What dtk says in a worker; AutoGraph and TensorFlow's executor raise it again as an error of their own.
-_OURS = re.compile(r"ClusterConfigError: (dtk\..*)")
+_OURS = re.compile(r"ClusterConfigError: (.*)")
 
 # SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
 _HINTS = {
@@ -62,13 +71,13 @@ def in_one_sentence(kind: str, message: str) -> str:
         return f"called sys.exit({message}) before its function returned"
     ours = _OURS.search(f"{kind}: {message}")
     if ours:
-        return f"raised ClusterConfigError: {ours[1]}"
+        return f"raised ClusterConfigError: {_anonymous(ours[1])}"
     flat = " ".join(message.split())
     for pattern, sentence in _KNOWN:
         match = pattern.search(flat)
         if match:
             return f"raised {kind}: {sentence.format(*match.groups())}"
-    said = _stable(message)
+    said = _stable(message).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
     return f"raised {kind}: {said}" if said else f"raised {kind}"
 
 
@@ -92,8 +101,12 @@ def _stable(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     # AutoGraph puts "in user code:" and a traceback before what went wrong.
     line = (lines[-1] if lines[0].endswith("in user code:") else lines[0]) if lines else ""
+    line = _anonymous(line)
+    return line if len(line) <= 200 else line[:197] + "..."
+
+
+def _anonymous(line: str) -> str:
     line = re.sub(r"\{\{[^}]*\}\}\s*", "", line)  # names of graph nodes and devices
     line = re.sub(r"(localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0):\d+", r"\1:PORT", line)
     line = re.sub(r"0x[0-9a-fA-F]{6,}", "0x...", line)
-    line = re.sub(r"(?<![\w.])/(?:[\w.+-]+/){2,}", ".../", line)
-    return line if len(line) <= 200 else line[:197] + "..."
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/){2,}", ".../", line)

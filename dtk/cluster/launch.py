@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import socket
 import tempfile
 import time
@@ -15,21 +14,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dtk import environment
 from dtk.cluster import ship, tf_config
-from dtk.cluster.warm import ParentProcess, parent
-from dtk.cluster.watch import Progress, Watch, port_was_taken
+from dtk.cluster.members import Members
+from dtk.cluster.warm import parent
+from dtk.cluster.watch import Progress, port_was_taken
 from dtk.errors import RunTimeout, WorkerFailed, WorkerStalled
-from dtk.records import RunFolder
+from dtk.records import RunFolder, WorkerFolder
 
 __all__ = ["Job", "free_ports", "launch", "new_folder"]
 
 PORT_ATTEMPTS = 3
 KEPT_RUNS = 100  # directories of earlier runs that stay; older ones make room
-KILL_SECONDS = 2.0
 GRACE_SECONDS = 0.6  # how long a failure that reads like a consequence waits for its cause to show itself
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
@@ -51,12 +49,14 @@ class Job:
     fork: bool
     timeout: float | None
     stall_timeout: float | None
+    evaluator: bytes | None = None  # what the evaluator calls, packed; None for a run without one
+    evaluator_strategy: bool = False  # whether that has a parameter `strategy`
 
 
 def launch(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[str, Any]]:
-    """Runs the job to its end and returns the TF_CONFIGs; raises WorkerFailed, WorkerStalled or RunTimeout.
+    """Runs the job to its end and returns the TF_CONFIGs by member; raises WorkerFailed, WorkerStalled or RunTimeout.
 
-    `tick` is called about ten times a second with each worker's state. Whatever ends this call, an interrupt
+    `tick` is called about ten times a second with each member's state. Whatever ends this call, an interrupt
     included, the workers are gone when it returns.
     """
     with _in_use(folder):
@@ -65,19 +65,28 @@ def launch(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[s
 
 def _attempts(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[str, Any]]:
     source = parent(job.fork)
-    source.wait_ready(lambda: tick(["starting"] * job.workers))
+    source.wait_ready(lambda: tick(["starting"] * len(folder.members)))
     for attempt in range(1, PORT_ATTEMPTS + 1):
-        configs = tf_config.build(free_ports(job.workers)) if job.mode == "cluster" else []
-        specs = [_spec(job, folder, clock, k, configs[k] if configs else None) for k in range(job.workers)]
+        configs = _tf_configs(job)
+        given = dict(enumerate(configs))
+        specs = [_spec(job, folder, clock, member, given.get(member.worker)) for member in folder.members]
         try:
-            with _Workers(source, folder, specs, clock) as workers:
-                _wait(workers, job, clock, tick)
+            with Members(source, folder, specs, clock) as members:
+                _wait(members, job, clock, tick)
             return configs
         except WorkerFailed:
             if attempt == PORT_ATTEMPTS or not port_was_taken(folder):
                 raise
             _set_aside(folder, attempt)
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _tf_configs(job: Job) -> list[dict[str, Any]]:
+    if job.mode != "cluster":
+        return []
+    *ports, own = free_ports(job.workers + 1)
+    beside = [] if job.evaluator is None else [tf_config.evaluator(ports, own)]
+    return tf_config.build(ports) + beside
 
 
 def new_folder(job: Job) -> RunFolder:
@@ -88,8 +97,10 @@ def new_folder(job: Job) -> RunFolder:
     began = datetime.now().strftime("%Y%m%d-%H%M%S-%f-")  # names in the order of time: the oldest make room
     path = Path(tempfile.mkdtemp(prefix=began, dir=runs))
     (path / "function.pkl").write_bytes(job.payload)
+    if job.evaluator is not None:
+        (path / "evaluator.pkl").write_bytes(job.evaluator)
     (path / "sources.json").write_text(json.dumps(ship.cell_sources()))
-    return RunFolder(path, job.workers)
+    return RunFolder(path, job.workers, job.evaluator is not None)
 
 
 @contextlib.contextmanager
@@ -124,17 +135,24 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def _spec(job: Job, folder: RunFolder, clock: float, worker: int, config: dict[str, Any] | None) -> dict[str, Any]:
+def _spec(
+    job: Job, folder: RunFolder, clock: float, member: WorkerFolder, config: dict[str, Any] | None
+) -> dict[str, Any]:
+    evaluates = member.worker == job.workers
     return {
         "dir": str(folder.path),
-        "worker": worker,
+        "worker": member.worker,
+        "role": "evaluator" if evaluates else "worker",
+        "has_evaluator": folder.has_evaluator,
         "workers": job.workers,
         "replicas": job.replicas,
         "mode": job.mode,
         "clock": clock,
         "seed": job.seed,
-        "strategy": job.strategy,
-        "env": {**_environment(job, config), "TMPDIR": str(folder.worker(worker).path / "tmp")},
+        "strategy": job.evaluator_strategy if evaluates else job.strategy,
+        # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
+        "alone": evaluates and job.evaluator != job.payload,
+        "env": {**_environment(job, config), "TMPDIR": str(member.path / "tmp")},
         "cwd": os.getcwd(),
         "sys_path": _sys_path(),
     }
@@ -164,95 +182,50 @@ def _sys_path() -> list[str]:
     return [path or os.getcwd() for path in sys.path]
 
 
-class _Workers:
-    """The worker processes of one attempt. Leaving the `with` block kills them and waits until they are gone."""
-
-    def __init__(self, source: ParentProcess, folder: RunFolder, specs: list[dict[str, Any]], clock: float):
-        self.source, self.folder, self.specs = source, folder, specs
-        self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-worker-{k}" for k in range(len(specs))]
-        self.watch = Watch(folder, clock)
-
-    def __enter__(self) -> _Workers:
-        try:
-            for key, spec in zip(self.keys, self.specs, strict=True):
-                self.source.start(key, spec)
-        except BaseException:  # interrupted half-way: those that did start must go
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.source.kill(self.keys)
-        deadline = time.monotonic() + KILL_SECONDS
-        while any(key not in self.source.exited for key in self.keys) and self.source.lives():
-            if time.monotonic() > deadline:
-                self.source.close()  # takes all its workers with it; the next run starts a new parent
-                break
-            self.source.poll(0.05)
-        self.source.forget(self.keys)
-
-    def look(self, seconds: float) -> None:
-        """Takes in what happened, waiting up to `seconds` for the end of a process."""
-        self.source.poll(seconds)
-        exits = {k: self.source.exited[key] for k, key in enumerate(self.keys) if key in self.source.exited}
-        if not self.source.lives():
-            now = time.monotonic()  # killed from outside; the system kills its workers along with it
-            exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
-        self.watch.look(exits)
-
-    @property
-    def pids(self) -> list[int]:
-        started, exited = self.source.started, self.source.exited
-        return [started[key] for key in self.keys if key in started and key not in exited]
-
-    def stacks(self) -> str:
-        """Each living worker's Python stack, also of one that is deep inside a collective."""
-        for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-        self.look(0.0)
-        time.sleep(0.3)  # the handlers write to files; there is no event to wait for
-        texts = []
-        for k, worker in enumerate(self.folder.each):
-            file = worker.path / "stacks.txt"
-            stack = file.read_text(errors="replace").rstrip() if file.exists() else ""
-            texts.append(f"worker {k} is {self.watch.states()[k]}:\n{stack or '  (no stack: it is not running)'}")
-        return "\n\n".join(texts)
-
-
-def _wait(workers: _Workers, job: Job, clock: float, tick: Tick) -> None:
-    progress = Progress(workers.folder, time.monotonic())
-    for now in _ticks(workers, tick):
-        watch = workers.watch
+def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
+    folder, watch = members.folder, members.watch
+    progress = Progress(folder.each, time.monotonic())
+    for now in _ticks(members, tick):
         if watch.culprit() is not None:
-            raise _failure(workers)
+            raise _failure(members)
         if watch.finished:
             return
         if job.timeout is not None and now - clock > job.timeout:
-            message = f"the run was stopped after its timeout of {job.timeout:g} s; states: {_count(watch.states())}"
-            raise RunTimeout(message, workers.folder, workers.stacks())
+            message = f"the run was stopped after its timeout of {job.timeout:g} s; states: {watch.words()}"
+            raise RunTimeout(message, folder, members.stacks())
+        if watch.training_ended and progress.members == folder.each:
+            progress = Progress([folder.evaluator], now)
         limit = job.stall_timeout
-        if limit is not None and progress.quiet_seconds(workers.pids, now) > limit:
-            message = f"no worker made progress for {limit:g} s; states: {_count(watch.states())}"
-            raise WorkerStalled(message, workers.folder, workers.stacks())
+        # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
+        if limit is not None and progress.quiet_seconds(members.pids(progress.members), now) > limit:
+            raise _stall(members, limit)
 
 
-def _ticks(workers: _Workers, tick: Tick) -> Iterator[float]:
+def _stall(members: Members, limit: float) -> WorkerStalled:
+    watch = members.watch
+    message = f"no worker made progress for {limit:g} s; states: {watch.words()}"
+    if watch.training_ended:
+        message = (
+            f"the evaluator made no progress for {limit:g} s after the workers had finished; let it end when "
+            "dtk.training_ended() says so: "
+            "tf.train.checkpoints_iterator(directory, timeout=1, timeout_fn=dtk.training_ended)"
+        )
+    return WorkerStalled(message, members.folder, members.stacks())
+
+
+def _ticks(members: Members, tick: Tick) -> Iterator[float]:
     drawn = 0.0
     while True:
-        workers.look(0.03)
+        members.look(0.03)
         now = time.monotonic()
-        if now - drawn >= 0.1 or workers.watch.finished:
-            tick(workers.watch.states())
+        if now - drawn >= 0.1 or members.watch.finished:
+            tick(members.watch.states())
             drawn = now
         yield now
 
 
-def _failure(workers: _Workers) -> WorkerFailed:
-    watch = workers.watch
+def _failure(members: Members) -> WorkerFailed:
+    watch = members.watch
     deadline = time.monotonic() + GRACE_SECONDS
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
@@ -261,20 +234,16 @@ def _failure(workers: _Workers) -> WorkerFailed:
         alone = culprit == 0 or time.monotonic() > deadline - GRACE_SECONDS / 2
         if culprit is not None and lanes[culprit].exited and not watch.is_consequence(culprit) and alone:
             break
-        workers.look(0.02)
+        members.look(0.02)
     culprit = watch.culprit()
     assert culprit is not None, "a failure was seen before"
     return watch.failure(culprit)
-
-
-def _count(states: list[str]) -> str:
-    return ", ".join(f"worker {k} {state}" for k, state in enumerate(states))
 
 
 def _set_aside(folder: RunFolder, attempt: int) -> None:
     """Keeps what a failed attempt wrote, out of the way of the next."""
     aside = folder.path / f"attempt-{attempt}"
     aside.mkdir(mode=0o700)
-    for worker in folder.each:
-        if worker.path.exists():
-            worker.path.rename(aside / worker.path.name)
+    for member in folder.members:
+        if member.path.exists():
+            member.path.rename(aside / member.path.name)

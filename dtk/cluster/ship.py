@@ -6,6 +6,8 @@ import functools
 import inspect
 import linecache
 import os
+import sys
+import sysconfig
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +16,7 @@ import cloudpickle
 
 from dtk.errors import NotShippable
 
-__all__ = ["cell_sources", "fill_strategy", "pack", "takes_strategy", "unpack_sources"]
+__all__ = ["cell_sources", "fill_strategy", "pack", "takes_strategy", "unpack_sources", "uses_estimator"]
 
 
 def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -47,6 +49,41 @@ def fill_strategy(
     if positional and len(args) > place:
         return (*args[:place], strategy, *args[place:]), kwargs
     return args, {**kwargs, "strategy": strategy}
+
+
+def uses_estimator(fn: Any) -> bool:
+    """Whether the function, or one of the learner's that it calls, uses `dtk.estimator`."""
+    for each in _own_functions(fn, set()):
+        names = set(_names(each.__code__)) if inspect.isfunction(each) else set()
+        if "dtk.estimator" in names:  # from dtk.estimator import ..., inside the function
+            return True
+        for name, value in [("dtk", None), *_captured(each)]:
+            home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
+            if home.startswith(("dtk.estimator", "tensorflow_estimator")):
+                return True
+            if (home == "dtk" or name == "dtk") and {name, "estimator"} <= names:  # dtk.estimator.RunConfig(...)
+                return True
+    return False
+
+
+def _own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
+    """The function, and those of the learner's functions and classes that it captures, and so on."""
+    seen.add(id(fn))
+    yield fn
+    if not inspect.isroutine(fn) and not inspect.isclass(fn):
+        fn = type(fn)  # an object with __call__
+    members = list(vars(fn).items()) if inspect.isclass(fn) else []
+    for _, value in [*members, *_captured(fn)]:
+        if id(value) not in seen and (inspect.isroutine(value) or inspect.isclass(value)) and _is_own(value):
+            yield from _own_functions(value, seen)
+
+
+def _is_own(value: Any) -> bool:
+    """Whether a function was written in a cell, a script or a module beside them, and not installed."""
+    home = getattr(value, "__module__", None) or ""
+    file = getattr(sys.modules.get(home), "__file__", None) or ""
+    installed = any(part in file for part in ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"]))
+    return home == "__main__" or (bool(file) and not installed and home.split(".")[0] != "dtk")
 
 
 def cell_sources() -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["build", "complaint"]
+__all__ = ["build", "complaint", "evaluator"]
 
 
 def build(ports: Sequence[int], host: str = "127.0.0.1") -> list[dict[str, Any]]:
@@ -25,6 +25,19 @@ def build(ports: Sequence[int], host: str = "127.0.0.1") -> list[dict[str, Any]]
         {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}}
         for index in range(len(addresses))
     ]
+
+
+def evaluator(ports: Sequence[int], own: int, host: str = "127.0.0.1") -> dict[str, Any]:
+    """The TF_CONFIG of an evaluator beside the workers at `ports`: they don't know of it, and it is none of them.
+
+    >>> evaluator([4001, 4002], 4003)["task"]
+    {'type': 'evaluator', 'index': 0}
+
+    Its own entry in the cluster is for MultiWorkerMirroredStrategy, which looks its task up there and raises
+    KeyError otherwise (TensorFlow 2.15 and 2.21); with it the strategy has one replica and waits for nobody.
+    """
+    cluster = {"worker": [f"{host}:{port}" for port in ports], "evaluator": [f"{host}:{own}"]}
+    return {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
 
 
 def complaint(text: str) -> str | None:

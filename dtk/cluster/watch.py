@@ -1,4 +1,4 @@
-"""What the workers are doing, which of them failed first, and whether anybody still makes progress."""
+"""What workers and evaluator are doing, which of them failed first, and whether anybody still makes progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 from dtk.cluster import explain
 from dtk.errors import WorkerFailed
-from dtk.records import RunFolder, Tail
+from dtk.records import RunFolder, Tail, WorkerFolder
 
 __all__ = ["Progress", "Watch", "port_was_taken"]
 
@@ -33,7 +33,7 @@ _PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Fa
 
 @dataclass
 class _Lane:
-    """What is known of one worker."""
+    """What is known of one member of the run."""
 
     events: Tail
     records: Path
@@ -44,18 +44,21 @@ class _Lane:
 
 @dataclass
 class Watch:
-    """States of a run's workers, from the events that they write and from how their processes end."""
+    """States of a run's members, from the events that they write and from how their processes end.
+
+    Members are numbered: the workers by index, then the evaluator where there is one.
+    """
 
     folder: RunFolder
     clock: float
     lanes: list[_Lane] = field(init=False)
 
     def __post_init__(self) -> None:
-        each = [folder.path for folder in self.folder.each]
+        each = [member.path for member in self.folder.members]
         self.lanes = [_Lane(Tail(path / "events.jsonl"), path / "records.jsonl") for path in each]
 
     def look(self, exits: dict[int, tuple[int, float]]) -> None:
-        """Takes in new events, and `exits`: worker -> (exit code, monotonic seconds)."""
+        """Takes in new events, and `exits`: member -> (exit code, monotonic seconds)."""
         for worker, (code, at) in exits.items():
             self.lanes[worker].exited = (code, at - self.clock)
         for lane in self.lanes:
@@ -70,12 +73,21 @@ class Watch:
     def finished(self) -> bool:
         return all(lane.state == "finished" for lane in self.lanes)
 
+    @property
+    def training_ended(self) -> bool:
+        """Whether all workers have finished, whatever the evaluator does."""
+        return all(lane.state == "finished" for lane in self.lanes[: self.folder.workers])
+
     def states(self) -> list[str]:
-        """Each worker's state in a word, for the live view."""
+        """Each member's state in a word, for the live view."""
         return ["failed" if lane.exited and lane.state != "finished" else lane.state for lane in self.lanes]
 
+    def words(self) -> str:
+        """ "worker 0 training, worker 1 finished"."""
+        return ", ".join(f"{m.name} {state}" for m, state in zip(self.folder.members, self.states(), strict=True))
+
     def failures(self) -> dict[int, float]:
-        """Workers that failed, with the time (s since the call): raised, or ended without finishing."""
+        """Members that failed, with the time (s since the call): raised, or ended without finishing."""
         times = {}
         for worker, lane in enumerate(self.lanes):
             if lane.failed is not None:
@@ -85,7 +97,7 @@ class Watch:
         return times
 
     def culprit(self) -> int | None:
-        """The worker that failed first and not in consequence of another; None where nobody failed."""
+        """The member that failed first and not in consequence of another; None where nobody failed."""
         failures = self.failures()
         if not failures:
             return None
@@ -94,50 +106,62 @@ class Watch:
         return min(worker for worker in failures if worker == first or self._same(worker, first))
 
     def _same(self, worker: int, other: int) -> bool:
-        one, two = self.folder.worker(worker).error, self.folder.worker(other).error
+        one, two = self._member(worker).error, self._member(other).error
         return one is not None and two is not None and self._what(worker, None) == self._what(other, None)
 
     def is_consequence(self, worker: int) -> bool:
         """Whether a failure reads like TensorFlow's reaction to a peer that has gone."""
-        error = self.folder.worker(worker).error
+        error = self._member(worker).error
         if error is None:
             return False  # it died without a word: nobody else's message explains that
         return error["type"] in _PEER_ERRORS and bool(_CONSEQUENCE.search(error["message"]))
 
     def failure(self, worker: int) -> WorkerFailed:
-        """The error that names `worker`, with its traceback and, after it, what the others said."""
-        error = self.folder.worker(worker).error
-        exited = self.lanes[worker].exited
+        """The error that names member `worker`, with its traceback and, after it, what the others said."""
+        member = self._member(worker)
+        error, exited = member.error, self.lanes[worker].exited
         code = exited[0] if exited else None
-        message = f"worker {worker} {self._what(worker, code)}"
         trace = error["traceback"] if error else ""
-        parts = [f"What worker {worker} said:\n{trace}" if trace else _last_lines(self.folder.worker(worker).log)]
+        name = member.name if worker < self.folder.workers else "the evaluator"
+        parts = [f"What {name} said:\n{trace}" if trace else _last_lines(member.log)]
         for other in sorted(set(self.failures()) - {worker}):
             role = "the same" if self._same(other, worker) else "a consequence"
-            parts.append(f"Worker {other} {self._what(other, None)}  ({role}; in full in .logs[{other}])")
-        detail = "\n".join(part for part in parts if part)
-        return WorkerFailed(message, worker=worker, exitcode=code, traceback=trace, folder=self.folder, detail=detail)
+            name = self._member(other).name.capitalize()
+            log = f".logs[{other}]" if other < self.folder.workers else ".evaluator_log"
+            parts.append(f"{name} {self._what(other, None)}  ({role}; in full in {log})")
+        return WorkerFailed(
+            f"{member.name} {self._what(worker, code)}",
+            worker=worker if worker < self.folder.workers else "evaluator",
+            exitcode=code,
+            traceback=trace,
+            folder=self.folder,
+            detail="\n".join(part for part in parts if part),
+        )
 
     def _what(self, worker: int, code: int | None) -> str:
-        error = self.folder.worker(worker).error
+        error = self._member(worker).error
         return explain.in_one_sentence(error["type"], error["message"]) if error else explain.exit_in_words(code)
+
+    def _member(self, number: int) -> WorkerFolder:
+        return self.folder.members[number]
 
 
 def port_was_taken(folder: RunFolder) -> bool:
-    """Whether a worker failed because another program took its port between choosing and binding."""
-    errors = [worker.error for worker in folder.each]
+    """Whether one failed because another program took its port between choosing and binding."""
+    errors = [member.error for member in folder.members]
     return any(error is not None and _PORT_TAKEN.search(error["message"]) for error in errors)
 
 
 class Progress:
-    """Tells when nobody has made progress for a while: no record, event or output, and no processor time."""
+    """Tells when none of `members` has made progress for a while: no record, event or output, and no processor time."""
 
     # A worker that waits inside a collective uses next to nothing; one that computes uses most of a core.
     BUSY = 0.05
 
-    def __init__(self, folder: RunFolder, now: float):
+    def __init__(self, members: list[WorkerFolder], now: float):
+        self.members = members
         self._files = [
-            worker.path / name for worker in folder.each for name in ("records.jsonl", "events.jsonl", "log.txt")
+            member.path / name for member in members for name in ("records.jsonl", "events.jsonl", "log.txt")
         ]
         self._sizes: list[int] = []
         self._cpu = 0.0

@@ -22,7 +22,7 @@ import cloudpickle
 
 from dtk import environment
 from dtk.cluster import ship
-from dtk.compat import checkpoints
+from dtk.compat import checkpoints, evaluator
 from dtk.environment import Here
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
@@ -77,12 +77,13 @@ def _take_place(spec: dict[str, Any]) -> Here:
     sys.path[:] = spec["sys_path"]
     sys.argv[:] = [""]
     here = Here(
-        RunFolder(Path(spec["dir"]), spec["workers"]),
+        RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"]),
         spec["worker"],
         spec["workers"],
         spec["replicas"],
         spec["mode"],
         spec["clock"],
+        spec["role"],
     )
     environment.enter(here)
     here.folder.path.mkdir(mode=0o700, exist_ok=True)
@@ -114,11 +115,12 @@ def _redirect(folder: Path) -> None:
 def _work(spec: dict[str, Any], here: Here) -> None:
     _prepare_libraries(spec)
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
-    fn, args, kwargs = cloudpickle.loads((here.run.path / "function.pkl").read_bytes())
+    call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
+    fn, args, kwargs = cloudpickle.loads((here.run.path / call).read_bytes())
     if here.mode == "mirrored":
         _split_cpu(here.replicas)
     if spec["strategy"]:
-        args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here))
+        args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here, spec["alone"]))
     here.journal.event(here.now(), "running")
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
@@ -144,14 +146,26 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
         for name in ("keras", "tf_keras"):
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
             register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
-    register_post_import_hook(lambda keras: _correct_keras(), "keras")
+    for name in ("keras", "tf_keras"):  # after the seeds; `tensorflow` imports only one of the two
+        register_post_import_hook(lambda keras: _correct_keras(), name)
     register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
+    register_post_import_hook(
+        lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
+    )
+    if spec["role"] == "evaluator":
+        register_post_import_hook(evaluator.apply, "tensorflow.python.distribute.collective_all_reduce_strategy")
 
 
 def _correct_keras() -> None:
     from dtk.compat import keras3
 
     keras3.apply()
+
+
+def _listen_to_estimator() -> None:
+    from dtk.recording import estimator
+
+    estimator.listen()
 
 
 def _split_cpu(replicas: int) -> None:
@@ -162,10 +176,10 @@ def _split_cpu(replicas: int) -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
 
 
-def _strategy(here: Here) -> Any:
+def _strategy(here: Here, alone: bool) -> Any:
     import tensorflow as tf
 
-    if here.mode == "cluster":
+    if here.mode == "cluster" and not alone:
         return tf.distribute.MultiWorkerMirroredStrategy()
     if here.mode == "mirrored":
         return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(here.replicas)])

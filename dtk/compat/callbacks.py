@@ -12,7 +12,8 @@ never the call left out. In workers other than the chief
 BackupAndRestore of Keras 3: every worker reads the chief's backup, then the others write and delete elsewhere.
 The workers wait for each other after reading and after deleting. Without that, a chief with nothing left to
 train deletes the backup before a peer has read it, and a second `fit` may read the backup of the first.
-tf_keras's BackupAndRestore, ModelCheckpoint and TensorBoard take care of this themselves (`workertemp_N`).
+Keras 2's BackupAndRestore, ModelCheckpoint and TensorBoard (tf_keras, and `keras` beside TensorFlow 2.15) take care of
+this themselves (`workertemp_N`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dtk.compat.versions import keras_major
 from dtk.environment import Here, here
 
 __all__ = ["apply", "elsewhere"]
@@ -38,21 +40,33 @@ _chief_only = False  # while True, loads read the chief's file whatever this wor
 def apply() -> list[str]:
     """Redirects in this process where it is one of several workers; returns the names of what is in force.
 
-    For `keras` 3 and for `tf_keras`, whichever has been imported; safe to call again.
+    For `keras` (3, or 2 as TensorFlow 2.15 has it) and for `tf_keras`, whichever has been imported; safe to call again.
     """
     place = here()
-    if place is None or place.mode != "cluster" or place.workers < 2:
+    if place is None or place.mode != "cluster" or place.workers < 2 or place.role == "evaluator":
         return []
-    keras, legacy = sys.modules.get("keras"), sys.modules.get("tf_keras")
-    if keras is not None and int(keras.__version__.split(".")[0]) >= 3:
-        _once("backups", lambda: _share_backups(keras))
-        if place.worker > 0:
-            _once("saves", lambda: _redirect_saves(keras))
-            _once("callbacks", lambda: _redirect_callbacks(keras, _PATHS))
-    if legacy is not None and place.worker > 0:
-        _once("tf_keras saves", lambda: _redirect_saves(legacy))
-        _once("tf_keras callbacks", lambda: _redirect_callbacks(legacy, {"CSVLogger": "filename"}))
+    for package in ("keras", "tf_keras"):
+        keras = sys.modules.get(package)
+        if keras is None:
+            continue
+        if keras_major(keras) >= 3:
+            _apply_to_keras_3(keras, place.worker > 0)
+        elif place.worker > 0:
+            _apply_to_keras_2(keras)
     return sorted(_applied)
+
+
+def _apply_to_keras_3(keras: Any, redirect: bool) -> None:
+    _once("backups", lambda: _share_backups(keras))
+    if redirect:
+        _once("saves", lambda: _redirect_saves(keras))
+        _once("callbacks", lambda: _redirect_callbacks(keras, _PATHS))
+
+
+def _apply_to_keras_2(keras: Any) -> None:
+    called = "tf_keras" if keras.__name__ == "tf_keras" else "keras 2"
+    _once(f"{called} saves", lambda: _redirect_saves(keras))
+    _once(f"{called} callbacks", lambda: _redirect_callbacks(keras, {"CSVLogger": "filename"}))
 
 
 def _once(name: str, correct: Callable[[], None]) -> None:
@@ -131,7 +145,12 @@ def _spaces(package: str) -> list[Any]:
     imported later.
     """
     homes = [f"{package}.src.saving.saving_api"]
-    public = [f"{base}.{name}" for base in (package, f"{package}._tf_keras.keras") for name in ("saving", "models")]
+    bases = (
+        package,
+        f"{package}._tf_keras.keras",
+        f"{package}.api._v2.keras",
+    )  # the last: `tf.keras` as Keras 2 has it
+    public = [f"{base}.{name}" for base in bases for name in ("saving", "models")]
     return [sys.modules[name] for name in homes + public if name in sys.modules]
 
 

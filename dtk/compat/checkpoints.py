@@ -32,7 +32,7 @@ def apply() -> None:
     """Watches saves in this process where it is one of several workers; safe to call again."""
     global _applied
     place = here()
-    if _applied or place is None or place.mode != "cluster" or place.workers < 2:
+    if _applied or place is None or place.mode != "cluster" or place.workers < 2 or place.role == "evaluator":
         return
     from tensorflow import train
 

@@ -2,7 +2,8 @@
 
 Everything here touches the TensorFlow trainer of Keras (`keras.src.backend.tensorflow.trainer`), in worker
 processes only. A correction is applied when its probe finds the faulty code in the installed Keras; what is
-touched, since when, and which test says that it can go: docs/compat.md. Keras 2 (tf_keras) needs none of it.
+touched, since when, and which test says that it can go: docs/compat.md. Keras 2 (tf_keras, and `keras` beside
+TensorFlow 2.15) needs none of it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from dtk.compat import callbacks
 from dtk.compat.per_replica import first_spec
+from dtk.compat.versions import keras_major, leave_tf_keras_unconverted
 from dtk.errors import ClusterConfigError
 
 __all__ = ["apply", "multi_worker"]
@@ -30,8 +32,10 @@ def apply() -> list[str]:
     Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before.
     """
     _applied.extend(name for name in callbacks.apply() if name not in _applied)
+    if "tf_keras" in sys.modules and leave_tf_keras_unconverted():
+        _applied.append("tf_keras left unconverted")
     keras = sys.modules.get("keras")
-    if keras is None or int(keras.__version__.split(".")[0]) < 3 or keras.backend.backend() != "tensorflow":
+    if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return list(_applied)
     from keras.src.backend.tensorflow import trainer
 

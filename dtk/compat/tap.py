@@ -16,7 +16,7 @@ import numpy as np
 
 from dtk.compat.per_replica import first_spec
 
-__all__ = ["Tap", "active", "attach", "detach", "steps_per_execution"]
+__all__ = ["Tap", "active", "attach", "detach", "steps_per_execution", "weights_so_far"]
 
 Fingerprint = Callable[[Any], Any]
 WIDTH = 3  # a step's loss share, examples, fingerprint
@@ -189,3 +189,11 @@ def steps_per_execution(model: Any) -> int:
     """Steps in one call of the train function; a plain number in Keras 3, a variable or None in tf_keras."""
     asked = model.steps_per_execution if hasattr(model, "steps_per_execution") else model._steps_per_execution
     return 1 if asked is None else int(getattr(asked, "numpy", lambda: asked)())
+
+
+def weights_so_far(model: Any) -> list[Any]:
+    """The weights that the model has by now; [] before it is built, where Keras 2's `weights` raises."""
+    try:
+        return list(model.weights)
+    except ValueError:
+        return []

@@ -7,6 +7,7 @@ from typing import Any
 
 from dtk.compat import tap
 from dtk.environment import Here, here
+from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import element_shapes, fingerprint
 from dtk.recording.progress import Progress, check_strategy, compare_replicas, progress, save_weights
 from dtk.records import Record
@@ -38,6 +39,10 @@ class Recorder:
     BackupAndRestore, epochs are Keras's own. Saved as well: the weights before the first step and, at the end
     of `fit`, after the last (put an EarlyStopping that restores the best weights before the Recorder), in the
     order of `model.weights`. With several replicas in one process it checks that their copies are identical.
+
+    In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records each evaluation: its times, its
+    metrics, and as its step what the model's optimizer has counted (unknown where that is 0: a checkpoint of
+    weights alone has no count).
 
     The model is left as it was. Needs a model whose `train_step` calls `compute_loss`, as Keras's own does.
     Outside of `dtk.run` and `dtk.baseline` it records nothing and says so once. Two Recorders in one `fit`
@@ -72,7 +77,7 @@ class Recorder:
         if place is None:
             print("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
             return
-        check_strategy("dtk.Recorder", self.model.weights, place)
+        check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
         self._progress = progress(place)
         self._first_epoch = True
         self._began = place.now()
@@ -109,6 +114,21 @@ class Recorder:
                 print("dtk.Recorder: no step was recorded; the model's train_step must call compute_loss")
             tap.detach(self.model)
         self._tap = None
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        place = here()
+        if place is not None and place.role == "evaluator":
+            self._began = evaluating(place, self._counted())
+
+    def on_test_end(self, logs: Any = None) -> None:
+        place = here()
+        if place is not None and place.role == "evaluator":
+            evaluated(place, step=self._counted(), started=self._began, metrics=logs or {})
+
+    def _counted(self) -> int | None:
+        """Steps that the model's optimizer has made; None where it has none, or a checkpoint brought no count."""
+        count = getattr(getattr(self.model, "optimizer", None), "iterations", None)
+        return (int(count.numpy()) or None) if count is not None else None
 
     def _state(self) -> Progress | None:
         """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""

@@ -36,7 +36,15 @@ def progress(place: Here) -> Progress:
 
 
 def check_strategy(who: str, weights: list[Any], place: Here) -> None:
-    """Raises where each worker of a cluster trains under a strategy that knows of no other worker."""
+    """Raises where each worker of a cluster trains under a strategy that knows of no other worker.
+
+    Further where an evaluator trains: its steps would be nobody's.
+    """
+    if place.role == "evaluator":
+        raise ClusterConfigError(
+            f"{who}: the evaluator trains a model of its own, beside the workers'; give it a function that evaluates "
+            "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
+        )
     strategy = strategy_of(weights)
     if place.workers == 1 or strategy is None or strategy.num_replicas_in_sync > 1:
         return

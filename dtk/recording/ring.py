@@ -49,6 +49,8 @@ def ring(timeout: float = 10.0) -> Ring:
     place = here()
     if place is None:
         raise RuntimeError("dtk.ring() is for use inside a function that dtk.run runs")
+    if place.role == "evaluator":
+        raise ClusterConfigError("dtk.ring() was called in the evaluator, which is no part of the workers' ring")
     if not timeout > 0:
         raise ClusterConfigError(f"timeout={timeout!r}: it takes seconds above 0")
     return Ring(place, timeout)

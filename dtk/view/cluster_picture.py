@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dtk.view.palette import worker_color
+from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 __all__ = ["ClusterPicture", "svg"]
 
@@ -22,31 +22,49 @@ def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
     """The picture of a cluster's TF_CONFIGs, as SVG text in the page's own colours; "" for none.
 
     Each item has `cluster`, job names to lists of "host:port", and `task`, {"type", "index"}. Addresses stand in
-    the picture as they stand in the configuration. The chief is the task of type "chief", or else worker 0.
+    the picture as they stand in the configuration. The chief is the task of type "chief", or else worker 0. An
+    evaluator stands below a line, apart from those that train together.
     """
     if not tf_configs:
         return ""
-    listings = [_listing(config["cluster"]) for config in tf_configs]
-    width = max(_NARROWEST, 2 * _PAD + _LETTER * max(len(line) for listing in listings for line in listing))
-    height = 2 * _PAD + _LINE * (4 + max(map(len, listings)))
-    columns = min(_COLUMNS, len(tf_configs))
-    rows = -(-len(tf_configs) // columns)
-    wide, high = columns * (width + _GAP) - _GAP + 4, rows * (height + _GAP) - _GAP + 4
-    boxes = "".join(
-        f'<g transform="translate({2 + k % columns * (width + _GAP):.1f} {2 + k // columns * (height + _GAP)})">'
-        f"{_box(config['task'], _is_chief(config), listings[k], worker_color(k), (width, height))}</g>"
-        for k, config in enumerate(tf_configs)
-    )
-    said = f"TF_CONFIG of {len(tf_configs)} processes: the same cluster in each, the task differs"
+    evaluators = [config for config in tf_configs if config["task"]["type"] == "evaluator"]
+    groups = [config for config in tf_configs if config not in evaluators], evaluators
+    width = max(_NARROWEST, 2 * _PAD + _LETTER * max(len(line) for config in tf_configs for line in _listing(config)))
+    columns = min(_COLUMNS, max(map(len, groups)))
+    parts, top, wide = [], 2.0, columns * (width + _GAP) - _GAP + 4
+    one = all(config["cluster"] == tf_configs[0]["cluster"] for config in tf_configs)
+    for apart, group in enumerate(groups):
+        words = "theirs, and itself" if apart else "the same for all workers"
+        words = "cluster: " + ("the same in every box" if one else words)
+        if apart and group:
+            parts.append(_apart(top, wide, "apart from them" + (":" if one else ", and unknown to them:")))
+            top += _LINE + _GAP
+        height = 2 * _PAD + _LINE * (4 + max((len(_listing(config)) for config in group), default=0))
+        for k, config in enumerate(group):
+            color = EVALUATOR_COLOR if apart else worker_color(k)
+            place = f"{2 + k % columns * (width + _GAP):.1f} {top + k // columns * (height + _GAP):.1f}"
+            parts.append(f'<g transform="translate({place})">{_box(config, words, color, (width, height))}</g>')
+        top += -(-len(group) // columns) * (height + _GAP)
+    high = top - _GAP + 2
+    said = f"TF_CONFIG of {len(groups[0])} processes: the same cluster in each, the task differs"
+    said += "; and of the evaluator, which stands apart" if groups[1] else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{said}" width="{wide:.0f}" height="{high}" '
-        f'viewBox="0 0 {wide:.0f} {high}" style="max-width:100%;height:auto" fill="currentColor">{boxes}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{said}" width="{wide:.0f}" '
+        f'height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}" style="max-width:100%;height:auto" '
+        f'fill="currentColor">{"".join(parts)}</svg>'
     )
 
 
-def _listing(cluster: Mapping[str, Sequence[str]]) -> list[str]:
-    """The cluster line by line: each job's name, and indented (by no-break spaces, which SVG keeps) its members."""
-    return [line for job, members in cluster.items() for line in (f"{job}:", *(f"\u00a0\u00a0{m}" for m in members))]
+def _apart(top: float, wide: float, words: str) -> str:
+    """A line between the cluster and the evaluator, and what it means."""
+    line = f'<line x1="2" y1="{top}" x2="{wide - 2:.1f}" y2="{top}" stroke="currentColor" stroke-dasharray="4 4"/>'
+    return f'{line}<text x="2" y="{top + _LINE + 2}" {_SANS} font-size="11" opacity="0.75">{words}</text>'
+
+
+def _listing(config: Mapping[str, Any]) -> list[str]:
+    """Its cluster line by line: each job's name, and indented (by no-break spaces, which SVG keeps) its members."""
+    jobs = config["cluster"].items()
+    return [line for job, members in jobs for line in (f"{job}:", *(f"\u00a0\u00a0{member}" for member in members))]
 
 
 def _is_chief(config: Mapping[str, Any]) -> bool:
@@ -54,14 +72,16 @@ def _is_chief(config: Mapping[str, Any]) -> bool:
     return config["task"] == {"type": "worker", "index": 0} and "chief" not in config["cluster"]
 
 
-def _box(task: Mapping[str, Any], chief: bool, listing: Sequence[str], color: str, size: tuple[float, float]) -> str:
-    width, height = size
-    name = html.escape(f"{task['type']} {task['index']}")
+def _box(config: Mapping[str, Any], words: str, color: str, size: tuple[float, float]) -> str:
+    """One process; `words`: what to say of its cluster."""
+    (width, height), listing = size, _listing(config)
+    name = html.escape(f"{config['task']['type']} {config['task']['index']}")
+    heading = name + (" (chief)" if _is_chief(config) else "")
     parts = [
         f'<rect width="{width:.1f}" height="{height}" rx="6" fill="none" stroke="currentColor" stroke-opacity="0.5"/>',
         f'<rect width="{width:.1f}" height="6" rx="3" fill="{color}"/>',
-        _text(1, name + (" (chief)" if chief else ""), f'{_SANS} font-size="13" font-weight="bold"'),
-        _text(2.2, "cluster: the same in every box", f'{_SANS} font-size="11" opacity="0.75"'),
+        _text(1, heading, f'{_SANS} font-size="13" font-weight="bold"'),
+        _text(2.2, words, f'{_SANS} font-size="11" opacity="0.75"'),
         *(_text(3.2 + row, html.escape(line), _MONO) for row, line in enumerate(listing)),
     ]
     row = 3.2 + len(listing) - 0.3
@@ -78,8 +98,15 @@ def _text(row: float, content: str, style: str) -> str:
 
 
 class ClusterPicture(list[dict[str, Any]]):
-    """The TF_CONFIGs of a run, a list of dict by worker, that shows itself as a picture in a notebook."""
+    """The TF_CONFIGs of a run, a list of dict by worker, that shows itself as a picture in a notebook.
+
+    evaluator: the evaluator's own, which knows the workers and is unknown to them; None in a run without one.
+    """
+
+    def __init__(self, workers: Iterable[dict[str, Any]] = (), evaluator: dict[str, Any] | None = None):
+        super().__init__(workers)
+        self.evaluator = evaluator
 
     # No _repr_svg_: notebooks show that as an image apart from the page, where currentColor is always black.
     def _repr_html_(self) -> str | None:
-        return svg(self) or None
+        return svg([*self, self.evaluator] if self.evaluator else self) or None

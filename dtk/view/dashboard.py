@@ -12,7 +12,7 @@ from IPython.display import display
 from dtk.records import RunFolder
 from dtk.view.follow import Follower
 from dtk.view.log_lines import LogLines
-from dtk.view.palette import worker_color
+from dtk.view.palette import member_color
 from dtk.view.sketch import curve
 
 __all__ = ["Dashboard"]
@@ -32,7 +32,7 @@ class _Box(ipywidgets.VBox):
 
 
 class _LogTail:
-    """The last lines of one worker's log, as HTML."""
+    """The last lines of one member's log, as HTML."""
 
     def __init__(self, log: LogLines):
         self.log = log
@@ -52,19 +52,20 @@ class _LogTail:
 
 
 class Dashboard:
-    """State and step of each worker, progress with the time left, loss and throughput, and the ends of the logs."""
+    """Where each worker and the evaluator are, progress with the time left, loss, throughput, the ends of the logs."""
 
     def __init__(self, folder: RunFolder, replicas: int, title: str, mode: str = "cluster"):
         self.follower = Follower(folder, replicas * folder.workers)
         self.title, self.mode = title, mode
-        self.tails = [_LogTail(LogLines(worker.path / "log.txt")) for worker in folder.each]
-        self.states = ["starting"] * folder.workers
+        self.workers = folder.workers
+        self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in folder.members]
+        self.states = ["starting"] * len(self.tails)
         self._drawn = float("-inf")
         self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
         self.logs = ipywidgets.Accordion(children=[ipywidgets.HTML() for _ in self.tails])
-        for worker in range(folder.workers):
-            self.logs.set_title(worker, f"{self._name(worker)}: what it printed")
+        for member in range(len(self.tails)):
+            self.logs.set_title(member, f"{self._name(member)}: what it printed")
         self.logs.selected_index = None  # ipywidgets 7 opens the first by itself
         progress = ipywidgets.HBox([self.bar, self.words])
         self.box = _Box([self.rows, progress, self.curves, self.logs])
@@ -90,6 +91,8 @@ class Dashboard:
         self.bar.bar_style = "success" if done else "danger"
 
     def _name(self, worker: int) -> str:
+        if worker == self.workers:
+            return "evaluator"
         if self.mode == "single":
             return "baseline"
         return f"worker {worker} (chief)" if worker == 0 else f"worker {worker}"
@@ -110,7 +113,7 @@ class Dashboard:
     def _table(self, outcome: str) -> str:
         rows = []
         for worker in range(len(self.states)):
-            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{worker_color(worker)}"
+            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(worker, self.workers)}"
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
             rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
@@ -119,8 +122,16 @@ class Dashboard:
     def _state(self, worker: int) -> str:
         corner, total = self.follower.corners[worker], self.follower.total
         state, step = "failed" if corner.failed else self.states[worker], corner.step
+        if worker == self.workers:
+            return self._evaluator(state)
         if state == "finished" and any(other != "finished" for other in self.states):
             return "finished, waits for the others"
         if state == "training" and step:
             return f"step {step} of {total}" if total else f"step {step}"
         return f"{state} after step {step}" if step and state in ("finished", "failed", "stopped") else state
+
+    def _evaluator(self, state: str) -> str:
+        """What the evaluator does; once it has ended, how, and its last evaluation."""
+        if state in ("running", "training"):
+            return self.follower.evaluator
+        return ", ".join(filter(None, (state, self.follower.evaluated)))

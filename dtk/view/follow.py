@@ -48,7 +48,7 @@ class Curve:
 
 @dataclass
 class _Corner:
-    """The files of one worker, read from where the last look ended."""
+    """The files of one member, read from where the last look ended."""
 
     folder: WorkerFolder
     inode: int = 0
@@ -85,11 +85,14 @@ class Follower:
     step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
     of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
     training has, None where nobody knows. The first step, which includes tracing, counts for no rate.
+    evaluator: what the evaluator does, in words. evaluated: its last evaluation, "" before the first; evaluations:
+    how many it has made.
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
-        self.corners = [_Corner(worker) for worker in folder.each]
-        self.replicas = replicas
+        self.corners = [_Corner(member) for member in folder.members]
+        self.evaluator, self.evaluated, self.evaluations = "waiting for a checkpoint", "", 0
+        self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         self.losses, self.rates = Curve(), Curve()
         self._open: dict[int, list[float]] = {}  # step -> replicas that recorded it, loss, examples, last end
@@ -102,7 +105,9 @@ class Follower:
         """Takes in what was written since the last look."""
         for corner in self.corners:
             for _, news in corner.look():
-                if isinstance(news, Record):
+                if corner.folder.worker == self.workers:
+                    self._take_evaluation(corner, news)
+                elif isinstance(news, Record):
                     corner.step = max(corner.step, news.step)
                     self._take(news)
                 elif news["state"] == "failed":
@@ -110,6 +115,18 @@ class Follower:
                 elif news["state"] == "training" and corner is self.corners[0]:
                     self._planned = (corner.step, news.get("steps"), news.get("epochs"))
                     self._measured = None
+
+    def _take_evaluation(self, corner: _Corner, news: dict[str, Any] | Record) -> None:
+        if isinstance(news, Record):
+            return
+        corner.failed = corner.failed or news["state"] == "failed"
+        step = "" if news.get("step") is None else f" step {news['step']}"
+        if news["state"] == "evaluating":
+            self.evaluator = f"evaluating{step}"
+        elif news["state"] == "evaluation":
+            self.evaluations += 1
+            metrics = ", ".join(f"{name} {_figure(value)}" for name, value in news["metrics"].items())
+            self.evaluator = self.evaluated = f"evaluated{step}" + (f": {metrics}" if metrics else "")
 
     def _take(self, record: Record) -> None:
         entry = self._open.setdefault(record.step, [0, 0.0, 0, 0.0])
@@ -168,6 +185,10 @@ class Follower:
         if self.eta:
             parts.append(f"ETA {duration(self.eta)}")
         return ", ".join(parts)
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
 
 
 def duration(seconds: float) -> str:

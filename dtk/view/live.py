@@ -15,7 +15,7 @@ class Live(Protocol):
     """What `dtk.run` calls while it waits, from the thread that it was called in."""
 
     def update(self, states: list[str]) -> None:
-        """Takes each worker's state in words ("starting", "running", "training", "finished", "failed")."""
+        """Takes each member's state in words ("starting", "running", "training", "finished", "failed")."""
 
     def close(self, outcome: str) -> None:
         """Draws for the last time, with how the run ended ("finished in 3.2 s", "worker 1 raised ...")."""
@@ -40,7 +40,7 @@ def show(workers: int, replicas: int, mode: str, folder: RunFolder, title: str =
     kind = live_mode()
     if kind == "off":
         return Silent()
-    label = title or heading(workers, replicas, mode)
+    label = title or heading(workers, replicas, mode) + (" and an evaluator" if folder.has_evaluator else "")
     if kind == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
         from dtk.view.dashboard import Dashboard
 

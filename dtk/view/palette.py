@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["worker_color"]
+__all__ = ["EVALUATOR_COLOR", "member_color", "worker_color"]
 
 # Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/) without its black, which would be lost
 # on a dark page; blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
 _OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+
+# The evaluator has no replica of the model that is trained, and so none of the workers' colours.
+EVALUATOR_COLOR = "#8A8A8A"
+
+
+def member_color(member: int, workers: int) -> str:
+    """The colour of a run's member: of a worker, or of the evaluator, whose number follows the last worker's."""
+    return worker_color(member) if member < workers else EVALUATOR_COLOR
 
 
 def worker_color(worker: int) -> str:

@@ -16,10 +16,10 @@ _EVERY = 2.0  # seconds between lines of progress
 
 
 class _Voice:
-    """One worker's output on its way to the reader."""
+    """One member's output on its way to the reader."""
 
-    def __init__(self, worker: int, log: LogLines):
-        self.worker, self.log = worker, log
+    def __init__(self, name: str, log: LogLines):
+        self.name, self.log = name, log
         self.lines = self.characters = 0
 
     @property
@@ -43,10 +43,10 @@ class _Voice:
         for line in lines:
             if self.full or not line.strip() or is_chatter(line):
                 continue
-            said.append(f"[worker {self.worker}] {line[: _CHARACTERS - self.characters]}")
+            said.append(f"[{self.name}] {line[: _CHARACTERS - self.characters]}")
             self.lines, self.characters = self.lines + 1, self.characters + len(line)
             if self.full:
-                said.append(f"[worker {self.worker}] ... more is not shown here; all of it is in {self.log.path}")
+                said.append(f"[{self.name}] ... more is not shown here; all of it is in {self.log.path}")
         return said
 
 
@@ -59,9 +59,10 @@ class TextView:
 
     def __init__(self, folder: RunFolder, replicas: int, title: str):
         self.follower = Follower(folder, replicas * folder.workers)
-        self.voices = [_Voice(worker.worker, LogLines(worker.path / "log.txt")) for worker in folder.each]
+        self.voices = [_Voice(member.name, LogLines(member.path / "log.txt")) for member in folder.members]
         self.title = title
         self._reported, self._at = 0, time.monotonic()
+        self._evaluations = 0
         print(f"dtk: {title}", flush=True)
 
     def update(self, states: list[str]) -> None:
@@ -73,12 +74,20 @@ class TextView:
             if self.follower.step > self._reported:
                 self._reported = self.follower.step
                 print(f"dtk: {self.follower.words()}", flush=True)
+            self._tell_evaluation()
 
     def close(self, outcome: str) -> None:
         self._print_all(last=True)
         self.follower.look()
+        self._tell_evaluation()
         said = f"{self.follower.words()}; " if self.follower.step else ""
         print(f"dtk: {self.title}: {said}{outcome}", flush=True)
+
+    def _tell_evaluation(self) -> None:
+        """The last evaluation, where there is a new one."""
+        if self.follower.evaluations > self._evaluations:
+            self._evaluations = self.follower.evaluations
+            print(f"dtk: evaluator: {self.follower.evaluated}", flush=True)
 
     def _print_all(self, last: bool) -> None:
         lines = [line for voice in self.voices for line in voice.speak(last)]

@@ -1,15 +1,16 @@
-"""The figure of what each worker did when: start, build, steps, waiting."""
+"""The figure of what each worker did when: start, build, steps, waiting; and when the evaluator evaluated."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.patches import Patch
 
 from dtk.analysis import timing
+from dtk.records import evaluations
 from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
-from dtk.view.palette import worker_color
+from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 if TYPE_CHECKING:
     import pandas
@@ -17,22 +18,29 @@ if TYPE_CHECKING:
 
 __all__ = ["timeline"]
 
+_LABEL_POINTS = 8.0
 _ZOOMED = 6  # steps in the lower picture
 _THIN = 1 / 150  # part of the picture's width: steps that are thinner are drawn as one block
 
 
 class Lane(NamedTuple):
-    """One worker's times in seconds since the call of `dtk.run`.
+    """One member's times in seconds since the call of `dtk.run`.
 
     running: its function was called. ended: it finished or failed; NaN while it runs. steps: rows of
-    `timing.step_times`, in order.
+    `timing.step_times`, in order. evaluations: an evaluator's, as in `Run.evaluations`; None for a worker.
     """
 
+    name: str
     worker: int
     running: float
     ended: float
     failed: bool
     steps: pandas.DataFrame
+    evaluations: pandas.DataFrame | None = None
+
+    @property
+    def color(self) -> str:
+        return worker_color(self.worker) if self.evaluations is None else EVALUATOR_COLOR
 
 
 # How a phase is drawn, in the worker's colour: (opacity, hatch). Brighter is more use to the training.
@@ -55,13 +63,15 @@ _MEANING = {
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     """One lane a worker: start, build, steps, waiting, what lies between the steps, and the end; a few steps enlarged.
 
+    Under them, where there is one, the evaluator: a block an evaluation, with the step of the weights evaluated.
     start lasts from the call of `dtk.run` to the call of the function; build from there to the first step. Within a
     step, waiting is drawn at its end and is a lower bound: no all-reduce can end before the last worker has begun
     the step (`dtk.analysis.timing.step_times`). With an `ax` of one's own the enlargement is left out. Returns the
     upper Axes.
     """
     lanes = _lanes(run)
-    common = _common_steps(lanes)
+    workers = [lane for lane in lanes if lane.evaluations is None]
+    common = _common_steps(workers)
     zoom = ax is None and len(common) >= 3
     tall = max(1.0, 0.28 * len(lanes) + 0.5)
     top, *below = axes(ax, (1.0, 0.8) if zoom else (1.0,), (7.0, max(3.6, 1.8 + (1.8 if zoom else 1.0) * tall)))
@@ -73,27 +83,32 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     _dress(top, lanes, (0.0, whole * 1.02), "seconds since the call of dtk.run")
     headline(top, *_words(lanes, whole))
     for lower in below:
-        _enlarge(lower, lanes, common, whole)
+        _enlarge(lower, workers, common, whole)
     _legend(below[0] if below else top, lanes)
+    _label_evaluations(top, lanes[-1])
     return top
 
 
 def _lanes(run: Recorded) -> list[Lane]:
     times = timing.step_times(run.records)
     lanes = []
-    for worker in range(run.folder.workers if run.folder is not None else 0):
+    for member in run.folder.members if run.folder is not None else ():
+        worker, events = member.worker, member.events
         at: dict[str, float] = {}
-        for event in run.folder.worker(worker).events:
+        for event in events:
             at.setdefault(event["state"], event["at"])
         ended = at.get("finished", at.get("failed", float("nan")))
         steps = times[times.worker == worker]
-        lanes.append(Lane(worker, at.get("running", at.get("starting", 0.0)), ended, "failed" in at, steps))
+        mine = evaluations(events) if worker == run.folder.workers else None
+        begun = at.get("running", at.get("starting", 0.0))
+        lanes.append(Lane(member.name, worker, begun, ended, "failed" in at, steps, mine))
     return lanes
 
 
 def _end(lane: Lane) -> float:
-    """The last that is known of a worker."""
-    last = float(lane.steps.ended.iloc[-1]) if len(lane.steps) else lane.running
+    """The last that is known of a member."""
+    table = lane.steps if lane.evaluations is None else lane.evaluations
+    last = float(table.ended.iloc[-1]) if len(table) else lane.running
     return max(last, lane.ended) if np.isfinite(lane.ended) else last
 
 
@@ -106,7 +121,12 @@ def _common_steps(lanes: list[Lane]) -> list[int]:
 def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None:
     """Draws a lane's blocks within `span` seconds."""
     steps = lane.steps
-    bar = _Bar(ax, lane.worker)
+    bar = _Bar(ax, lane)
+    if lane.evaluations is not None:
+        bar.blocks("start", np.array([0.0]), np.array([lane.running]))
+        bar.blocks("other", np.array([lane.running]), np.array([_end(lane)]))
+        bar.blocks("step", lane.evaluations.started.to_numpy(), lane.evaluations.ended.to_numpy())
+        return _mark_failure(ax, lane, span)
     first = float(steps.started.iloc[0]) if len(steps) else lane.ended if np.isfinite(lane.ended) else whole
     bar.blocks("start", np.array([0.0]), np.array([lane.running]))
     bar.blocks("build", np.array([lane.running]), np.array([first]))
@@ -120,6 +140,10 @@ def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None
             busy = (seen.ended - seen.waiting).to_numpy()
             bar.blocks("step", seen.started.to_numpy(), busy)
             bar.blocks("waiting", busy, seen.ended.to_numpy())
+    _mark_failure(ax, lane, span)
+
+
+def _mark_failure(ax: Axes, lane: Lane, span: tuple[float, float]) -> None:
     if lane.failed and span[0] <= lane.ended <= span[1]:
         ax.plot(lane.ended, lane.worker, marker="X", ms=10, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
         ax.annotate("failed", (lane.ended, lane.worker), (8, 0), textcoords="offset points", va="center", fontsize=9)
@@ -128,8 +152,8 @@ def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None
 class _Bar:
     """Draws blocks of one phase in one lane; blocks at most `joined` seconds apart become one."""
 
-    def __init__(self, ax: Axes, worker: int):
-        self.ax, self.worker = ax, worker
+    def __init__(self, ax: Axes, lane: Lane):
+        self.ax, self.lane = ax, lane
 
     def blocks(self, phase: str, starts: np.ndarray, ends: np.ndarray, joined: float = 0.0) -> None:
         wide = ends > starts
@@ -139,10 +163,10 @@ class _Bar:
         cut = np.flatnonzero(starts[1:] - ends[:-1] > joined) + 1
         left, right = starts[np.r_[0, cut]], ends[np.r_[cut - 1, len(ends) - 1]]
         alpha, hatch = _PHASES[phase]
-        color = worker_color(self.worker)
+        color = self.lane.color
         self.ax.broken_barh(
             np.c_[left, right - left],
-            (self.worker - 0.36, 0.72),
+            (self.lane.worker - 0.36, 0.72),
             facecolors=(color, alpha),
             edgecolors=(color, 1.0 if hatch else 0.0),
             hatch=hatch or None,
@@ -151,8 +175,9 @@ class _Bar:
 
 
 def _dress(ax: Axes, lanes: list[Lane], xlim: tuple[float, float], xlabel: str) -> None:
-    ax.set(xlim=xlim, ylim=(len(lanes) - 0.4, -0.6), xlabel=xlabel)
-    ax.set_yticks(range(len(lanes)), [f"worker {lane.worker}" for lane in lanes])
+    below = 0.4 if any(lane.evaluations is not None for lane in lanes) else 0.0  # for the labels of evaluations
+    ax.set(xlim=xlim, ylim=(len(lanes) - 0.4 + below, -0.6), xlabel=xlabel)
+    ax.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -176,27 +201,64 @@ def _enlarge(ax: Axes, lanes: list[Lane], common: list[int], whole: float) -> No
 
 def _words(lanes: list[Lane], whole: float) -> tuple[str, str]:
     timed = [lane for lane in lanes if len(lane.steps)]
-    failed = [lane.worker for lane in lanes if lane.failed]
+    failed = [lane for lane in lanes if lane.failed]
     if failed:
-        title = f"Worker {failed[0]} failed after {next(lane.ended for lane in lanes if lane.failed):.1f} s"
+        title = f"{failed[0].name.capitalize()} failed after {failed[0].ended:.1f} s"
     elif timed:
         first = max(float(lane.steps.ended.iloc[0]) for lane in timed)
         title = f"The first step ended after {first:.1f} s, the run after {whole:.1f} s"
     else:
         title = f"What each worker did in {whole:.1f} s"
+    beside = " Grey: the evaluator; each block is an evaluation, with the step of its weights."
+    beside = beside if lanes[-1].evaluations is not None else ""
     if not timed:
-        return title, NO_RECORDS[0].upper() + NO_RECORDS[1:] + "."
+        return title, NO_RECORDS[0].upper() + NO_RECORDS[1:] + "." + beside
     shares = [float((lane.steps.waiting.sum()) / lane.steps.period.sum()) for lane in timed]
     most = int(np.argmax(shares))
     caption = "Pale: start and build; full colour: steps; hatched: waiting, at least, for the last worker to begin"
     if len(timed) > 1:
-        return title, f"{caption} (most at worker {timed[most].worker}: {shares[most]:.0%} of its time in steps)."
-    return title, "Pale: start and build; full colour: steps."
+        share = f"most at worker {timed[most].worker}: {shares[most]:.0%} of its time in steps"
+        return title, f"{caption} ({share}).{beside}"
+    return title, "Pale: start and build; full colour: steps." + beside
+
+
+def _label_evaluations(ax: Axes, lane: Lane) -> None:
+    """Under each evaluation the step of its weights; where they would overlap the last stays and others are left out.
+
+    Needs the axes' limits to be set.
+    """
+    known = lane.evaluations.dropna(subset=["step"]) if lane.evaluations is not None else None
+    if known is None or known.empty:
+        return
+    places = ((known.started + known.ended) / 2).tolist()
+    low, high = ax.get_xlim()
+    points = ax.get_window_extent().width / ax.figure.dpi * 72 / (high - low)  # a second's width
+    for words in ("step {}", "{}"):
+        labels = [words.format(step) for step in known.step]
+        kept = _apart([place * points for place in places], [0.55 * _LABEL_POINTS * len(label) for label in labels])
+        if len(kept) == len(labels):
+            break
+    beneath: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "top", "fontsize": _LABEL_POINTS}
+    for k in kept:
+        ax.annotate(labels[k], (places[k], lane.worker + 0.36), (0, -2), **beneath)
+
+
+def _apart(places: list[float], widths: list[float]) -> list[int]:
+    """Which labels of these centres and widths (points) can stand side by side: the last, and those left of it.
+
+    >>> _apart([0.0, 10.0, 50.0], [20.0, 20.0, 20.0])
+    [2, 1]
+    """
+    kept: list[int] = []
+    for k in reversed(range(len(places))):
+        if not kept or places[kept[-1]] - places[k] > (widths[kept[-1]] + widths[k]) / 2 + 4:
+            kept.append(k)
+    return kept
 
 
 def _legend(ax: Axes, lanes: list[Lane]) -> None:
     """The phases in the ink of the page, because each lane has them in its worker's colour."""
-    alone = len(lanes) == 1
+    alone = sum(lane.evaluations is None for lane in lanes) == 1
     patches = []
     for phase, (alpha, hatch) in _PHASES.items():
         if phase == "waiting" and alone:

@@ -1,0 +1,41 @@
+"""Which Keras goes with which TensorFlow, and the one thing that TensorFlow 2.15 does not know of tf_keras.
+
+Up to TensorFlow 2.15 `keras` is Keras 2 and `tf.keras` is that same package; from 2.16 on `keras` is Keras 3, and
+Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_keras in both, from 2.15 on.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+__all__ = ["installed_keras_2", "keras_major", "leave_tf_keras_unconverted"]
+
+
+def keras_major(keras: Any) -> int:
+    """2 or 3: the major version of the module `keras` or `tf_keras`."""
+    return int(keras.__version__.split(".")[0])
+
+
+def installed_keras_2() -> str | None:
+    """The version of the installed `keras` where it is Keras 2, and None elsewhere; without importing it."""
+    try:
+        found = version("keras")
+    except PackageNotFoundError:
+        return None
+    return found if found.startswith("2.") else None
+
+
+def leave_tf_keras_unconverted() -> bool:
+    """Has AutoGraph leave tf_keras's own functions as they are, as it does `keras`'s; True where that was needed.
+
+    TensorFlow up to 2.15 lists only `keras` among the packages that need no conversion (`CONVERSION_RULES` in
+    `tensorflow/python/autograph/core/config.py`; 2.21 has both), and so converts tf_keras function by function: a
+    first step of `fit` took 9.5 s instead of 1.1 s.
+    """
+    from tensorflow.python.autograph.core import config
+
+    if any(rule.matches("tf_keras") for rule in config.CONVERSION_RULES):
+        return False
+    config.CONVERSION_RULES = (*config.CONVERSION_RULES, config.DoNotConvert("tf_keras"))
+    return True

@@ -1,0 +1,75 @@
+"""`dtk.estimator`: tf.estimator, which TensorFlow had up to 2.15, on each TensorFlow that dtk supports.
+
+    classifier = dtk.estimator.Estimator(model_fn, config=dtk.estimator.RunConfig(train_distribute=strategy))
+    dtk.estimator.train_and_evaluate(classifier, train_spec, eval_spec)
+
+Up to TensorFlow 2.15 the names are tf.estimator's own; from 2.16 on they come out of tensorflow-estimator 2.15.0, see
+`dtk.compat.estimator`. `model_to_estimator` is here as well (tf.keras.estimator's, in TensorFlow 2.15). Keras layers in
+a model_fn are tf_keras's: in the workers of a run that uses dtk.estimator, `tf.keras` is tf_keras.
+
+Nothing is imported before the first name is used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from dtk.environment import here
+from dtk.errors import ClusterConfigError
+
+__all__ = ["train_and_evaluate"]
+
+
+def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
+    """Trains and evaluates, in every task of a cluster its part, as tf.estimator.train_and_evaluate.
+
+    In one process it returns (metrics, export results); in a cluster None, and what became of it is in `run.results`
+    (each worker's final loss and global step, the last evaluation's metrics) and `run.evaluations`.
+
+    Raises ClusterConfigError in a notebook's kernel, and wherever there is no cluster to be a task of.
+    """
+    # A program that some cluster manager starts, with a TF_CONFIG of its own, is a task like any other.
+    kernel = "ipykernel" in sys.modules
+    if here() is None and (kernel or "TF_CONFIG" not in os.environ):
+        raise ClusterConfigError(
+            "train_and_evaluate was called in this process itself; put it into a function, and have dtk start it in "
+            "processes of their own: dtk.run(train, workers=2) on a cluster, dtk.baseline(train) on one device"
+        )
+    return _api().train_and_evaluate(estimator, train_spec, eval_spec)
+
+
+def _api() -> Any:
+    from dtk.compat import estimator
+
+    if here() is not None and not estimator.is_native():
+        _take_tf_keras()
+    return estimator.api()
+
+
+def _take_tf_keras() -> None:
+    """In a worker, which is free to choose: from here on `tf.keras` is tf_keras."""
+    import tensorflow as tf
+
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    # Whoever used tf.keras before this has decided for the whole process.
+    if not tf.keras.layers.Layer.__module__.startswith("tf_keras"):
+        raise ClusterConfigError(
+            "Estimator needs tf_keras, and this run uses Keras 3; pass keras=2: dtk.run(fn, keras=2), and so for "
+            "dtk.baseline"
+        )
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module 'dtk.estimator' has no attribute {name!r}")
+    names = _api()
+    try:
+        return getattr(names, name)
+    except AttributeError:
+        raise AttributeError(f"dtk.estimator has no {name!r}, nor had tf.estimator") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(name for name in vars(_api()) if not name.startswith("_"))})

@@ -1,0 +1,272 @@
+"""`dtk.EstimatorRecorder`, and what `train_and_evaluate` keeps to itself: results, evaluations, their checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dtk.compat import estimator_taps as taps
+from dtk.environment import Here, here, training_ended
+from dtk.errors import ClusterConfigError
+from dtk.recording.evaluation import evaluated, evaluating
+from dtk.recording.fingerprint import fingerprint, first_leaf
+from dtk.recording.progress import Progress, progress
+from dtk.records import Record
+
+__all__ = ["EstimatorRecorder", "listen"]
+
+SAME_STEPS = 3  # steps in which two workers saw the same examples, until that is no chance
+FRESH = "give every run a directory of its own: model_dir=str(dtk.run_dir() / 'model')"
+
+
+class EstimatorRecorder:
+    """A hook for tf.estimator: `TrainSpec(input_fn, hooks=[dtk.EstimatorRecorder()])`, or `train(hooks=[...])`.
+
+    For each step and replica it records the replica's share of the global loss, as Estimator reports it (under a
+    strategy a v1 optimizer takes the mean over the replicas, so a share is the `loss` of the replica's EstimatorSpec
+    divided by their number), the number of examples, their fingerprint, and start and end of the step. Saved as well:
+    the variables before the first step, and at the end those of the chief's last checkpoint; on the other workers,
+    those in memory. Estimator knows no epochs: epoch is 1 throughout.
+
+    In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
+    train_and_evaluate does not return come from it. Elsewhere it records nothing and says so once.
+
+    Raises ClusterConfigError in the worker: model_dir holds another model's checkpoint; two workers train on the same
+    examples.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        # The base class is TensorFlow's, and this module is imported where TensorFlow shall not be.
+        base = tf.compat.v1.train.SessionRunHook
+        if not issubclass(cls, base):
+            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+        return base.__new__(cls)
+
+    def __init__(self) -> None:
+        self._place = here()
+        self._rows: list[Any] = []
+        self._copies: dict[str, list[Any]] = {}
+        self._began = 0.0
+        self.model_dir: str | None = None
+        self.global_step: int | None = None
+        if self._place is None:
+            print("dtk.EstimatorRecorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+
+    def __reduce__(self) -> Any:
+        return EstimatorRecorder, ()  # the class made in __new__ has no name to be found by
+
+    def begin(self) -> None:
+        import tensorflow as tf
+
+        if self._place is None:
+            return
+        self._rows, self._copies = taps.replica_rows(), taps.variables()
+        self._global_step = tf.compat.v1.train.get_global_step()
+        if not self._rows:
+            raise ClusterConfigError("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
+        if self.model_dir is not None:
+            _check_checkpoint(self.model_dir, self._copies, self._place)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._place is None:
+            return
+        state = progress(self._place)
+        if not state.initial_saved:
+            state.initial_saved = True
+            _save(self._place, "initial", self._read(session))
+        self._began = self._place.now()
+
+    def before_run(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        if self._place is None:
+            return None
+        self._began = self._place.now()
+        return tf.compat.v1.train.SessionRunArgs(self._rows)
+
+    def after_run(self, context: Any, values: Any) -> None:
+        if self._place is not None:
+            _record(progress(self._place), values.results, self._began)
+
+    def end(self, session: Any) -> None:
+        if self._place is None:
+            return
+        held = self._read(session)
+        _save(self._place, "final", held)
+        self.global_step = int(session.run(self._global_step))
+        if self._place.replicas > 1:
+            differing = [n for n, copies in held.items() if any(c.tobytes() != copies[0].tobytes() for c in copies)]
+            name = differing[0] if differing else None
+            self._place.journal.event(self._place.now(), "replicas", identical=not differing, name=name)
+
+    def _read(self, session: Any) -> dict[str, list[Any]]:
+        return dict(session.run(self._copies))
+
+
+def _record(state: Progress, rows: list[Any], began: float) -> None:
+    place, ended = state.place, state.place.now()
+    if state.steps == 0:
+        place.journal.event(ended, "loop", kind="estimator")
+        place.journal.event(ended, "training", steps=None, epochs=None)
+    state.steps += 1
+    state.epoch = 1
+    first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
+    mine = [
+        Record(place.worker, first + k, state.steps, 1, float(loss), int(examples), began, ended, float(data))
+        for k, (loss, examples, data) in enumerate(rows)
+    ]
+    place.journal.record(mine)
+    if place.worker > 0 and state.steps == SAME_STEPS + 1:
+        _check_sharding(place)
+
+
+def _check_sharding(place: Here) -> None:
+    """Raises where this worker's first steps saw just what worker 0's did. A step ends on all workers together."""
+    pairs = [
+        (mine, other)
+        for other in place.run.worker(0).records
+        for mine in place.folder.records
+        if mine.step == other.step <= SAME_STEPS
+    ]
+    same = [abs(mine.data - other.data) < 1e-6 * max(1.0, abs(other.data)) for mine, other in pairs]
+    if len(same) < SAME_STEPS or not all(same) or any(math.isnan(mine.data) for mine, _ in pairs):
+        return
+    raise ClusterConfigError(
+        f"worker {place.worker} is given the same examples as worker 0 (in steps 1 to {SAME_STEPS}): input_fn does not "
+        "divide the data; write input_fn(input_context=None) with dataset.shard(input_context.num_input_pipelines, "
+        "input_context.input_pipeline_id) before batch, or give each worker's shuffle a seed of its own"
+    )
+
+
+def _check_checkpoint(model_dir: str, copies: dict[str, list[Any]], place: Here) -> None:
+    """Raises where the checkpoint that training would go on from is another model's; says where it goes on."""
+    import tensorflow as tf
+
+    latest = tf.train.latest_checkpoint(model_dir)
+    if latest is None:
+        return
+    there = dict(tf.train.list_variables(latest))
+    wanted = {name: list(each[0].shape) for name, each in copies.items()}
+    wrong = next((name for name, shape in wanted.items() if there.get(name) != shape), None)
+    if wrong is not None:
+        found = f"the shape {there[wrong]} there" if wrong in there else "not there"
+        raise ClusterConfigError(
+            f"model_dir {model_dir} holds a checkpoint of another model ({wrong}: shape {wanted[wrong]} here, {found})"
+            f"; {FRESH}"
+        )
+    print(f"dtk: training goes on from {latest}, which model_dir held before this run; {FRESH}, to begin anew")
+
+
+def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
+    place.folder.save_weights(which, list(held), [copies[0] for copies in held.values()])
+
+
+def listen() -> None:
+    """Called in a worker, once Estimator is imported there."""
+    place = here()
+    if place is not None:
+        taps.apply(_Listener(place), place.replicas)
+
+
+class _Listener:
+    def __init__(self, place: Here):
+        self.place = place
+        self.recorder: Any = None
+
+    def before_training(self, estimator: Any) -> None:
+        _check_writable(estimator.model_dir)
+
+    def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
+        found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
+        self.recorder = found[0] if found else EstimatorRecorder()
+        self.recorder.model_dir = estimator.model_dir
+        # The last in the list: what it measures leaves out what other hooks do after a step.
+        return [*(hook for hook in given if hook not in found), self.recorder]
+
+    def trained(self, estimator: Any, loss: Any) -> None:
+        step = self.recorder.global_step
+        self.place.journal.event(self.place.now(), "outcome", loss=None if loss is None else float(loss), step=step)
+        if self.place.worker == 0:
+            self._save_last_checkpoint(estimator.model_dir)
+
+    def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        started = evaluating(self.place)
+        metrics = evaluate()
+        numbers = {name: float(value) for name, value in metrics.items() if name != "global_step"}
+        evaluated(self.place, step=int(metrics["global_step"]), started=started, metrics=numbers)
+        return metrics
+
+    def describe(self, features: Any) -> tuple[Any, Any]:
+        import tensorflow as tf
+
+        return tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features)
+
+    def saved(self, prefix: str) -> None:
+        """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""
+        if self.place.run.has_evaluator and self.place.worker == 0:
+            aside = _aside(self.place)
+            aside.mkdir(exist_ok=True)
+            files = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"), key=lambda file: file.suffix == ".index")
+            for file in files:  # the index comes last: where it is, all is
+                _link(file, aside / file.name)
+
+    def follow_training(self, executor: Any) -> None:
+        """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
+        count = 0
+        while True:
+            ended = training_ended()  # asked first: what was saved before the end is then on the list
+            new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
+            for index in new:
+                taps.evaluate_checkpoint(executor, str(index.with_suffix("")))
+                for file in index.parent.glob(f"{index.stem}.*"):
+                    file.unlink()
+                count += 1
+            if ended and not new:
+                break
+        if count == 0:
+            raise ClusterConfigError("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
+
+    def _save_last_checkpoint(self, model_dir: str) -> None:
+        """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
+        import tensorflow as tf
+
+        final, latest = self.place.folder.weights("final"), tf.train.latest_checkpoint(model_dir)
+        if final is None or latest is None:
+            return
+        reader = tf.train.load_checkpoint(latest)
+        stored = [name for name in final.names if reader.has_tensor(name)]
+        if len(stored) == len(final.names):
+            self.place.folder.save_weights("final", stored, [reader.get_tensor(name) for name in stored])
+
+
+def _aside(place: Here) -> Path:
+    return place.run.evaluator.path / "checkpoints"
+
+
+def _link(file: Path, to: Path) -> None:
+    try:
+        os.link(file, to)
+    except FileExistsError:
+        pass  # saved twice at one step
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, to.with_suffix(".part"))
+        os.replace(to.with_suffix(".part"), to)
+
+
+def _check_writable(model_dir: str) -> None:
+    if "://" in model_dir:
+        return  # an object store; TensorFlow's own file systems know
+    try:
+        Path(model_dir).mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=model_dir)
+        os.close(descriptor)
+        os.unlink(name)
+    except OSError as error:
+        raise ClusterConfigError(f"model_dir {model_dir} can't be written to ({error.strerror}); {FRESH}") from None

@@ -1,0 +1,161 @@
+"""What is easily done wrong with Estimator: each ends at once, in one sentence that says what to do."""
+
+import subprocess
+import sys
+import textwrap
+
+import estimating
+import pytest
+
+import dtk
+from dtk.cluster import ship
+from dtk.compat import estimator as compat
+
+NO_CLUSTER = "put it into a function, and have dtk start it"
+
+
+def keras3_model_fn(features, labels, mode, params):
+    import keras
+
+    return keras.layers.Dense(10)(features)
+
+
+def raises_on_worker_1(features, labels, mode, params):
+    if not dtk.is_chief():
+        raise RuntimeError("no such column")
+    return estimating.model_fn_of(features, labels, mode, params)
+
+
+def without_a_strategy():
+    config = dtk.estimator.RunConfig()
+    classifier = dtk.estimator.Estimator(estimating.model_fn_of, config=config, params={"rate": 0.1})
+    classifier.train(lambda: estimating.input_fn_of("train", 64), steps=1)
+
+
+def train_by_itself():
+    estimating.estimator().train(lambda: estimating.input_fn_of("train", 64), steps=1)
+
+
+def over_another_model():
+    """Both workers write it: whoever comes first finds a checkpoint that is not its model's."""
+    import tensorflow as tf
+
+    place = dtk.run_dir() / "model" / ("" if dtk.is_chief() else "tmp_worker_1")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.get_variable("dense/kernel", [3, 3])
+        tf.compat.v1.train.get_or_create_global_step()
+        session.run(tf.compat.v1.global_variables_initializer())
+        place.mkdir(parents=True, exist_ok=True)
+        tf.compat.v1.train.Saver().save(session, str(place / "model.ckpt"), global_step=3)
+    estimating.train(strategy=tf.distribute.get_strategy())
+
+
+CASES = {
+    "input_fn does not shard": (estimating.train, {"shard": False}, "worker 1 is given the same examples as worker 0"),
+    "model_dir not writable": (estimating.train, {"model_dir": "/dev/null/model"}, "can't be written to"),
+    "model_fn raises on worker 1": (
+        estimating.train,
+        {"model_fn": raises_on_worker_1},
+        "worker 1 raised .*no such col",
+    ),
+    "no strategy": (without_a_strategy, {}, "this RunConfig has no strategy"),
+    "train by itself": (train_by_itself, {}, "train_and_evaluate"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_named(case):
+    fn, kwargs, words = CASES[case]
+    with pytest.raises(dtk.WorkerFailed, match=words):
+        dtk.run(fn, workers=2, kwargs=kwargs, stall_timeout=60)
+
+
+def test_another_models_checkpoint_in_model_dir():
+    with pytest.raises(
+        dtk.WorkerFailed, match=r"holds a checkpoint of another model \(dense/kernel: shape \[784, 32\]"
+    ):
+        dtk.baseline(over_another_model)
+
+
+@pytest.mark.skipif(compat.is_native(), reason="Keras beside this TensorFlow is Keras 2")
+def test_keras_3_layers_in_a_model_fn():
+    with pytest.raises(dtk.WorkerFailed, match=r"model_fn uses Keras 3 \(Dense\).*tf.keras"):
+        dtk.run(estimating.train, kwargs={"model_fn": keras3_model_fn})
+
+
+@pytest.mark.skipif(compat.is_native(), reason="Keras beside this TensorFlow is Keras 2")
+def test_keras_3_is_refused_before_anything_starts():
+    with pytest.raises(dtk.ClusterConfigError, match="keras=3 with dtk.estimator"):
+        dtk.run(estimating.train, keras=3)
+
+
+def test_evaluate_hooks_hold_no_recorder():
+    def train():
+        spec = dtk.estimator.EvalSpec(lambda: estimating.input_fn_of("eval", 64), hooks=[dtk.EstimatorRecorder()])
+        data = dtk.estimator.TrainSpec(lambda: estimating.input_fn_of("train", 64), max_steps=2)
+        dtk.estimator.train_and_evaluate(estimating.estimator(), data, spec)
+
+    with pytest.raises(dtk.WorkerFailed, match="hook for training; leave it out of EvalSpec"):
+        dtk.baseline(train)
+
+
+def test_train_and_evaluate_in_this_process_itself():
+    with pytest.raises(dtk.ClusterConfigError, match=NO_CLUSTER):
+        dtk.estimator.train_and_evaluate(None, None, None)
+
+
+def test_train_and_evaluate_in_a_kernel_with_tf_config():
+    """What the published tutorial does: TF_CONFIG in the notebook itself. It would wait for worker 1 for ever."""
+    program = """
+        import os, sys, types
+        sys.modules["ipykernel"] = types.ModuleType("ipykernel")
+        os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}'
+        import dtk
+        try:
+            dtk.estimator.train_and_evaluate(None, None, None)
+        except dtk.ClusterConfigError as error:
+            print(error)
+        print("tensorflow" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert NO_CLUSTER in done.stdout, done.stderr
+    assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("name", ["DNNTurbo", "_private"])
+def test_a_name_that_tf_estimator_never_had(name):
+    with pytest.raises(AttributeError, match=name):
+        getattr(dtk.estimator, name)
+
+
+def by_name():
+    return dtk.estimator.RunConfig()
+
+
+def by_import():
+    from dtk.estimator import RunConfig
+
+    return RunConfig()
+
+
+def by_helper():
+    return [by_name() for _ in range(2)]
+
+
+class Job:
+    def __call__(self):
+        return by_helper()
+
+
+def without():
+    return dtk.run_dir(), "estimator"
+
+
+@pytest.mark.parametrize("fn", [by_name, by_import, by_helper, Job(), Job, lambda: by_import()])
+def test_a_function_that_uses_estimator_is_known_beforehand(fn):
+    assert ship.uses_estimator(fn)
+
+
+@pytest.mark.parametrize("fn", [without, lambda: dtk.plot, len, print])
+def test_and_one_that_does_not(fn):
+    assert not ship.uses_estimator(fn)

@@ -1,0 +1,89 @@
+"""The revival of tf.estimator: when a piece of it is no longer needed, or no longer enough, a test here says so."""
+
+import importlib
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from dtk.compat import estimator as compat
+from dtk.compat import estimator_tasks
+from dtk.errors import DtkError
+
+revived = pytest.mark.skipif(compat.is_native(), reason="this TensorFlow has tf.estimator itself")
+
+NAMES = [  # of the documentation of tf.estimator, TensorFlow 2.15
+    *("BestExporter", "CheckpointSaverHook", "CheckpointSaverListener", "DNNClassifier", "DNNEstimator"),
+    *("DNNRegressor", "Estimator", "EstimatorSpec", "EvalSpec", "Exporter", "FeedFnHook", "FinalExporter"),
+    *("FinalOpsHook", "GlobalStepWaiterHook", "LatestExporter", "LinearClassifier", "LinearRegressor"),
+    *("LoggingTensorHook", "ModeKeys", "MultiClassHead", "NanTensorHook", "ProfilerHook", "RunConfig"),
+    *("SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues", "StepCounterHook"),
+    *("StopAtStepHook", "SummarySaverHook", "TrainSpec", "VocabInfo", "WarmStartSettings", "add_metrics"),
+    *("experimental", "export", "train_and_evaluate", "model_to_estimator"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_names_are_there(name):
+    assert hasattr(compat.api(), name)
+
+
+@pytest.mark.skipif(not compat.is_native(), reason="this TensorFlow has no tf.estimator")
+def test_up_to_2_15_it_is_tf_estimator():
+    import tensorflow as tf
+
+    import dtk
+
+    assert dtk.estimator.Estimator is tf.estimator.Estimator
+    assert dtk.estimator.RunConfig is tf.estimator.RunConfig
+
+
+@revived
+def test_tensorflow_still_has_no_estimator():
+    """When this fails, tf.estimator is back: dtk.estimator can hand it on as it does on 2.15."""
+    import tensorflow as tf
+
+    assert not hasattr(tf, "estimator")
+
+
+@revived
+def test_the_three_pieces_are_still_missing():
+    """When this fails, TensorFlow or tensorflow-estimator brings a piece of its own again."""
+    from tensorflow.python.util import tf_export
+
+    compat.api()
+    assert sys.modules["tensorflow.python.distribute.estimator_training"] is estimator_tasks
+    assert not hasattr(tf_export, "ESTIMATOR_API_NAME")
+    with pytest.raises(ImportError):
+        importlib.import_module("tensorflow_estimator.python.estimator.tpu.tpu_estimator")
+
+
+@revived
+def test_this_is_the_last_release_of_the_package():
+    assert version("tensorflow-estimator") == "2.15.0"
+
+
+def test_an_untried_tensorflow_is_refused_in_one_sentence(monkeypatch):
+    monkeypatch.setattr(compat, "_api", None)
+    monkeypatch.setattr(compat, "tensorflow_version", lambda: (2, 99))
+    with pytest.raises(DtkError, match="tried with TensorFlow 2.15 to 2.21, and this is 2.99"):
+        compat.api()
+
+
+@pytest.mark.parametrize("release", ["2.14.0", "2.16.0"])
+def test_another_release_of_the_package_is_refused(release):
+    with pytest.raises(DtkError, match=f"needs tensorflow-estimator 2.15.0, and {release} is installed"):
+        compat._stand_in(release)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(compat, "_api", None)
+    monkeypatch.setattr(compat, "is_native", lambda: False)
+
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(compat, "version", missing)
+    monkeypatch.setattr(compat, "tensorflow_version", lambda: (2, 21))
+    with pytest.raises(DtkError, match="pip install tensorflow-estimator==2.15.0"):
+        compat.api()

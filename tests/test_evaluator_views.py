@@ -1,0 +1,280 @@
+"""The evaluator in the live views, the timeline and the picture of TF_CONFIG, on fabricated runs."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import xml.etree.ElementTree as ET
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from fabricate import fabricate
+from live_folder import announce, step
+from matplotlib.colors import to_rgba
+
+from dtk.cluster import tf_config
+from dtk.errors import WorkerFailed
+from dtk.records import Journal, RunFolder
+from dtk.view import live, palette, plots, text, timeline
+from dtk.view.cluster_picture import ClusterPicture, svg
+from dtk.view.palette import EVALUATOR_COLOR, member_color, worker_color
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run = RunFolder(tmp_path, 2, has_evaluator=True)
+    for member in run.members:
+        member.path.mkdir()
+        (member.path / "log.txt").write_text("")
+    return run
+
+
+def tell(folder, *events):
+    """Events of the evaluator: (seconds, state, facts)."""
+    journal = Journal(folder.evaluator)
+    for at, state, facts in events:
+        journal.event(at, state, **facts)
+    journal.close()
+
+
+def evaluation(at, number, seconds=0.2, **metrics):
+    return at, "evaluation", {"started": at - seconds, "step": number, "metrics": metrics}
+
+
+def test_the_docstrings_examples_hold():
+    for module in (palette, timeline, tf_config):
+        result = doctest.testmod(module)
+        assert (result.attempted > 0, result.failed) == (True, 0)
+
+
+# ---- live
+
+
+@pytest.fixture
+def dashboard(folder, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    from dtk.view import dashboard as module
+
+    monkeypatch.setattr(module, "_EVERY", 0.0)
+    return module.Dashboard(folder, 1, "run")
+
+
+def shown(dashboard, *states):
+    """The evaluator's words in the table."""
+    dashboard.update(list(states))
+    *_, last = ET.fromstring(f"<div>{dashboard.rows.value}</div>").iter("tr")
+    _, name, state = ("".join(cell.itertext()) for cell in last.iter("td"))
+    assert name == "evaluator"
+    return state
+
+
+def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
+    announce_workers_only(folder)
+    training = ("training", "training")
+    assert shown(dashboard, *training, "starting") == "starting"
+    assert shown(dashboard, *training, "running") == "waiting for a checkpoint"
+    tell(folder, (1.0, "evaluating", {"step": None}))
+    assert shown(dashboard, *training, "running") == "evaluating"
+    tell(folder, evaluation(1.2, 20, accuracy=0.91234, loss=0.4))
+    assert shown(dashboard, *training, "running") == "evaluated step 20: accuracy 0.9123, loss 0.4"
+    tell(folder, (1.3, "evaluating", {"step": 40}))
+    assert shown(dashboard, *training, "running") == "evaluating step 40"
+    assert shown(dashboard, *training, "finished") == "finished, evaluated step 20: accuracy 0.9123, loss 0.4"
+    assert EVALUATOR_COLOR in dashboard.rows.value
+    assert "step 3 of 20" in dashboard.rows.value, "the evaluator counts for no step"
+    assert dashboard.bar.value == 3
+    assert len(dashboard.logs.children) == 3
+    assert dashboard.logs.get_title(2) == "evaluator: what it printed"
+
+
+def announce_workers_only(folder):
+    announce(folder, 20, 1)
+    for number in (1, 2, 3):
+        step(folder, number)
+
+
+def test_workers_that_have_finished_wait_for_the_evaluator(folder, dashboard):
+    assert shown(dashboard, "finished", "finished", "running") == "waiting for a checkpoint"
+    assert dashboard.rows.value.count("finished, waits for the others") == 2
+
+
+def test_an_evaluator_that_failed_is_shown_to_have(folder, dashboard):
+    tell(folder, (1.0, "failed", {}))
+    assert shown(dashboard, "training", "training", "running") == "failed"
+
+
+def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+    view = text.TextView(folder, 1, "run")
+    (folder.evaluator.path / "log.txt").write_text("hello\n")
+    tell(folder, evaluation(1.0, 20, accuracy=0.5), (1.1, "evaluating", {"step": None}))
+    for seconds in (2.1, 4.3):  # the second brings nothing new
+        now[0] = seconds
+        view.update(["training", "training", "running"])
+    tell(folder, evaluation(5.0, None, accuracy=0.75))
+    view.close("finished in 5.0 s")
+    assert capsys.readouterr().out.splitlines() == [
+        "dtk: run",
+        "[evaluator] hello",
+        "dtk: evaluator: evaluated step 20: accuracy 0.5",
+        "dtk: evaluator: evaluated: accuracy 0.75",
+        "dtk: run: finished in 5.0 s",
+    ]
+
+
+def test_the_title_names_it(folder, monkeypatch, capsys):
+    monkeypatch.setenv("DTK_LIVE", "text")
+    live.show(2, 1, "cluster", folder)
+    assert capsys.readouterr().out == "dtk: cluster of 2 workers and an evaluator\n"
+
+
+def test_its_colour_is_no_workers():
+    assert [member_color(k, 2) for k in range(3)] == [worker_color(0), worker_color(1), EVALUATOR_COLOR]
+    assert EVALUATOR_COLOR not in {worker_color(k) for k in range(8)}
+
+
+# ---- timeline
+
+
+def beside(tmp_path, *events, workers=2, steps=30):
+    """A fabricated run with an evaluator that started after 0.2 s and wrote these events."""
+    run = fabricate(tmp_path, workers=workers, steps=steps)
+    run.folder = RunFolder(tmp_path, workers, has_evaluator=True)
+    tell(run.folder, (0.1, "starting", {}), (0.2, "running", {}), *events)
+    return run
+
+
+def blocks(ax, lane, alpha):
+    """(start, end) of the blocks of one lane with that opacity."""
+    found = []
+    for collection in ax.collections:
+        if np.isclose(collection.get_facecolor()[0, 3], alpha):
+            boxes = [path.get_extents() for path in collection.get_paths()]
+            found += [(box.x0, box.x1) for box in boxes if round(box.y0 + 0.36) == lane]
+    return found
+
+
+def labels(ax):
+    return [note.get_text() for note in ax.texts if note.get_text() and note.xyann == (0, -2)]
+
+
+def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
+    run = beside(tmp_path, evaluation(1.3, 10), evaluation(1.6, 20), (1.7, "finished", {}))
+    ax = plots.timeline(run)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "evaluator"]
+    np.testing.assert_allclose(blocks(ax, 2, 1.0), [(1.1, 1.3), (1.4, 1.6)])
+    np.testing.assert_allclose(blocks(ax, 2, 0.25), [(0.0, 0.2)])
+    np.testing.assert_allclose(blocks(ax, 2, 0.12), [(0.2, 1.7)])
+    assert labels(ax) == ["step 20", "step 10"]
+    assert "Grey: the evaluator; each block is an evaluation" in " ".join(t.get_text() for t in ax.texts).replace(
+        "\n", " "
+    )
+    colors = {tuple(c.get_facecolor()[0, :3]) for c in ax.collections if round(c.get_paths()[0].vertices[0, 1]) == 2}
+    assert colors == {to_rgba(EVALUATOR_COLOR)[:3]}
+    enlarged = ax.figure.axes[1]
+    assert [label.get_text() for label in enlarged.get_yticklabels()] == ["worker 0", "worker 1"]
+
+
+def test_labels_of_many_evaluations_do_not_overlap_and_the_last_is_there(tmp_path):
+    run = beside(tmp_path, *(evaluation(1.0 + 0.02 * k, 100 * k, seconds=0.01) for k in range(1, 31)))
+    ax = plots.timeline(run)
+    ax.figure.canvas.draw()
+    notes = [note for note in ax.texts if note.get_text() in labels(ax)]
+    assert notes[0].get_text() == "3000"
+    assert 3 <= len(notes) < 30
+    boxes = sorted((note.get_window_extent().x0, note.get_window_extent().x1) for note in notes)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(boxes))
+
+
+def test_an_evaluation_of_an_unknown_step_has_no_label(tmp_path):
+    ax = plots.timeline(beside(tmp_path, evaluation(1.3, None), evaluation(1.6, 20)))
+    assert labels(ax) == ["step 20"]
+    assert len(blocks(ax, 2, 1.0)) == 2
+
+
+def test_an_evaluator_that_failed_is_named(tmp_path):
+    run = beside(tmp_path, evaluation(1.3, 10), (1.4, "failed", {}))
+    ax = plots.timeline(WorkerFailed("evaluator raised", worker="evaluator", folder=run.folder))
+    assert ax.get_title("left") == "Evaluator failed after 1.4 s"
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines] == [([1.4], [2])]
+
+
+def test_an_evaluator_that_never_evaluated_leaves_the_figure_whole(tmp_path):
+    ax = plots.timeline(beside(tmp_path / "run", workers=1))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "evaluator"]
+    assert labels(ax) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_nothing_is_cut_off(tmp_path, workers):
+    run = beside(tmp_path, evaluation(1.3, 10), evaluation(1.62, 30), workers=workers)
+    ax = plots.timeline(run)
+    ax.figure.canvas.draw()
+    page, axis = ax.figure.bbox, ax.xaxis.get_ticklabels()[0].get_window_extent()
+    for note in (*ax.texts, ax._left_title, ax.xaxis.label, *ax.get_yticklabels()):
+        box = note.get_window_extent()
+        assert box.x0 >= page.x0 - 1, note
+        assert box.x1 <= page.x1 + 1, note
+        assert box.y0 >= page.y0 - 1, note
+        assert box.y1 <= page.y1 + 1, note
+        if note.get_text() in labels(ax):
+            assert box.y0 > axis.y1, "above the numbers of the axis"
+
+
+# ---- the picture of TF_CONFIG
+
+
+def picture(count=2):
+    ports = [4001 + k for k in range(count)]
+    return ClusterPicture(tf_config.build(ports), tf_config.evaluator(ports, 4100))
+
+
+def words(root):
+    return ["".join(node.itertext()) for node in root.iter() if node.tag.endswith("text")]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_evaluator_is_drawn_apart(count):
+    shown = picture(count)
+    assert len(shown) == count, "a list of the workers' alone"
+    root = ET.fromstring(shown._repr_html_())
+    said = words(root)
+    assert said.count("cluster: the same for all workers") == count
+    assert said.count("cluster: theirs, and itself") == 1
+    assert said.count("\u00a0\u00a0127.0.0.1:4100") == 1, "the workers don't know of it"
+    assert said.count("\u00a0\u00a0127.0.0.1:4001") == count + 1
+    (line,) = [node for node in root.iter() if node.tag.endswith("line")]
+    groups = [node for node in root.iter() if node.tag.endswith("}g")]
+    tops = [float(node.get("transform").split()[1].rstrip(")")) for node in groups]
+    assert all(top < float(line.get("y1")) for top in tops[:-1])
+    assert tops[-1] > float(line.get("y1"))
+    height = float(root.get("height"))
+    frames = [next(iter(node)) for node in groups]
+    assert max(top + float(frame.get("height")) for top, frame in zip(tops, frames, strict=True)) <= height
+    assert EVALUATOR_COLOR in ET.tostring(groups[-1], "unicode")
+
+
+def test_without_one_nothing_is_apart():
+    alone = ClusterPicture(tf_config.build([4001, 4002]))
+    assert alone.evaluator is None
+    assert "<line" not in alone._repr_html_()
+    assert words(ET.fromstring(alone._repr_html_())).count("cluster: the same in every box") == 2
+
+
+def test_where_all_have_one_cluster_it_is_said_to_be_the_same():
+    cluster = {"worker": ["a:1"], "evaluator": ["b:2"]}
+    said = words(ET.fromstring(svg([{"cluster": cluster, "task": {"type": kind, "index": 0}} for kind in cluster])))
+    assert said.count("cluster: the same in every box") == 2
+    assert "apart from them:" in said

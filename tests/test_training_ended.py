@@ -1,0 +1,110 @@
+"""When training has ended, what an evaluator writes down, and evaluators that can't be."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pandas
+import pytest
+
+import dtk
+from dtk.environment import Here, enter, training_ended
+from dtk.recording.evaluation import evaluated
+from dtk.records import Journal, RunFolder
+
+
+@pytest.fixture
+def in_evaluator(tmp_path):
+    folder = RunFolder(tmp_path, 2, has_evaluator=True)
+    place = Here(folder, 2, 2, 1, "cluster", time.monotonic(), "evaluator")
+    enter(place)
+    yield place
+    enter(None)
+
+
+def finish(folder, worker, state="finished"):
+    journal = Journal(folder.worker(worker))
+    journal.event(1.0, state)
+    journal.close()
+
+
+def test_training_has_ended_when_every_worker_has_and_one_look_was_left(in_evaluator):
+    said = [training_ended()]
+    finish(in_evaluator.run, 0)
+    finish(in_evaluator.run, 1, "training")
+    said.append(training_ended())
+    finish(in_evaluator.run, 1)
+    said += [training_ended() for _ in range(3)]
+    assert said == [False, False, False, True, True]
+
+
+def test_waiting_by_it_takes_no_processor_time(in_evaluator):
+    used, began = time.process_time(), time.monotonic()
+    while time.monotonic() - began < 1.0:
+        training_ended()
+    assert time.process_time() - used < 0.25
+
+
+def test_nobody_trains_beside_a_baseline_or_outside_of_a_run(tmp_path):
+    assert training_ended()
+    enter(Here(RunFolder(tmp_path, 1), 0, 1, 1, "single", 0.0))
+    try:
+        assert training_ended()
+    finally:
+        enter(None)
+
+
+def test_metrics_of_any_kind_are_written(in_evaluator):
+    import numpy
+
+    metrics = {"a": numpy.float32(0.5), "b": numpy.array([1, 2]), "c": float("nan"), "d": object}
+    evaluated(in_evaluator, step=numpy.int64(7), started=0.5, metrics=metrics)
+    evaluated(in_evaluator, step=None, started=0.75, metrics={"e": 1})
+    table = in_evaluator.run.evaluations
+    assert table.step.tolist() == [7, pandas.NA]
+    assert table.a[0] == 0.5
+    assert table.b[0] == [1, 2]
+    assert table.d[0] == "<class 'object'>"
+    assert table[["c", "a"]].isna().to_numpy().tolist() == [[True, False], [True, True]]
+    assert table.e[1] == 1
+
+
+# ---- bad input
+
+
+def needs(directory, strategy):
+    return directory
+
+
+def fine():
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"evaluator": 5}, r"evaluator=5: it takes True \(the evaluator runs the workers' function\), a function"),
+        ({"evaluator": "fine"}, "evaluator='fine': it takes True"),
+        ({"evaluator": True, "workers": 1, "replicas": 2}, "an evaluator stands beside a cluster of workers"),
+        ({"evaluator": needs}, "`needs` lacks some: missing a required argument: 'directory'; use defaults"),
+    ],
+)
+def test_bad_evaluators(keywords, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(fine, **keywords)
+
+
+def test_a_baseline_has_none():
+    with pytest.raises(TypeError, match="evaluator"):
+        dtk.baseline(fine, evaluator=fine)  # type: ignore[call-arg]
+
+
+def test_an_evaluator_that_cannot_travel_is_named():
+    lock = threading.Lock()
+
+    def evaluate():
+        return lock
+
+    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `evaluate`; create it inside$"):
+        dtk.run(fine, evaluator=evaluate)
