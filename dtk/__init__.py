@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dtk import datasets as datasets
     from dtk import environment as environment
     from dtk import estimator as estimator
+    from dtk import faults as faults
     from dtk.analysis.diagnose import diagnose as diagnose
     from dtk.analysis.verify import verify as verify
     from dtk.cluster.warm import warm as warm
@@ -58,6 +59,7 @@ _HOMES = {
     "diagnose": "dtk.analysis.diagnose",
     "environment": "dtk.environment",
     "estimator": "dtk.estimator",
+    "faults": "dtk.faults",
     "is_chief": "dtk.environment",
     "plot": "dtk.view.plots",
     "record_step": "dtk.recording.loop",
@@ -70,7 +72,7 @@ _HOMES = {
     "warm": "dtk.cluster.warm",
 }
 
-_MODULES = {"datasets", "environment", "estimator", "plot"}  # names that stand for a whole module
+_MODULES = {"datasets", "environment", "estimator", "faults", "plot"}  # names that stand for a whole module
 
 __all__ = [
     "ClusterConfigError",
@@ -89,6 +91,7 @@ __all__ = [
     "diagnose",
     "environment",
     "estimator",
+    "faults",
     "is_chief",
     "plot",
     "record_step",

@@ -1,4 +1,4 @@
-"""The command line: `dtk demo`, `dtk doctor`."""
+"""The command line: `dtk demo`, `dtk doctor`, `dtk ps`, `dtk clean`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
     commands.add_parser("doctor", help="what decides how a run goes on this machine")
+    commands.add_parser("ps", help="the processes that dtk started for you and that run now")
+    clean = commands.add_parser("clean", help="end what outlived its kernel")
+    clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
     options = parser.parse_args(argv)
     try:
         if options.command == "demo":
             _demo(options.out, options.workers)
+        elif options.command == "ps":
+            _ps()
+        elif options.command == "clean":
+            _clean(options.all)
         else:
             for name, value in environment.describe().items():
                 print(f"{name:20} {value}")
@@ -44,3 +51,33 @@ def _demo(out: Path, workers: int) -> None:
 
     for path in demo(out, workers):
         print(f"wrote {path}")
+
+
+def _ps() -> None:
+    from dtk.cluster import owned
+
+    found = owned.processes()
+    if not found:
+        print("dtk runs no process for you now")
+        return
+    print(f"{'pid':>8}  {'for':>8}  {'memory':>8}  {'kernel':>8}  what")
+    for each in found:
+        kernel = f"{each.kernel}{' (gone)' * each.left}"
+        what = f"{each.what} of {each.run}" if each.run else each.what
+        print(f"{each.pid:>8}  {each.seconds:>6.0f} s  {each.megabytes:>5.0f} MB  {kernel:>8}  {what}")
+
+
+def _clean(everything: bool) -> None:
+    from dtk.cluster import owned
+
+    found = owned.processes()
+    chosen = [each for each in found if everything or each.left]
+    left = owned.end(chosen)
+    owned.tidy()
+    if left:
+        pids = ", ".join(str(each.pid) for each in left)
+        raise DtkError(f"these processes could not be ended within {owned.END_SECONDS:g} s: {pids}")
+    print(f"ended {len(chosen)} process{'es' * (len(chosen) != 1)}")
+    if len(chosen) < len(found):
+        others = len(found) - len(chosen)
+        print(f"{others} more belong{'s' * (others == 1)} to kernels that live; `dtk clean --all` ends them too")

@@ -122,8 +122,12 @@ def run_dir() -> Path:
 def scratch() -> Path:
     """This user's directory for runs and logs, mode 0700, under the system's temporary directory."""
     # A worker has a TMPDIR of its own, but shares its kernel's scratch.
-    path = Path(os.environ.get("DTK_SCRATCH") or Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}")
-    path.mkdir(mode=0o700, exist_ok=True)
+    try:
+        path = Path(os.environ.get("DTK_SCRATCH") or Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}")
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        where = f"{error.filename} can't" if error.filename else "no directory for temporary files can"
+        raise DtkError(f"{where} be written ({error.strerror}); set TMPDIR to a directory of your own") from error
     if path.stat().st_uid != os.getuid():
         raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
     return path

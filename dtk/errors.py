@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -180,7 +181,27 @@ class WorkerFailed(_RunError):
 
 
 class WorkerStalled(_RunError):
-    """No worker made progress for `stall_timeout` seconds; `detail` has each worker's Python stack."""
+    """No worker made progress for `stall_timeout` seconds; or sooner, where it is certain that none can any more.
+
+    `detail` has each worker's state and Python stack; `dtk.plot.wait_for(error)` draws who waits for whom.
+
+    Attributes:
+        reason: "uneven" (a worker has ended, others wait for it), "missing" (one has no server), "stopped" (by a
+            signal), "order" (each in another collective), "silent" (one is elsewhere and silent), "unknown" or "".
+        waits: for each worker that waits, the workers that it waits for.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        folder: RunFolder | None = None,
+        detail: str = "",
+        reason: str = "",
+        edges: Sequence[tuple[int, int]] = (),
+    ):
+        super().__init__(message, folder, detail)
+        self.reason = reason
+        self.waits = {who: [whom for one, whom in edges if one == who] for who, _ in edges}
 
 
 class RunTimeout(_RunError):

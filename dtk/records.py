@@ -4,7 +4,11 @@ A run's directory (mode 0700):
 
     function.pkl  sources.json     what the workers are to do
     evaluator.pkl        what the evaluator is to do, where there is one
-    attempt-N/           what an attempt left that found a port taken
+    faults.json          what shall go wrong (`dtk.faults`)
+    attempt.json         of the last start of the cluster: {"number", "failed", "began", "ended"}
+    attempt-N/           what an earlier start left that failed: its workers' corners and its attempt.json
+    port-taken-N-M/      what a start left that found a port taken, the Nth time in the Mth attempt
+    states.json          what each worker was doing, and who waited for whom, where the run failed or stalled
     dataset-NAME.txt     which data the first worker to ask found, so that all use the same
     worker-0/
         log.txt          everything the process wrote to file descriptors 1 and 2
@@ -26,68 +30,23 @@ reads it alike (`time.monotonic`).
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from dtk.attempts import Attempt
+from dtk.tables import COLUMNS, Record, counting, evaluations, frame
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
 
 __all__ = ["COLUMNS", "Journal", "Record", "RunFolder", "Tail", "Weights", "WorkerFolder", "evaluations", "frame"]
-
-
-class Record(NamedTuple):
-    """What one replica did in one step.
-
-    step and epoch count from 1; replica counts over the whole cluster; loss is the replica's share of the
-    global loss (the shares of a step add up to it); examples is what the replica saw in this step; started
-    and ended are seconds since the call of `dtk.run`. data is a fingerprint of these examples, whatever their
-    order (`dtk.recording.fingerprint`): the replicas of a step saw what one device saw where theirs add up to
-    its; NaN where unknown.
-    """
-
-    worker: int
-    replica: int
-    step: int
-    epoch: int
-    loss: float
-    examples: int
-    started: float
-    ended: float
-    data: float = float("nan")
-
-
-COLUMNS = Record._fields
-
-
-def frame(records: Iterable[Sequence[Any]]) -> pandas.DataFrame:
-    """A DataFrame with COLUMNS, one row a (worker, replica, step), sorted by step, then replica."""
-    import pandas
-
-    table = pandas.DataFrame.from_records([Record(*row) for row in records], columns=list(COLUMNS))
-    whole = dict.fromkeys(("worker", "replica", "step", "epoch", "examples"), "int64")
-    table = table.astype({**whole, **dict.fromkeys(("loss", "started", "ended", "data"), "float64")})
-    return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
-
-
-def evaluations(events: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
-    """A DataFrame with one row an evaluation, in the order of time: step, started, ended, and a column a metric.
-
-    events: a journal's; those of the state "evaluation" count (`dtk.recording.evaluation`). step: of the weights
-    that were evaluated, <NA> where unknown. started and ended are seconds since the call of `dtk.run`.
-    """
-    import pandas
-
-    said = [event for event in events if event["state"] == "evaluation"]
-    rows = [{"step": e["step"], "started": e["started"], "ended": e["at"], **e["metrics"]} for e in said]
-    names = dict.fromkeys(name for row in rows for name in row)
-    table = pandas.DataFrame(rows, columns=list(dict.fromkeys(["step", "started", "ended", *names])))
-    return table.astype({"step": "Int64", "started": "float64", "ended": "float64"})
 
 
 @dataclass(frozen=True)
@@ -136,6 +95,15 @@ class WorkerFolder:
     def log(self) -> str:
         """Everything the worker wrote to its file descriptors 1 and 2; "" before it started."""
         return _text(self.path / "log.txt")
+
+    def log_end(self, lines: int) -> list[str]:
+        """The last lines of the log, of which not more than its last 32 kB are read: it may have any size."""
+        try:
+            with (self.path / "log.txt").open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 15)))
+                return file.read().decode("utf-8", "backslashreplace").rstrip().splitlines()[-lines:]
+        except FileNotFoundError:
+            return []
 
     @property
     def records(self) -> list[Record]:
@@ -188,6 +156,12 @@ class WorkerFolder:
         np.savez(part, names=np.array(list(names), dtype=np.str_), **named)
         os.replace(part, self.path / f"weights-{which}.npz")
 
+    def take_weights(self, which: str, other: WorkerFolder) -> None:
+        """Puts the other's weights of this name, where there are any, in the place of this folder's."""
+        file = other.path / f"weights-{which}.npz"
+        if file.exists():
+            _replace(self.path / file.name, file.read_bytes())
+
 
 class Journal:
     """A worker's pen: appends records and events to its folder, each in one `write`."""
@@ -201,12 +175,11 @@ class Journal:
 
     def record(self, records: Iterable[Record]) -> None:
         """Appends rows; their `worker` is this folder's and is not written again."""
-        text = "".join(json.dumps(record[1:]) + "\n" for record in records)
-        os.write(self._records, text.encode())
+        _append(self._records, "".join(json.dumps(record[1:]) + "\n" for record in records))
 
     def event(self, at: float, state: str, **facts: Any) -> None:
         """Appends a change of state at `at` seconds, with facts that JSON can hold."""
-        os.write(self._events, (json.dumps({"at": at, "state": state, **facts}) + "\n").encode())
+        _append(self._events, json.dumps({"at": at, "state": state, **facts}) + "\n")
 
     def close(self) -> None:
         os.close(self._records)
@@ -243,13 +216,41 @@ class RunFolder:
         return [folder.log for folder in self.each]
 
     @property
+    def attempt(self) -> int:
+        """The number of the present start of the cluster, from 1: `dtk.run(..., restarts=...)` may make several."""
+        return 1 + len(self.earlier)
+
+    @property
+    def earlier(self) -> list[RunFolder]:
+        """What the starts of the cluster left that failed and were followed by another, in their order."""
+        numbers = sorted(int(path.name[8:]) for path in self.path.glob("attempt-*") if path.name[8:].isdigit())
+        return [RunFolder(self.path / f"attempt-{n}", self.workers, self.has_evaluator) for n in numbers]
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Each start of the cluster that has come to an end, in their order."""
+        return [Attempt(folder) for folder in (*self.earlier, self) if (folder.path / "attempt.json").exists()]
+
+    def save_attempt(self, number: int, failed: str | None, began: float, ended: float) -> None:
+        """Writes down how a start of the cluster ended; failed: what is said of it, None where all went well."""
+        text = json.dumps({"number": number, "failed": failed, "began": began, "ended": ended})
+        _replace(self.path / "attempt.json", text.encode())
+
+    @property
     def records(self) -> pandas.DataFrame:
+        """The rows that count, of all attempts (`dtk.tables.counting`); the column's times go on through them."""
+        return counting([folder.own_records for folder in (*self.earlier, self)])
+
+    @property
+    def own_records(self) -> pandas.DataFrame:
+        """All rows of the last start of the cluster."""
         return frame(record for folder in self.each for record in folder.records)
 
     @property
     def evaluations(self) -> pandas.DataFrame:
         """One row an evaluation: the evaluator's, or, without one, the chief's; see the function `evaluations`."""
-        return evaluations((self.evaluator if self.has_evaluator else self.worker(0)).events)
+        judges = [f.evaluator if f.has_evaluator else f.worker(0) for f in (*self.earlier, self)]
+        return evaluations(event for judge in judges for event in judge.events)
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -257,6 +258,15 @@ def _replace(path: Path, data: bytes) -> None:
     part = path.with_suffix(".part")
     part.write_bytes(data)
     os.replace(part, path)
+
+
+def _append(descriptor: int, text: str) -> None:
+    """Whole lines or none: a disk that fills up in the middle of one must not leave half of it to the reader."""
+    data, before = text.encode(), os.fstat(descriptor).st_size
+    written = os.write(descriptor, data)
+    if written < len(data):
+        os.ftruncate(descriptor, before)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _text(path: Path) -> str:

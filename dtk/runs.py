@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
+from dtk.attempts import Attempt
 from dtk.cluster import launch, request, ship, tf_config
-from dtk.errors import ClusterConfigError, DtkError
+from dtk.cluster.restarts import set_aside
+from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
+from dtk.faults import Fault
+from dtk.recording.injecting import never_came
 from dtk.records import RunFolder, WorkerFolder
 from dtk.view import live
 from dtk.view.cluster_picture import ClusterPicture
@@ -58,9 +63,18 @@ class Run:
         """One row a (worker, replica, step); the columns are described at `dtk.records.Record`."""
         return self.folder.records
 
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        """Each start of the cluster: number, what failed, steps, seconds, and all that it recorded and printed.
+
+        One without restarts. `records` has the steps that count: where an attempt went on from a checkpoint, its steps
+        replace those that the attempt before had made beyond that.
+        """
+        return self.folder.attempts
+
     @property
     def logs(self) -> list[str]:
-        """Everything each worker printed, C++ output included, by worker."""
+        """Everything each worker printed, C++ output included, by worker; after restarts, in the last attempt."""
         return self.folder.logs
 
     @cached_property
@@ -102,6 +116,8 @@ def run(
     evaluator: bool | Callable[..., Any] | None = None,
     timeout: float | None = None,
     stall_timeout: float | None = 60.0,
+    faults: Sequence[Fault] = (),
+    restarts: int = 0,
     start: str = "auto",
 ) -> Run:
     """Runs `fn` in `workers` processes on this machine, each with its own TF_CONFIG, and waits for them all.
@@ -110,13 +126,18 @@ def run(
     TF_CONFIG by making its own MultiWorkerMirroredStrategy, or takes a parameter `strategy` that dtk fills.
     args, kwargs: its arguments; they travel by pickle. replicas: with `workers=1`, replicas inside the one
     process (MirroredStrategy on logical CPU devices). seed: Python's, NumPy's, TensorFlow's and Keras's, the
-    same in each process; None leaves seeding to `fn`. keras: 2 for tf_keras in the workers, 3 for Keras 3.
+    same in each process; None leaves seeding to `fn`. keras: 2 for tf_keras in the workers, 3 for Keras 3;
+    TensorFlow 2.15 has a Keras 2 of its own and no other.
     evaluator: a further process, beside the cluster and with a TF_CONFIG of its own (task "evaluator"), that
     evaluates the checkpoints which the chief writes. True: it calls `fn` too, for Estimator's train_and_evaluate.
     A function: it calls that, without arguments; a parameter `strategy` gets TensorFlow's default strategy.
     The run ends when it, too, has returned: let its loop end by `dtk.training_ended`.
     timeout: seconds that the whole run may take. stall_timeout: seconds without progress anywhere (no record,
     no output, no processor time) after which the run ends with every worker's stack; None waits for ever.
+    faults: what shall go wrong on the way, made by `dtk.faults`: each on its worker, at its step. What never came is
+    said after the run. restarts: how often the whole cluster starts again after WorkerFailed or WorkerStalled, in
+    the same run directory, where the function finds what it has saved; `fn` is called anew, and goes on from there
+    if it looks (BackupAndRestore, tf.train.Checkpoint). See `Run.attempts`.
     start: "warm" (forked from a process that has TensorFlow imported), "cold" (fresh interpreters) or "auto".
 
     Raises ClusterConfigError or NotShippable before anything starts; WorkerFailed, WorkerStalled or RunTimeout
@@ -146,6 +167,8 @@ def run(
         stall_timeout=stall_timeout,
         evaluator=beside,
         evaluator_strategy=fill_beside,
+        restarts=request.checked_restarts(restarts),
+        faults=request.checked_faults(faults, workers, restarts, fn),
     )
     return _carry_out(job, began)
 
@@ -188,21 +211,45 @@ def baseline(
 def _carry_out(job: launch.Job, began: float) -> Run:
     _notice_tf_config()
     folder = launch.new_folder(job)
-    view = live.show(job.workers, job.replicas, job.mode, folder)
-    outcome = "interrupted"
     try:
-        configs = launch.launch(job, folder, began, view.update)
-        seconds = time.monotonic() - began
-        outcome = f"finished in {seconds:.1f} s"
-    except DtkError as error:
-        outcome = str(error)
-        raise
+        configs = _attempts(job, folder, began)
     finally:
-        view.close(outcome)
+        if job.faults:
+            print(*(f"dtk: {words}\n" for words in never_came(folder, job.faults)), sep="", end="", flush=True)
+    seconds = time.monotonic() - began
     results = [_result(worker, folder) for worker in folder.each]
     own = folder.evaluator.result if folder.has_evaluator else None
     picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])
     return Run(folder, job.mode, job.replicas, job.seed, results, seconds, picture, own)
+
+
+def _attempts(job: launch.Job, folder: RunFolder, began: float) -> list[dict[str, Any]]:
+    """Starts the cluster, and again where it fails and may; returns the TF_CONFIGs of the start that went well."""
+    for number in range(1, job.restarts + 1):
+        try:
+            return _attempt(job, folder, began, number)
+        except (WorkerFailed, WorkerStalled):
+            set_aside(folder, f"attempt-{number}")
+    return _attempt(job, folder, began, job.restarts + 1)
+
+
+def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int) -> list[dict[str, Any]]:
+    note = f", attempt {number} of {job.restarts + 1}" if job.restarts else ""
+    started = time.monotonic() - began
+    view = live.show(job.workers, job.replicas, job.mode, folder, note=note)
+    outcome = "interrupted"
+    failed: str | None = outcome
+    try:
+        configs = launch.launch(job, folder, began, view.update)
+        outcome, failed = f"finished in {time.monotonic() - began:.1f} s", None
+        return configs
+    except DtkError as error:
+        outcome = failed = str(error)
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # a full disk is not what this run shall be remembered for
+            folder.save_attempt(number, failed, started, time.monotonic() - began)
+        view.close(outcome)
 
 
 def _result(worker: WorkerFolder, folder: RunFolder) -> Any:

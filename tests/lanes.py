@@ -13,6 +13,7 @@ LANE = "tf215" if version("tensorflow").startswith("2.15.") else "main"
 KERAS_3 = int(version("keras").split(".")[0]) >= 3
 
 _TRAINER = "Keras 2's fit has none of the faults of Keras 3's trainer"
+_ONE = "TensorFlow 2.15 has one Keras, and keras=2 changes nothing"
 _REDUCTION = "Keras 2 refuses a loss object's default reduction in a loop under a strategy, and says so itself"
 
 # By lane: (file, test without its parameters or with them): reason.
@@ -23,6 +24,8 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
         ("test_compat.py", "test_without_the_correction_mirrored_replicas_still_fail"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_a_strategy_shuffles_one_epoch_ahead"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_the_end_of_the_data_counts_as_a_step"): _TRAINER,
+        ("test_keras_callbacks.py", "test_all_callbacks_at_once_and_a_restart[2]"): _ONE,
+        ("test_keras_fit.py", "test_keras_2"): _ONE,
         ("test_mistakes.py", "test_the_mistake_is_recognised[sum over batch size-loop]"): _REDUCTION,
         ("test_mistakes.py", "test_no_false_alarm_on_correct_runs[by_loop-facts5-start5]"): _REDUCTION,
         (

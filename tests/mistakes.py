@@ -69,10 +69,11 @@ def slowly(x, y):
     return values, y
 
 
-def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, policy="DATA"):
+def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, policy="DATA", dark=False):
     import tensorflow as tf
 
     x, y = digits(count, start)
+    x = x * 0 if dark else x
     y = x.reshape(-1, 8, 8) if images else y
     dataset = tf.data.Dataset.from_tensor_slices((x, y))
     options = tf.data.Options()
@@ -96,7 +97,8 @@ def model_of(layer=None, images=False, scaled=1.0):
         layers.append(keras.layers.BatchNormalization())
     if layer == "random":
         layers.append(keras.layers.Dropout(0.3))
-    layers += [keras.layers.Dense(64), keras.layers.Reshape((8, 8))] if images else [keras.layers.Dense(10)]
+    last = keras.layers.Dense(10, activation="softmax" if layer == "softmax" else None)
+    layers += [keras.layers.Dense(64), keras.layers.Reshape((8, 8))] if images else [last]
     model = keras.Sequential(layers)
     model.set_weights([weight * scaled for weight in model.get_weights()])
     return model
@@ -107,7 +109,7 @@ def pixel_loss(y, outputs, dummy):
     from tensorflow import keras
 
     y, outputs = (y[..., None], outputs[..., None]) if dummy else (y, outputs)
-    return keras.losses.MeanSquaredError(reduction=None)(y, outputs)
+    return keras.losses.MeanSquaredError(reduction="none")(y, outputs)
 
 
 def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=True, images=False, dummy=True, **facts):
@@ -243,4 +245,7 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "batch norm": both({"layer": "normalisation"}),
     "dropout": both({"layer": "random"}),
     "learning rate": both({"rate_by_replicas": True}),
+    "low learning rate": both({"rate": 1e-4, "epochs": 10}),
+    "nothing learnt": both({"dark": True, "epochs": 10}),
+    "from_logits": both({"layer": "softmax"}),
 }

@@ -23,9 +23,9 @@ FLOORS = (
     ("analysis",),
     ("cluster",),
     ("recording",),
-    ("datasets", "estimator"),
+    ("datasets", "estimator", "faults"),
     ("compat",),
-    ("records", "environment", "errors"),
+    ("records", "attempts", "tables", "environment", "errors"),
 )
 LEVEL = {room: len(FLOORS) - floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted((ROOT / "dtk").rglob("*.py"))

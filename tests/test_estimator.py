@@ -28,6 +28,19 @@ def adam_model_fn(features, labels, mode, params):
     return dtk.estimator.EstimatorSpec(mode, loss=loss, train_op=optimizer.get_updates(loss, trainable)[0])
 
 
+def branching_model_fn(features, labels, mode, params):
+    """A branch on a tensor, which AutoGraph puts into the graph; a strategy converts what it calls, in training."""
+    import tensorflow as tf
+
+    spec = estimating.model_fn_of(features, labels, mode, params)
+    if mode != "train":
+        return spec
+    loss = spec.loss
+    if tf.reduce_sum(features) < 0:
+        loss = loss * 0
+    return spec._replace(loss=loss)
+
+
 @pytest.fixture(scope="module")
 def baseline():
     return dtk.baseline(estimating.train)
@@ -97,6 +110,12 @@ def test_a_recorder_of_the_learners_own_records_once():
 def test_a_keras_optimizer_takes_the_sum():
     kwargs = {"model_fn": adam_model_fn, "steps": 5}
     dtk.verify(dtk.run(estimating.train, kwargs=kwargs), dtk.baseline(estimating.train, kwargs=kwargs))
+
+
+def test_autograph_still_converts_a_model_fn(baseline):
+    kwargs = {"model_fn": branching_model_fn, "steps": 3}
+    losses = dtk.baseline(estimating.train, kwargs=kwargs).records.loss
+    assert list(losses) == pytest.approx(list(baseline.records.loss[:3]), rel=1e-6)
 
 
 def test_training_goes_on_where_the_checkpoint_left_off(tmp_path):

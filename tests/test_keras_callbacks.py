@@ -92,4 +92,5 @@ def finished_before(strategy, place):
 def test_a_backup_is_read_by_all_before_it_is_deleted(tmp_path):
     run = dtk.run(lambda strategy: finished_before(strategy, str(tmp_path / "backup")), workers=2)
     assert run.results == [[0, 1], [0, 1]]
-    assert not (tmp_path / "backup").exists()
+    left = [path.name for path in tmp_path.rglob("*")]
+    assert left == ([] if lanes.KERAS_3 else ["backup"]), "Keras 2 leaves the directory, empty"

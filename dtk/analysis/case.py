@@ -26,7 +26,8 @@ class Diagnosis:
     """What `dtk.diagnose` found. Shows itself, also as a cell's value, as its sentence.
 
     mistake: a key of `dtk.analysis.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
-    explains them. evidence: facts that it rests on, a sentence each. also: further mistakes that leave the same traces.
+    explains them. evidence: facts that it rests on, a sentence each. also: further mistakes, which leave the same
+    traces, or, where runs agree and nothing is learnt, were found as well.
     """
 
     mistake: str

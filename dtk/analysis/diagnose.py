@@ -2,12 +2,14 @@
 
 It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
 batch, other examples or other weights make every loss differ, so a ratio of losses says something only where these
-agree. The mistakes it knows stand in `dtk.analysis.mistakes` and, as a table, in docs/diagnosis.md.
+agree. Where all checks pass, it looks whether the run learns anything (`dtk.analysis.standstill`). The mistakes it
+knows stand in `dtk.analysis.mistakes` and, as a table, in docs/diagnosis.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ from dtk.analysis.evidence import collect
 from dtk.analysis.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.analysis.losses import check_loss
 from dtk.analysis.ratios import look_at_finite, look_at_first_loss, look_at_shares
+from dtk.analysis.standstill import look_at_standstill
 from dtk.analysis.updates import look_at_drift, look_at_random_layers, look_at_updates, moved
 from dtk.analysis.verify import checks, name_of
 from dtk.errors import VerificationError
@@ -28,11 +31,11 @@ __all__ = ["Diagnosis", "diagnose"]
 
 
 def diagnose(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4) -> Diagnosis:
-    """Says why `dtk.verify(run, baseline)` fails, with the same tolerances. Prints nothing.
+    """Says why `dtk.verify(run, baseline)` fails, with the same tolerances, or why nothing is learnt. Prints nothing.
 
-    The diagnosis shows itself as its sentence; `.mistake` is its key, "none" where verify passes and "unknown" where
-    nothing that is known explains the difference, `.evidence` what it rests on, `.also` what would look the same.
-    Without a baseline it knows only what the run's own workers betray.
+    The diagnosis shows itself as its sentence; `.mistake` is its key, "none" where verify passes and the run learns,
+    "unknown" where nothing that is known explains the difference, `.evidence` what it rests on, `.also` what would look
+    the same or was found as well. Without a baseline it knows only what the run's own workers betray.
 
     Raises:
         VerificationError: the arguments are no pair of run and baseline. TypeError, ValueError: as `verify`.
@@ -44,6 +47,9 @@ def diagnose(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, 
             raise
         return _explain(error, run, baseline, rtol, atol)
     pair = "run and baseline agree" if baseline is not None else "the run's replicas agree"
+    held_up = look_at_standstill(run, pair)
+    if held_up is not None:
+        return replace(held_up, evidence=(*passed, *held_up.evidence))
     return Diagnosis("none", f"{pair}: nothing to diagnose ({passed[0]})", tuple(passed))
 
 

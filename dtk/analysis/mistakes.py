@@ -164,4 +164,23 @@ MISTAKES = {
         "use tanh, or a smaller learning rate, or pass verify a wider rtol and atol",
         BOTH,
     ),
+    # These three, and `short batch`, are also looked for where run and baseline agree.
+    "low learning rate": Mistake(
+        "run and baseline agree, the loss stays at ln k and the weights hardly moved",
+        "-",
+        "raise the learning rate tenfold at a time until the loss falls, or look at labels and inputs if it never does",
+        BOTH,
+    ),
+    "nothing learnt": Mistake(
+        "run and baseline agree and the loss stays at ln k, though weights moved, or some did not change at all",
+        "-",
+        "look for a softmax taken twice, inputs that are zero, labels that don't belong to them, frozen or dead layers",
+        BOTH,
+    ),
+    "from_logits": Mistake(
+        "run and baseline agree, and Keras warns that the outputs for from_logits=True come from a Softmax or Sigmoid",
+        "-",
+        "leave the activation out of the last layer, or say from_logits=False",
+        BOTH,
+    ),
 }

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-__all__ = ["rounded", "scientific"]
+__all__ = ["percent", "rounded", "scientific"]
+
+
+def percent(part: float) -> str:
+    """A part of a whole, to one significant digit.
+
+    >>> percent(0.00185), percent(0.39), percent(0.0), percent(1e-7), percent(2.0)
+    ('0.2 %', '40 %', '0 %', '0.00001 %', '200 %')
+    """
+    return f"{Decimal(f'{100 * part:.0e}'):f} %"
 
 
 def scientific(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-__all__ = ["exit_in_words", "in_one_sentence"]
+__all__ = ["exit_in_words", "in_one_sentence", "mismatch"]
 
 _USE_DATA = "set options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
 
@@ -37,6 +37,10 @@ _KNOWN = [
         "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)",
     ),
     (
+        re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
+        "TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'",
+    ),
+    (
         re.compile(r"module 'tensorflow' has no attribute 'estimator'"),
         "TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place",
     ),
@@ -49,6 +53,11 @@ _KNOWN = [
         "{0} has no lr: Keras 3 calls it learning_rate",
     ),
 ]
+
+# Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
+_MISMATCH = re.compile(
+    r"Shape mismatch in the collective instance.*?expected shape (\[[^\]]*\]).*?expected shape (\[[^\]]*\])"
+)
 
 # What dtk says in a worker; AutoGraph and TensorFlow's executor raise it again as an error of their own.
 _OURS = re.compile(r"ClusterConfigError: (.*)")
@@ -73,12 +82,26 @@ def in_one_sentence(kind: str, message: str) -> str:
     if ours:
         return f"raised ClusterConfigError: {_anonymous(ours[1])}"
     flat = " ".join(message.split())
+    if mismatch(flat):
+        return f"raised {kind}: {mismatch(flat)}"
     for pattern, sentence in _KNOWN:
         match = pattern.search(flat)
         if match:
             return f"raised {kind}: {sentence.format(*match.groups())}"
     said = _stable(message).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
     return f"raised {kind}: {said}" if said else f"raised {kind}"
+
+
+def mismatch(message: str) -> str:
+    """What TensorFlow means that found different shapes at the two ends of one collective; "" for other messages."""
+    found = _MISMATCH.search(" ".join(message.split()))
+    if not found:
+        return ""
+    one, other = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
+    return (
+        f"the workers met in different collectives, with the shapes {one} and {other}; all must make the same ones in "
+        "the same order, of the same shapes, and equally many steps"
+    )
 
 
 def exit_in_words(code: int | None) -> str:
@@ -99,6 +122,8 @@ def exit_in_words(code: int | None) -> str:
 def _stable(message: str) -> str:
     """A message's first telling line without what changes from run to run: ports, addresses, directories."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if lines[:1] == ["Graph execution error:"]:  # then the place where each node was made, and then what went wrong
+        lines = [line for line in lines[1:] if not line.startswith(("File ", "Detected at node"))] or lines
     # AutoGraph puts "in user code:" and a traceback before what went wrong.
     line = (lines[-1] if lines[0].endswith("in user code:") else lines[0]) if lines else ""
     line = _anonymous(line)

@@ -18,10 +18,14 @@ from typing import Any
 
 from dtk import environment
 from dtk.cluster import ship, tf_config
+from dtk.cluster.hindrances import in_one_sentence
 from dtk.cluster.members import Members
+from dtk.cluster.restarts import set_aside
 from dtk.cluster.warm import parent
-from dtk.cluster.watch import Progress, port_was_taken
+from dtk.cluster.watch import port_was_taken
 from dtk.errors import RunTimeout, WorkerFailed, WorkerStalled
+from dtk.faults import Fault
+from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
 
 __all__ = ["Job", "free_ports", "launch", "new_folder"]
@@ -51,8 +55,11 @@ class Job:
     stall_timeout: float | None
     evaluator: bytes | None = None  # what the evaluator calls, packed; None for a run without one
     evaluator_strategy: bool = False  # whether that has a parameter `strategy`
+    faults: tuple[Fault, ...] = ()
+    restarts: int = 0  # further starts of the cluster, each after a failure
 
 
+@in_one_sentence()
 def launch(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[str, Any]]:
     """Runs the job to its end and returns the TF_CONFIGs by member; raises WorkerFailed, WorkerStalled or RunTimeout.
 
@@ -77,29 +84,32 @@ def _attempts(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dic
         except WorkerFailed:
             if attempt == PORT_ATTEMPTS or not port_was_taken(folder):
                 raise
-            _set_aside(folder, attempt)
+            set_aside(folder, f"port-taken-{attempt}-{folder.attempt}")
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _tf_configs(job: Job) -> list[dict[str, Any]]:
     if job.mode != "cluster":
         return []
+    if job.evaluator is None:
+        return tf_config.build(free_ports(job.workers))
     *ports, own = free_ports(job.workers + 1)
-    beside = [] if job.evaluator is None else [tf_config.evaluator(ports, own)]
-    return tf_config.build(ports) + beside
+    return [*tf_config.build(ports), tf_config.evaluator(ports, own)]
 
 
+@in_one_sentence()
 def new_folder(job: Job) -> RunFolder:
     """A fresh directory (mode 0700) with what the workers need to begin."""
     runs = environment.scratch() / "runs"
     runs.mkdir(mode=0o700, exist_ok=True)
     _make_room(runs)
-    began = datetime.now().strftime("%Y%m%d-%H%M%S-%f-")  # names in the order of time: the oldest make room
-    path = Path(tempfile.mkdtemp(prefix=began, dir=runs))
+    path = Path(tempfile.mkdtemp(prefix=_next_name(runs), dir=runs))
     (path / "function.pkl").write_bytes(job.payload)
     if job.evaluator is not None:
         (path / "evaluator.pkl").write_bytes(job.evaluator)
     (path / "sources.json").write_text(json.dumps(ship.cell_sources()))
+    if job.faults:
+        write_faults(path, job.faults)
     return RunFolder(path, job.workers, job.evaluator is not None)
 
 
@@ -112,6 +122,14 @@ def _in_use(folder: RunFolder) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _next_name(runs: Path) -> str:
+    """Counts on from the newest: the oldest make room, and a clock that is put back must not make the newest old."""
+    newest = max((path.name for path in runs.iterdir()), default="")
+    number = newest.partition("-")[0]
+    count = int(number) + 1 if number.isdecimal() else 1
+    return f"{count:08d}-{datetime.now():%Y%m%d-%H%M%S}-"
 
 
 def _make_room(runs: Path) -> None:
@@ -184,7 +202,7 @@ def _sys_path() -> list[str]:
 
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
-    progress = Progress(folder.each, time.monotonic())
+    since, awaited = time.monotonic(), folder.each
     for now in _ticks(members, tick):
         if watch.culprit() is not None:
             raise _failure(members)
@@ -193,24 +211,28 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if job.timeout is not None and now - clock > job.timeout:
             message = f"the run was stopped after its timeout of {job.timeout:g} s; states: {watch.words()}"
             raise RunTimeout(message, folder, members.stacks())
-        if watch.training_ended and progress.members == folder.each:
-            progress = Progress([folder.evaluator], now)
+        if watch.training_ended and awaited == folder.each:
+            since, awaited = now, [folder.evaluator]
         limit = job.stall_timeout
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
-        if limit is not None and progress.quiet_seconds(members.pids(progress.members), now) > limit:
+        if limit is not None and min(now - since, members.states.quiet_seconds(awaited)) > limit:
             raise _stall(members, limit)
+        uneven = members.uneven(limit) if limit is not None else None
+        if uneven is not None:
+            raise WorkerStalled(uneven.sentence, folder, members.states.stacks(watch), uneven.reason, uneven.edges)
 
 
 def _stall(members: Members, limit: float) -> WorkerStalled:
-    watch = members.watch
-    message = f"no worker made progress for {limit:g} s; states: {watch.words()}"
+    watch, stacks = members.watch, members.stacks()
+    found = members.explain()
+    message = f"no worker made progress for {limit:g} s; {found.sentence or 'states: ' + watch.words()}"
     if watch.training_ended:
         message = (
             f"the evaluator made no progress for {limit:g} s after the workers had finished; let it end when "
             "dtk.training_ended() says so: "
             "tf.train.checkpoints_iterator(directory, timeout=1, timeout_fn=dtk.training_ended)"
         )
-    return WorkerStalled(message, members.folder, members.stacks())
+    return WorkerStalled(message, members.folder, stacks, found.reason, found.edges)
 
 
 def _ticks(members: Members, tick: Tick) -> Iterator[float]:
@@ -219,7 +241,7 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
         members.look(0.03)
         now = time.monotonic()
         if now - drawn >= 0.1 or members.watch.finished:
-            tick(members.watch.states())
+            tick(members.board())
             drawn = now
         yield now
 
@@ -235,15 +257,4 @@ def _failure(members: Members) -> WorkerFailed:
         if culprit is not None and lanes[culprit].exited and not watch.is_consequence(culprit) and alone:
             break
         members.look(0.02)
-    culprit = watch.culprit()
-    assert culprit is not None, "a failure was seen before"
-    return watch.failure(culprit)
-
-
-def _set_aside(folder: RunFolder, attempt: int) -> None:
-    """Keeps what a failed attempt wrote, out of the way of the next."""
-    aside = folder.path / f"attempt-{attempt}"
-    aside.mkdir(mode=0o700)
-    for member in folder.members:
-        if member.path.exists():
-            member.path.rename(aside / member.path.name)
+    return members.failure()

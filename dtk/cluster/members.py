@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import json
 import signal
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from dtk.cluster import reasons, waiting
+from dtk.cluster.state import State
+from dtk.cluster.states import States
+from dtk.cluster.waiting import Waiting
 from dtk.cluster.warm import ParentProcess
 from dtk.cluster.watch import Watch
-from dtk.records import RunFolder, WorkerFolder
+from dtk.errors import WorkerFailed
+from dtk.records import RunFolder
 
 __all__ = ["Members"]
 
@@ -29,6 +33,7 @@ class Members:
         self.source, self.folder, self.specs = source, folder, specs
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock)
+        self.states = States(folder, [_port(spec) for spec in specs], self.pids)
 
     def __enter__(self) -> Members:
         try:
@@ -60,23 +65,72 @@ class Members:
             now = time.monotonic()  # killed from outside; the system kills its workers along with it
             exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
         self.watch.look(exits)
+        self.states.look(self.watch)
 
-    def pids(self, members: Sequence[WorkerFolder]) -> list[int]:
-        """Processes of these members that live."""
+    def pids(self) -> dict[int, int]:
+        """Processes that live, by member."""
         started, exited = self.source.started, self.source.exited
-        keys = [self.keys[member.worker] for member in members]
-        return [started[key] for key in keys if key in started and key not in exited]
+        return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
+
+    def board(self) -> list[str]:
+        """Each member's state in a few words, for the live view."""
+        return waiting.board(self.states.now(self.watch))
 
     def stacks(self) -> str:
-        """Each living worker's Python stack, also of one that is deep inside a collective."""
-        for pid in self.pids(self.folder.members):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-        self.look(0.0)
-        time.sleep(0.3)  # the handlers write to files; there is no event to wait for
-        texts = []
-        for member, state in zip(self.folder.members, self.watch.states(), strict=True):
-            file = member.path / "stacks.txt"
-            stack = file.read_text(errors="replace").rstrip() if file.exists() else ""
-            texts.append(f"{member.name} is {state}:\n{stack or '  (no stack: it is not running)'}")
-        return "\n\n".join(texts)
+        """Each member's state and Python stack; all are asked anew."""
+        self.states.ask(self.watch)
+        return self.states.stacks(self.watch)
+
+    def explain(self) -> Waiting:
+        """Who of the workers waits for whom, by what they answered last; also written to the run's directory."""
+        found = waiting.explain(self._workers())
+        waiting.save(self.folder, found)
+        return found
+
+    def uneven(self, stall_timeout: float) -> Waiting | None:
+        """What to say of workers that wait for one that has ended and can't come any more; None where nobody does.
+
+        Sooner than `stall_timeout`, and only of what can't be normal: every worker that has not ended is silent and
+        sits in a collective (for longer, where that is not certain). A chief that saves, reads data, or computes
+        alone after the others have ended does neither.
+        """
+        ended = any(lane.state == "finished" for lane in self.watch.lanes)
+        if not ended or not waiting.uneven(self._workers(), stall_timeout):
+            return None
+        self.states.ask(self.watch)  # where they are now, and not where they were when they fell silent
+        return self.explain() if waiting.uneven(self._workers(), stall_timeout) else None
+
+    def failure(self) -> WorkerFailed:
+        """The error that names who failed first, or who made the others fail without failing itself."""
+        first = self.watch.culprit()
+        assert first is not None, "a failure was seen before"
+        states = self._workers()
+        stopped = [state for state in states if state.what == "stopped"]
+        said = mismatch = ""
+        if stopped and self.watch.is_consequence(first):
+            # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
+            first, said = stopped[0].member, reasons.given_up(stopped)
+        elif self.watch.mismatch(first):
+            said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+        marked = self._marked(states, first)
+        # Of workers that met in different collectives none waited for the other.
+        graph = Waiting(marked, [], "order", mismatch) if mismatch else waiting.explain(marked, first)
+        waiting.save(self.folder, graph)
+        return self.watch.failure(first, said)
+
+    def _marked(self, states: list[State], first: int) -> list[State]:
+        others = {worker for worker in self.watch.failures() if worker != first}
+        return [replace(state, what="consequence") if state.member in others else state for state in states]
+
+    def _workers(self) -> list[State]:
+        """The workers' states; whom an evaluator waits for, no process shows."""
+        return self.states.now(self.watch)[: self.folder.workers]
+
+
+def _port(spec: dict[str, Any]) -> int | None:
+    """The port of the member's own server, by its TF_CONFIG; None for one without, and for the evaluator."""
+    config = json.loads(spec["env"].get("TF_CONFIG", "null"))
+    if config is None or config["task"]["type"] == "evaluator":
+        return None
+    kind, index = config["task"]["type"], config["task"]["index"]
+    return int(config["cluster"][kind][index].rsplit(":", 1)[1])

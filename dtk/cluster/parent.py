@@ -1,6 +1,6 @@
 """The process between the kernel and its workers: it starts them, reports their ends, and lets none outlive it.
 
-Started by `warm.py` as a fresh interpreter that belongs to one kernel. With preloading ("warm") it imports
+Forked by `guard.py` from a fresh interpreter that belongs to one kernel. With preloading ("warm") it imports
 TensorFlow and Keras once, runs no operation, and forks workers from there; without ("cold") each worker is
 a fresh interpreter of its own. Both kinds are `multiprocessing` processes; multiprocessing's own fork server
 does not carry us further, because a program has only one of them, shared with whatever else the learner
@@ -9,10 +9,12 @@ the kernel is killed.
 
 Commands come as JSON lines on stdin, events leave as JSON lines on stdout:
 
-    {"start": key, "spec": {...}}    ->  {"started": key, "pid": n}
+    {"start": key, "spec": {...}}    ->  {"started": key, "pid": n} or {"refused": key, "number": errno, "words": ...}
     {"kill": [key, ...]}             ->  {"exited": key, "code": c, "at": monotonic seconds}
+    {"ping": n}                      ->  {"pong": n}
 
-The end of stdin means that the kernel is gone, however it went: every worker is killed at once.
+The end of stdin means that the kernel is gone, however it went: every worker is killed at once. Should this process
+itself be killed or busy, the guard sees to it.
 """
 
 from __future__ import annotations
@@ -29,27 +31,26 @@ import warnings
 from multiprocessing import connection
 from typing import Any
 
-import psutil
-
-from dtk.cluster import worker
+from dtk.cluster import guard, owned, worker
+from dtk.cluster.ties import adopt_orphans
 
 __all__ = ["main"]
 
-IDLE_SECONDS = 3600.0  # a parent that nobody used for so long ends; the next run starts a new one
-
 
 class _Parent:
-    def __init__(self, commands: int, events: int, fork: bool):
+    def __init__(self, commands: int, events: int, fork: bool, idle: float):
         self.commands, self.events = commands, events
-        self.kernel = os.getppid()
+        self.guard = os.getppid()
+        self.idle = idle  # seconds without use after which it ends; the next run starts a new one
         self.context: Any = multiprocessing.get_context("fork" if fork else "spawn")
         self.fork = fork
         self.children: dict[str, Any] = {}
+        self.places: dict[int, tuple[str, str]] = {}  # pid -> (which member of the run, the run's directory)
         self.buffer = b""
         self.used = time.monotonic()
 
     def serve(self) -> None:
-        while self._kernel_lives():
+        while self._is_wanted():
             sentinels = [child.sentinel for child in self.children.values()]
             # A grandchild may hold a dead worker's sentinel open, hence the short look while workers run.
             ready = connection.wait([self.commands, *sentinels], timeout=0.05 if sentinels else 1.0)
@@ -57,10 +58,12 @@ class _Parent:
                 return
             self._report_exits()
 
-    def _kernel_lives(self) -> bool:
-        idle = not self.children and time.monotonic() - self.used > IDLE_SECONDS
-        # A process that the kernel forked may hold our stdin open after the kernel's death: ask for it by pid too.
-        return os.getppid() == self.kernel and not idle
+    def _is_wanted(self) -> bool:
+        idle = not self.children and time.monotonic() - self.used > self.idle
+        if idle:
+            print(f"dtk: nobody used this parent for {self.idle:g} s; it ends", file=sys.stderr, flush=True)
+        # Where the system can't be asked to kill this process with its guard, it has to ask for the guard itself.
+        return os.getppid() == self.guard and not idle
 
     def _read(self) -> bool:
         data = os.read(self.commands, 1 << 20)
@@ -73,26 +76,48 @@ class _Parent:
         self.used = time.monotonic()
         if "start" in command:
             self._start(command["start"], command["spec"])
+        elif "ping" in command:
+            self._tell(pong=command["ping"])
         else:
             self.kill([key for key in command["kill"] if key in self.children])
 
     def _start(self, key: str, spec: dict[str, Any]) -> None:
+        spec["env"][owned.MARK] = os.environ[owned.MARK]
         ours = [self.commands, self.events] if self.fork else []
         child = self.context.Process(target=worker.main, args=(spec, os.getpid(), ours), name=key)
         with warnings.catch_warnings():
             # Python 3.12 warns of forking with threads; TensorFlow's are idle here, see docs/facts.md.
             warnings.simplefilter("ignore", DeprecationWarning)
-            child.start()
+            try:
+                child.start()
+            except OSError as error:  # no descriptor, no memory, no further process allowed
+                self._tell(refused=key, number=error.errno, words=error.strerror)
+                return
         self.children[key] = child
+        self.places[child.pid] = (_name(spec), os.path.basename(spec["dir"]))
+        self.note()
         self._tell(started=key, pid=child.pid)
 
+    def note(self) -> None:
+        """Writes down what runs here."""
+        above = {self.guard: ("guard", ""), os.getpid(): ("parent (warm)" if self.fork else "parent (cold)", "")}
+        tracker = dict.fromkeys(_trackers(), ("multiprocessing's resource tracker", ""))
+        owned.write(os.environ[owned.MARK], {**above, **tracker, **self.places})
+
     def _report_exits(self) -> None:
-        for key, child in list(self.children.items()):
-            code = child.exitcode
-            if code is not None:
-                del self.children[key]
-                self._tell(exited=key, code=code, at=time.monotonic())
-                child.close()
+        ended = {key: child for key, child in self.children.items() if child.exitcode is not None}
+        if not ended:
+            return
+        at = time.monotonic()
+        if len(ended) == len(self.children):
+            # What the workers left in sessions of their own has come to this process (`ties.adopt_orphans`).
+            guard.end_children(_trackers())
+        for key, child in ended.items():
+            del self.children[key], self.places[child.pid]
+            self._tell(exited=key, code=child.exitcode, at=at)
+            child.close()
+        self.used = at
+        self.note()
 
     def _tell(self, **event: Any) -> None:
         os.write(self.events, (json.dumps(event) + "\n").encode())
@@ -105,35 +130,41 @@ class _Parent:
 
 def kill_tree(pid: int) -> None:
     """Kills a worker, its process group, and descendants that left the group."""
-    try:
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        family = []
-    for process in family:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            pass
+    guard.kill_below(pid)
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass  # the worker had not made its group yet, or all of it is gone
 
 
-def main() -> None:
-    """The program: `python -c ... SYS_PATH OPTIONS`; see `warm.py`."""
-    options = json.loads(sys.argv[2])
+def _name(spec: dict[str, Any]) -> str:
+    return "evaluator" if spec["role"] == "evaluator" else f"worker {spec['worker']}"
+
+
+def _trackers() -> set[int]:
+    """multiprocessing's own helper, which a cold start needs and which stays."""
+    from multiprocessing import resource_tracker
+
+    pid = getattr(resource_tracker._resource_tracker, "_pid", None)
+    return {pid} if isinstance(pid, int) else set()
+
+
+def main(options: dict[str, Any]) -> None:
+    """The parent's whole life, after the fork; `options` are those of `warm.py`."""
+    adopt_orphans()
     commands, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
+    parent = _Parent(commands, events, options["fork"], options["idle"])
+    parent.note()
     problem = _preload(options["preload"])
     if problem:
         os.write(events, (json.dumps({"failed": problem}) + "\n").encode())
         return
     gc.collect()
     gc.freeze()  # what is here stays: a worker's collector must not touch, and so copy, the shared pages
-    parent = _Parent(commands, events, options["fork"])
+    parent.used = time.monotonic()
     os.write(events, (json.dumps({"ready": os.getpid()}) + "\n").encode())
     try:
         parent.serve()

@@ -12,8 +12,21 @@ from dtk.cluster import ship
 from dtk.compat import estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
+from dtk.faults import Fault
 
-__all__ = ["check_count", "check_times", "checked_keras", "checked_seed", "fork", "pack", "pack_evaluator"]
+__all__ = [
+    "check_count",
+    "check_times",
+    "checked_faults",
+    "checked_keras",
+    "checked_restarts",
+    "checked_seed",
+    "fork",
+    "pack",
+    "pack_evaluator",
+]
+
+MOST_RESTARTS = 100
 
 
 def check_count(name: str, value: Any, most: int) -> None:
@@ -47,11 +60,42 @@ def checked_keras(keras: Any, fn: Any) -> int | None:
     if keras == 3 and older is not None:
         words = f"keras=3: the keras installed here is {older}, which belongs to TensorFlow 2.15 and before; "
         raise ClusterConfigError(words + "leave keras= out, or install TensorFlow 2.16 or later")
+    if older is not None:
+        return None  # TensorFlow's own choice is Keras 2
     if estimator.is_native() or not ship.uses_estimator(fn):
         return keras
     if keras == 3:
         raise ClusterConfigError("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
     return 2
+
+
+def checked_restarts(restarts: Any) -> int:
+    """How often the cluster may start again."""
+    if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= MOST_RESTARTS:
+        raise ClusterConfigError(f"restarts={restarts!r}: it takes a whole number from 0 to {MOST_RESTARTS}")
+    return restarts
+
+
+def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
+    """Faults that can come: on a worker that there is, in a start of the cluster that there may be."""
+    if isinstance(faults, Fault) or not isinstance(faults, (list, tuple)):
+        raise ClusterConfigError(f"faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
+    for fault in faults:
+        if not isinstance(fault, Fault):
+            words = "it takes what the functions of dtk.faults make, such as dtk.faults.kill(worker=1, step=20)"
+            raise ClusterConfigError(f"faults: {fault!r} is no fault; {words}")
+        if fault.worker >= workers:
+            there = "there is worker 0 only" if workers == 1 else f"the workers are 0 to {workers - 1}"
+            raise ClusterConfigError(f"faults: {fault} with workers={workers}: {there}")
+        if fault.kind == "drop_network" and workers == 1:
+            raise ClusterConfigError(f"faults: {fault} with workers=1: a single worker has no network to lose")
+        if fault.attempt is not None and fault.attempt > restarts + 1:
+            words = f"there will be at most {restarts + 1} attempt{'s' * (restarts > 0)}"
+            raise ClusterConfigError(f"faults: {fault} with restarts={restarts}: {words}")
+        if fault.kind == "nan" and ship.uses_estimator(fn):
+            words = "an Estimator's variables can't be reached from outside; nan is for fit and for loops"
+            raise ClusterConfigError(f"faults: {fault} with an Estimator: {words}")
+    return tuple(faults)
 
 
 def fork(start: str) -> bool:

@@ -1,4 +1,4 @@
-"""The kernel's end of the parent process: start it once, ask it for workers, hear how they end."""
+"""The kernel's end of the parent process and its guard: start it once, ask it for workers, hear how they end."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from dtk import environment
+from dtk.cluster import owned
+from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 
 __all__ = ["ParentProcess", "parent", "warm"]
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets", "sklearn.datasets")
+IDLE_SECONDS = 3600.0  # a parent that nobody used for so long ends by itself
+ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there
+END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
 
 # Two malloc arenas and large pages instead of an arena a thread and small ones: 0.35 instead of 0.40 of a cold
@@ -27,30 +33,44 @@ START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this somet
 # and only by glibc; what the learner has set there stays.
 _MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=1"}
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.cluster import parent; parent.main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.cluster import guard; guard.main()"
 
 
 class ParentProcess:
-    """One parent, warm or cold. Events are kept until their run fetches them, so that two runs can share it."""
+    """One parent, warm or cold. Events are kept until their run fetches them, so that two runs can share it.
+
+    A parent that died between two runs, or ended because nobody used it, is replaced in the next `wait_ready`:
+    only its log says so.
+    """
 
     def __init__(self, fork: bool):
         self.fork = fork
         self.started: dict[str, int] = {}
         self.exited: dict[str, tuple[int, float]] = {}
+        self._asked_for: set[str] = set()
+        self._refused: dict[str, tuple[int, str]] = {}  # worker -> errno, the system's words
+        self._lock = threading.RLock()
+        self._begin("")
+
+    def _begin(self, first_line: str) -> None:
         self.ready = False
         self._problem: str | None = None
         self._buffer = b""
-        self._lock = threading.RLock()
+        self._asked = self._answered = 0
+        self._swept = False
+        self.mark = owned.new_mark()
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
-        options = {"fork": fork, "preload": list(PRELOAD) if fork else []}
-        with self.log.open("wb") as log:
+        preload = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
+        options = {"fork": self.fork, "preload": preload, "idle": IDLE_SECONDS, "log": str(self.log)}
+        with self.log.open("wb", buffering=0) as log:
+            log.write(first_line.encode())
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(options)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                env={**_MALLOC, **os.environ},
+                env={**_MALLOC, **os.environ, owned.MARK: self.mark, "DTK_SCRATCH": str(self.log.parent)},
                 start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
             )
         self._selector = selectors.DefaultSelector()
@@ -69,10 +89,42 @@ class ParentProcess:
         return self._process.pid
 
     def lives(self) -> bool:
-        return self._process.poll() is None
+        if self._process.poll() is None:
+            return True
+        if self._process.returncode < 0 and not self._swept:
+            self._swept = True
+            owned.sweep(self.mark)  # its guard was killed: nobody but this process ends what is left
+        return False
 
     def wait_ready(self, tick: Callable[[], None]) -> None:
         """Returns when workers can be started; calls `tick` about ten times a second while it waits."""
+        mark = self.mark
+        if self.ready and not self._answers(mark, tick):
+            self.replace(mark)
+        self._wait_start(tick)
+
+    def _answers(self, mark: str, tick: Callable[[], None]) -> bool:
+        """Whether it is still there, asked and not guessed; a question counts as use, and puts off its end."""
+        with self._lock:
+            self._asked += 1
+            asked = self._asked
+        self._send({"ping": asked})
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
+            if not self.lives() or time.monotonic() > deadline:
+                return False
+            self.poll(0.1)
+            tick()
+        return True
+
+    def replace(self, mark: str) -> None:
+        """Starts another in the place of the parent with that mark, if that is still the present one."""
+        with self._lock:
+            if self.mark == mark:
+                self.close()
+                self._begin(f"dtk: in place of parent {self.pid}, which {_ended(self._process.returncode)}\n")
+
+    def _wait_start(self, tick: Callable[[], None]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not self.ready:
             self.poll(0.1)
@@ -85,22 +137,32 @@ class ParentProcess:
                 raise DtkError(words)
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
+        """Starts a worker; raises OSError where the system refuses a further process."""
+        self._asked_for.add(key)
         self._send({"start": key, "spec": spec})
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not ({key} & {*self.started, *self._refused}) and self.lives() and time.monotonic() < deadline:
+            self.poll(0.1)
+        if key in self._refused:
+            raise OSError(*self._refused[key])
 
     def kill(self, keys: list[str]) -> None:
+        """Kills workers; those that were never started count as ended at once."""
+        now = time.monotonic()
+        self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
         self._send({"kill": keys})
 
     def _send(self, command: dict[str, Any]) -> None:
         try:
             with self._lock:
                 self._in.write((json.dumps(command) + "\n").encode())
-        except OSError:
-            pass  # the parent is dead, and its workers with it: `lives` tells the caller
+        except (OSError, ValueError):
+            pass  # the parent is dead or closed, and its workers with it: `lives` tells the caller
 
     def poll(self, timeout: float) -> None:
         """Takes in events for up to `timeout` seconds, returning at the first."""
         with self._lock:
-            if not self._selector.select(timeout):
+            if self._selector.get_map() is None or not self._selector.select(timeout):  # closed, or nothing new
                 return
             data = os.read(self._out.fileno(), 1 << 16)
             if not data:  # the parent closed its end: don't spin until its death is seen
@@ -114,8 +176,12 @@ class ParentProcess:
             self.started[event["started"]] = event["pid"]
         elif "exited" in event:
             self.exited[event["exited"]] = (event["code"], event["at"])
+        elif "refused" in event:
+            self._refused[event["refused"]] = (event["number"], event["words"])
         elif "ready" in event:
             self.ready = True
+        elif "pong" in event:
+            self._answered = event["pong"]
         else:
             self._problem = event["failed"]
 
@@ -123,17 +189,36 @@ class ParentProcess:
         for key in keys:
             self.started.pop(key, None)
             self.exited.pop(key, None)
+            self._refused.pop(key, None)
+            self._asked_for.discard(key)
 
     def close(self) -> None:
         """Ends the parent, and with it any worker that is left."""
-        self._in.close()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # its workers ask the system to be killed with it
-            self._process.wait()
-        self._selector.close()
-        self._out.close()
+        with self._lock:
+            self._in.close()
+            try:
+                self._process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # the parent and its workers ask the system to be killed with it
+                self._process.wait()
+            self.lives()
+            self._selector.close()
+            self._out.close()
+            if self._problem is None and self.ready:
+                _remove(self.log)
+
+
+def _ended(code: int) -> str:
+    if code == 0:
+        return "had ended"
+    return f"was killed by signal {-code if code < 0 else code - 128}"
+
+
+def _remove(log: Path) -> None:
+    try:
+        log.unlink()
+    except OSError:
+        pass  # somebody cleaned up
 
 
 # By (process that owns it, fork or not): a fork of the kernel must not talk to the kernel's parent.
@@ -141,10 +226,13 @@ _parents: dict[tuple[int, bool], ParentProcess] = {}
 
 
 def parent(fork: bool) -> ParentProcess:
-    """The parent of this process for that way of starting; a new one where there is none or it has died."""
+    """The parent of this process for that way of starting; a new one where there is none or it could not start."""
     key = (os.getpid(), fork)
     known = _parents.get(key)
     if known is None or not known.lives():
+        if known is not None and known.ready:
+            known.replace(known.mark)
+            return known
         if known is not None:
             known.close()
         _parents[key] = ParentProcess(fork)

@@ -1,19 +1,17 @@
-"""What workers and evaluator are doing, which of them failed first, and whether anybody still makes progress."""
+"""What workers and evaluator say that they do, how their processes ended, and which of them failed first."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-import psutil
-
-from dtk.cluster import explain
+from dtk.cluster import explain, hindrances
 from dtk.errors import WorkerFailed
 from dtk.records import RunFolder, Tail, WorkerFolder
 
-__all__ = ["Progress", "Watch", "port_was_taken"]
+__all__ = ["Lane", "Watch", "port_was_taken"]
 
 # How TensorFlow words it when a peer has gone. A failure that reads like this is somebody else's fault if a
 # failure of another kind is at hand; measured with workers that were killed, raised or returned early.
@@ -32,12 +30,18 @@ _PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Fa
 
 
 @dataclass
-class _Lane:
-    """What is known of one member of the run."""
+class Lane:
+    """What is known of one member of the run.
+
+    began: whether it has said anything yet. imported: whether its function was the one to import TensorFlow, and has.
+    planned: steps an epoch that its `fit` announced last; None where nobody knows.
+    """
 
     events: Tail
-    records: Path
     state: str = "starting"
+    began: bool = False
+    imported: bool = False
+    planned: int | None = None
     failed: float | None = None  # seconds since the call of dtk.run
     exited: tuple[int, float] | None = None  # exit code, seconds since the call
 
@@ -51,11 +55,10 @@ class Watch:
 
     folder: RunFolder
     clock: float
-    lanes: list[_Lane] = field(init=False)
+    lanes: list[Lane] = field(init=False)
 
     def __post_init__(self) -> None:
-        each = [member.path for member in self.folder.members]
-        self.lanes = [_Lane(Tail(path / "events.jsonl"), path / "records.jsonl") for path in each]
+        self.lanes = [Lane(Tail(member.path / "events.jsonl")) for member in self.folder.members]
 
     def look(self, exits: dict[int, tuple[int, float]]) -> None:
         """Takes in new events, and `exits`: member -> (exit code, monotonic seconds)."""
@@ -63,11 +66,19 @@ class Watch:
             self.lanes[worker].exited = (code, at - self.clock)
         for lane in self.lanes:
             for line in lane.events.lines():
-                event = json.loads(line)
-                if event["state"] in ("starting", "running", "training", "finished", "failed"):
-                    lane.state = event["state"]
-                if event["state"] == "failed":
-                    lane.failed = event["at"]
+                self._take(lane, json.loads(line))
+
+    @staticmethod
+    def _take(lane: Lane, event: dict[str, Any]) -> None:
+        lane.began = True
+        if event["state"] in ("starting", "running", "training", "finished", "failed"):
+            lane.state = event["state"]
+        if event["state"] == "failed":
+            lane.failed = event["at"]
+        elif event["state"] == "imported":
+            lane.imported = lane.state == "running"
+        elif event["state"] == "training":
+            lane.planned = event.get("steps")
 
     @property
     def finished(self) -> bool:
@@ -116,21 +127,32 @@ class Watch:
             return False  # it died without a word: nobody else's message explains that
         return error["type"] in _PEER_ERRORS and bool(_CONSEQUENCE.search(error["message"]))
 
-    def failure(self, worker: int) -> WorkerFailed:
-        """The error that names member `worker`, with its traceback and, after it, what the others said."""
+    def mismatch(self, worker: int) -> str:
+        """What to say of a failure in which workers met in different collectives; "" for any other.
+
+        It is the fault of no worker in particular: which one notices first is chance.
+        """
+        error = self._member(worker).error
+        return explain.mismatch(error["message"]) if error is not None else ""
+
+    def failure(self, worker: int, said: str = "") -> WorkerFailed:
+        """The error that names member `worker`, with its traceback and, after it, what the others said.
+
+        said: the message, where it is not told by the worker's own error or exit.
+        """
         member = self._member(worker)
         error, exited = member.error, self.lanes[worker].exited
         code = exited[0] if exited else None
         trace = error["traceback"] if error else ""
         name = member.name if worker < self.folder.workers else "the evaluator"
-        parts = [f"What {name} said:\n{trace}" if trace else _last_lines(member.log)]
+        parts = [f"What {name} said:\n{trace}" if trace else _last_lines(member)]
         for other in sorted(set(self.failures()) - {worker}):
             role = "the same" if self._same(other, worker) else "a consequence"
             name = self._member(other).name.capitalize()
             log = f".logs[{other}]" if other < self.folder.workers else ".evaluator_log"
             parts.append(f"{name} {self._what(other, None)}  ({role}; in full in {log})")
         return WorkerFailed(
-            f"{member.name} {self._what(worker, code)}",
+            said or f"{member.name} {self._what(worker, code)}",
             worker=worker if worker < self.folder.workers else "evaluator",
             exitcode=code,
             traceback=trace,
@@ -140,7 +162,9 @@ class Watch:
 
     def _what(self, worker: int, code: int | None) -> str:
         error = self._member(worker).error
-        return explain.in_one_sentence(error["type"], error["message"]) if error else explain.exit_in_words(code)
+        if error is not None:
+            return explain.in_one_sentence(error["type"], error["message"])
+        return explain.exit_in_words(code) + hindrances.of_the_disk(self.folder.path)
 
     def _member(self, number: int) -> WorkerFolder:
         return self.folder.members[number]
@@ -152,46 +176,6 @@ def port_was_taken(folder: RunFolder) -> bool:
     return any(error is not None and _PORT_TAKEN.search(error["message"]) for error in errors)
 
 
-class Progress:
-    """Tells when none of `members` has made progress for a while: no record, event or output, and no processor time."""
-
-    # A worker that waits inside a collective uses next to nothing; one that computes uses most of a core.
-    BUSY = 0.05
-
-    def __init__(self, members: list[WorkerFolder], now: float):
-        self.members = members
-        self._files = [
-            member.path / name for member in members for name in ("records.jsonl", "events.jsonl", "log.txt")
-        ]
-        self._sizes: list[int] = []
-        self._cpu = 0.0
-        self._looked = self._moved = now
-
-    def quiet_seconds(self, pids: list[int], now: float) -> float:
-        """Seconds since the last sign of progress; looks at most once a second."""
-        if now - self._looked >= 1.0:
-            sizes, cpu = [_size(file) for file in self._files], sum(_cpu_seconds(pid) for pid in pids)
-            if sizes != self._sizes or cpu - self._cpu > self.BUSY * (now - self._looked):
-                self._moved = now
-            self._sizes, self._cpu, self._looked = sizes, cpu, now
-        return now - self._moved
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _cpu_seconds(pid: int) -> float:
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system)
-
-
-def _last_lines(log: str, count: int = 15) -> str:
-    lines = log.rstrip().splitlines()[-count:]
+def _last_lines(member: WorkerFolder, count: int = 15) -> str:
+    lines = member.log_end(count)
     return "\n".join(["The end of its log:", *lines]) if lines else ""

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import wrapt
 
 from dtk import environment
 from dtk.cluster import ship
+from dtk.cluster.ties import die_with
 from dtk.compat import checkpoints, evaluator
 from dtk.environment import Here
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
 __all__ = ["main"]
-
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
@@ -54,10 +54,7 @@ def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
 
 def _die_with(parent: int) -> None:
     """No worker outlives the process that started it, even if that one is killed with SIGKILL."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
+    if die_with(parent):
         return
     mother = parent_process()
     if mother is not None:
@@ -114,6 +111,7 @@ def _redirect(folder: Path) -> None:
 
 def _work(spec: dict[str, Any], here: Here) -> None:
     _prepare_libraries(spec)
+    wrapt.register_post_import_hook(lambda _: here.journal.event(here.now(), "imported"), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = cloudpickle.loads((here.run.path / call).read_bytes())
@@ -136,24 +134,22 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
-    from wrapt import register_post_import_hook
-
     seed = spec["seed"]
     if seed is not None:
         random.seed(seed)
-        register_post_import_hook(lambda numpy: numpy.random.seed(seed), "numpy")
-        register_post_import_hook(lambda tensorflow: tensorflow.random.set_seed(seed), "tensorflow")
+        wrapt.register_post_import_hook(lambda numpy: numpy.random.seed(seed), "numpy")
+        wrapt.register_post_import_hook(lambda tensorflow: tensorflow.random.set_seed(seed), "tensorflow")
         for name in ("keras", "tf_keras"):
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
-            register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
+            wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
     for name in ("keras", "tf_keras"):  # after the seeds; `tensorflow` imports only one of the two
-        register_post_import_hook(lambda keras: _correct_keras(), name)
-    register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
-    register_post_import_hook(
+        wrapt.register_post_import_hook(lambda keras: _correct_keras(), name)
+    wrapt.register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
+    wrapt.register_post_import_hook(
         lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
     )
     if spec["role"] == "evaluator":
-        register_post_import_hook(evaluator.apply, "tensorflow.python.distribute.collective_all_reduce_strategy")
+        wrapt.register_post_import_hook(evaluator.apply, "tensorflow.python.distribute.collective_all_reduce_strategy")
 
 
 def _correct_keras() -> None:
@@ -213,9 +209,12 @@ def _record_failure(here: Here, error: BaseException) -> int:
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next  # the learner's own lines are what helps; ours above them are not
     text = "".join(traceback.format_exception(type(error), error, trace))
-    sys.stderr.write(text)
-    here.folder.save_error(type(error).__name__, str(error), text)
-    here.journal.event(at, "failed")
+    try:
+        sys.stderr.write(text)
+        here.folder.save_error(type(error).__name__, str(error), text)
+        here.journal.event(at, "failed")
+    except OSError:
+        pass  # a full disk: the kernel sees the exit code and the disk
     if not isinstance(error, SystemExit):
         return 1
     if isinstance(error.code, int):

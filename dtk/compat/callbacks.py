@@ -145,12 +145,7 @@ def _spaces(package: str) -> list[Any]:
     imported later.
     """
     homes = [f"{package}.src.saving.saving_api"]
-    bases = (
-        package,
-        f"{package}._tf_keras.keras",
-        f"{package}.api._v2.keras",
-    )  # the last: `tf.keras` as Keras 2 has it
-    public = [f"{base}.{name}" for base in bases for name in ("saving", "models")]
+    public = [f"{base}.{name}" for base in (package, f"{package}._tf_keras.keras") for name in ("saving", "models")]
     return [sys.modules[name] for name in homes + public if name in sys.modules]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["differing_copy", "first_spec", "local_values", "strategy_of"]
+__all__ = ["differing_copy", "first_spec", "local_values", "make_nan", "strategy_of"]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -51,6 +51,19 @@ def differing_copy(weights: list[Any]) -> str | None:
         if any(copy.tobytes() != copies[0].tobytes() for copy in copies[1:]):
             return str(getattr(weight, "path", weight.name))
     return None
+
+
+def make_nan(weights: list[Any]) -> None:
+    """Makes the last weight of floating point NaN throughout, in this process's memory only: nobody is told.
+
+    A strategy's own `assign` may wait for the other workers; the components are assigned to one by one.
+    """
+    import tensorflow as tf
+
+    with tf.init_scope():
+        floating = [variable for variable in map(_variable, weights) if variable.dtype.is_floating]
+        for copy in local_values(floating[-1]) if floating else ():
+            copy.assign(tf.fill(copy.shape, tf.constant(float("nan"), copy.dtype)))
 
 
 def strategy_of(weights: list[Any]) -> Any:

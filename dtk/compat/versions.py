@@ -1,4 +1,4 @@
-"""Which Keras goes with which TensorFlow, and the one thing that TensorFlow 2.15 does not know of tf_keras.
+"""Which Keras goes with which TensorFlow, and what goes wrong where TensorFlow 2.15 meets tf_keras.
 
 Up to TensorFlow 2.15 `keras` is Keras 2 and `tf.keras` is that same package; from 2.16 on `keras` is Keras 3, and
 Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_keras in both, from 2.15 on.
@@ -6,10 +6,11 @@ Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_ker
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["installed_keras_2", "keras_major", "leave_tf_keras_unconverted"]
+__all__ = ["installed_keras_2", "keras_major", "leave_tf_keras_unconverted", "the_other_keras_2"]
 
 
 def keras_major(keras: Any) -> int:
@@ -24,6 +25,19 @@ def installed_keras_2() -> str | None:
     except PackageNotFoundError:
         return None
     return found if found.startswith("2.") else None
+
+
+def the_other_keras_2() -> str | None:
+    """Beside TensorFlow 2.15, the one of `keras` and `tf_keras` that is not to be imported in advance; else None.
+
+    Both register their classes under the same names in TensorFlow's `tf_export`, where the last one counts. Then
+    `load_model` of the first makes models of the second out of a `.keras` file, with initial instead of saved
+    weights, and says nothing (keras 2.15.0 and tf_keras 2.15.1; Keras 3 registers nothing there).
+    """
+    if installed_keras_2() is None:
+        return None
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
+    return "keras" if legacy else "tf_keras"
 
 
 def leave_tf_keras_unconverted() -> bool:

@@ -78,6 +78,8 @@ class EstimatorRecorder:
         if self._place is None:
             return
         state = progress(self._place)
+        if not state.counts:
+            state.begins(int(session.run(self._global_step)))
         if not state.initial_saved:
             state.initial_saved = True
             _save(self._place, "initial", self._read(session))
@@ -88,6 +90,7 @@ class EstimatorRecorder:
 
         if self._place is None:
             return None
+        progress(self._place).before_step()
         self._began = self._place.now()
         return tf.compat.v1.train.SessionRunArgs(self._rows)
 
@@ -112,7 +115,8 @@ class EstimatorRecorder:
 
 def _record(state: Progress, rows: list[Any], began: float) -> None:
     place, ended = state.place, state.place.now()
-    if state.steps == 0:
+    if not state.told:
+        state.told = True
         place.journal.event(ended, "loop", kind="estimator")
         place.journal.event(ended, "training", steps=None, epochs=None)
     state.steps += 1

@@ -90,14 +90,18 @@ class Recorder:
         if self._first_epoch:
             self._first_epoch = False
             # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
-            self._offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
+            offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
+            self._offset = state.begins(self._counted() or 0, offset)
             self._announce(state.place, epoch)
             self._save_initial()
         state.epoch = epoch + 1 + self._offset
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._progress is not None:
-            self._began = self._progress.place.now()
+        state = self._state()
+        if state is not None and self._tap is not None:
+            # What makes this worker late makes it begin late: its peers wait, and the records show it.
+            state.before_step(self._tap.slots, lambda: self.model.trainable_variables)
+            self._began = state.place.now()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._record()
@@ -108,6 +112,8 @@ class Recorder:
     def on_train_end(self, logs: Any = None) -> None:
         state = self._state()
         if state is not None:
+            if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
+                state.begins(self._counted() or 0)
             save_weights(state.place, "final", self.model.weights)
             compare_replicas(state.place, self.model.weights)
             if state.steps == 0 and not self._first_epoch:
@@ -155,7 +161,8 @@ class Recorder:
         if count == 0:
             return
         place, ended = state.place, state.place.now()
-        if state.steps == 0:
+        if not state.told:
+            state.told = True
             place.journal.event(ended, "loop", kind="fit", shapes=element_shapes(self._tap.batch))
         length = (ended - self._began) / count
         first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering

@@ -129,6 +129,8 @@ class _Loop:
         self.began = next(event["at"] for event in place.folder.events if event["state"] == "running")
         self.given: int | None = None  # the last step that the learner's own count said
         self.announced = False
+        self.counts = False  # whether the count of steps has begun
+        self.model: Any = None
 
     def begin(self, part: Any, model: Any) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
@@ -137,6 +139,7 @@ class _Loop:
         weights = _weights(model)
         check_strategy("dtk.record_step", weights, self.place)
         if weights:
+            self.model = model
             self.progress.at_end["loop"] = lambda: self._finish(model)
         if not self.announced:
             self.announced = True
@@ -150,6 +153,8 @@ class _Loop:
 
     def write(self, rows: Any, epoch: Any, step: Any) -> None:
         ended, given = self.place.now(), int(step)
+        if not self.counts:
+            self._begin_counting(given)
         if given >= 0:
             self._check_order(given)
         if int(epoch) >= 0:
@@ -172,6 +177,23 @@ class _Loop:
             for local, (loss, examples, data) in enumerate(rows)
         )
         self.began = ended
+        self.progress.before_step(weights=self._trainable)
+        self.began = self.place.now()
+
+    def _begin_counting(self, given: int) -> None:
+        """At the first step, which is computed by now: where the count goes on after a restart of the cluster."""
+        self.counts = True
+        self.progress.begins(given - 1 if given >= 0 else None)
+        if given < 0 and self.place.run.attempt > 1 and self.place.worker == 0:
+            print(
+                "dtk.record_step: this start of the cluster counts its steps from 1; where training goes on from a "
+                "checkpoint, pass step=optimizer.iterations, so that steps keep their numbers"
+            )
+        self.progress.before_step(weights=self._trainable)
+
+    def _trainable(self) -> list[Any]:
+        held = _weights(self.model)
+        return [weight for weight in held if getattr(weight, "trainable", True)]
 
     def _check_order(self, given: int) -> None:
         before, self.given = self.given, given

@@ -9,19 +9,68 @@ from typing import Any
 from dtk.compat.per_replica import differing_copy, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
+from dtk.recording.injecting import Injector, Weights
+from dtk.records import WorkerFolder
 
 __all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_weights"]
 
 
 @dataclass
 class Progress:
-    """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`."""
+    """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
+
+    told: whether the events say by now what kind of training this is.
+    """
 
     place: Here
     steps: int = 0
     epoch: int = 0
     initial_saved: bool = False
+    told: bool = False
     at_end: dict[str, Callable[[], None]] = field(default_factory=dict)
+    _trainings: int = 0
+    _injector: Injector | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether a training has begun."""
+        return self._trainings > 0
+
+    def before_step(self, count: int = 1, weights: Weights | None = None) -> None:
+        """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).
+
+        weights: gives the trainable weights of the model. Every recorder calls this, on every worker.
+        """
+        if self._injector is None:
+            self._injector = Injector(self.place)
+        self._injector.before(self.steps + 1, self.steps + count, weights)
+
+    def begins(self, counted: int | None, offset: int = 0) -> int:
+        """A training begins (a `fit`, a loop), at which the optimizer has counted so many steps; None: unknown.
+
+        After a restart, `steps` becomes what the run has trained by then: what was recorded when the same training,
+        by its number in the function, first began, and what the optimizer has counted since. offset: to be added to
+        this training's own epochs; returned is that of its first beginning.
+        """
+        self._trainings += 1
+        before, first = self._first_beginning()
+        if before is not None and counted is not None and first["counted"] is not None:
+            self.steps, offset = first["recorded"] + max(0, counted - first["counted"]), first["offset"]
+            if counted > first["counted"] and self._trainings == 1:  # the run began with the weights from then
+                self.place.folder.take_weights("initial", before)
+                self.initial_saved = True
+        facts = {"counted": counted, "recorded": self.steps, "offset": offset}
+        self.place.journal.event(self.place.now(), "counted", training=self._trainings, **facts)
+        return offset
+
+    def _first_beginning(self) -> tuple[WorkerFolder | None, dict[str, Any]]:
+        """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
+        for attempt in self.place.run.earlier:
+            corner = attempt.worker(self.place.worker)
+            for event in corner.events:
+                if event["state"] == "counted" and event["training"] == self._trainings:
+                    return corner, event
+        return None, {}
 
 
 _progress: Progress | None = None

@@ -112,6 +112,8 @@ class Follower:
                     self._take(news)
                 elif news["state"] == "failed":
                     corner.failed = True
+                elif news["state"] == "counted":  # after a restart, what was trained before
+                    corner.step = max(corner.step, news["recorded"])
                 elif news["state"] == "training" and corner is self.corners[0]:
                     self._planned = (corner.step, news.get("steps"), news.get("epochs"))
                     self._measured = None

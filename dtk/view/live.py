@@ -31,16 +31,17 @@ class Silent:
         pass
 
 
-def show(workers: int, replicas: int, mode: str, folder: RunFolder, title: str = "") -> Live:
+def show(workers: int, replicas: int, mode: str, folder: RunFolder, title: str = "", note: str = "") -> Live:
     """A view of the run in `folder`, of the kind that `dtk.environment.live_mode` names.
 
-    replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with. Where a
-    notebook has no ipywidgets, the lines of text stand in.
+    replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with;
+    note: what is added to that. Where a notebook has no ipywidgets, the lines of text stand in.
     """
     kind = live_mode()
     if kind == "off":
         return Silent()
     label = title or heading(workers, replicas, mode) + (" and an evaluator" if folder.has_evaluator else "")
+    label += note
     if kind == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
         from dtk.view.dashboard import Dashboard
 

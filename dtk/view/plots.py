@@ -15,17 +15,29 @@ from matplotlib.ticker import MaxNLocator
 from dtk.analysis import scaling, timing
 from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
 from dtk.view.fan import fan
+from dtk.view.fault_lab import fault_lab
 from dtk.view.palette import worker_color
 from dtk.view.ring import ring
 from dtk.view.sharding import sharding
 from dtk.view.timeline import timeline
+from dtk.view.wait_for import wait_for
 from dtk.view.widgets import loss_scaling_lab
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["fan", "loss_scaling", "loss_scaling_lab", "ring", "sharding", "throughput", "timeline"]
+__all__ = [
+    "fan",
+    "fault_lab",
+    "loss_scaling",
+    "loss_scaling_lab",
+    "ring",
+    "sharding",
+    "throughput",
+    "timeline",
+    "wait_for",
+]
 
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves part
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from dtk.records import RunFolder
@@ -13,6 +14,7 @@ __all__ = ["TextView"]
 _LINES, _CHARACTERS = 100, 20_000  # of one worker's output that are printed; the log file has the rest
 _PIECE = 1 << 16  # bytes read from a log at once
 _EVERY = 2.0  # seconds between lines of progress
+_LASTING = re.compile(r" for (?:[5-9]|\d\d+) s\b")  # what a state says that has lasted 5 s and more
 
 
 class _Voice:
@@ -63,6 +65,7 @@ class TextView:
         self.title = title
         self._reported, self._at = 0, time.monotonic()
         self._evaluations = 0
+        self._waited = ""
         print(f"dtk: {title}", flush=True)
 
     def update(self, states: list[str]) -> None:
@@ -75,6 +78,7 @@ class TextView:
                 self._reported = self.follower.step
                 print(f"dtk: {self.follower.words()}", flush=True)
             self._tell_evaluation()
+            self._tell_waits(states)
 
     def close(self, outcome: str) -> None:
         self._print_all(last=True)
@@ -82,6 +86,14 @@ class TextView:
         self._tell_evaluation()
         said = f"{self.follower.words()}; " if self.follower.step else ""
         print(f"dtk: {self.title}: {said}{outcome}", flush=True)
+
+    def _tell_waits(self, states: list[str]) -> None:
+        """Who is where, once for each silence that lasts: the seconds that it has lasted are no news."""
+        told = ", ".join(f"{voice.name} {state}" for voice, state in zip(self.voices, states, strict=True))
+        silence = _LASTING.sub("", told) if _LASTING.search(told) else ""
+        if silence and silence != self._waited:
+            print(f"dtk: {told}", flush=True)
+        self._waited = silence
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""

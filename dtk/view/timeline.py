@@ -10,11 +10,14 @@ from matplotlib.patches import Patch
 from dtk.analysis import timing
 from dtk.records import evaluations
 from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
+from dtk.view.marks import mark_faults, mark_start, restarted
 from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
+
+    from dtk.records import RunFolder
 
 __all__ = ["timeline"]
 
@@ -27,7 +30,8 @@ class Lane(NamedTuple):
     """One member's times in seconds since the call of `dtk.run`.
 
     running: its function was called. ended: it finished or failed; NaN while it runs. steps: rows of
-    `timing.step_times`, in order. evaluations: an evaluator's, as in `Run.evaluations`; None for a worker.
+    `timing.step_times`, in order. evaluations: an evaluator's, as in `Run.evaluations`; None for a worker. since: the
+    start of the cluster that this lane belongs to. faults: when each came, and its kind.
     """
 
     name: str
@@ -37,6 +41,8 @@ class Lane(NamedTuple):
     failed: bool
     steps: pandas.DataFrame
     evaluations: pandas.DataFrame | None = None
+    since: float = 0.0
+    faults: tuple[tuple[float, str], ...] = ()
 
     @property
     def color(self) -> str:
@@ -66,42 +72,65 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     Under them, where there is one, the evaluator: a block an evaluation, with the step of the weights evaluated.
     start lasts from the call of `dtk.run` to the call of the function; build from there to the first step. Within a
     step, waiting is drawn at its end and is a lower bound: no all-reduce can end before the last worker has begun
-    the step (`dtk.analysis.timing.step_times`). With an `ax` of one's own the enlargement is left out. Returns the
-    upper Axes.
+    the step (`dtk.analysis.timing.step_times`). Faults of `dtk.faults` are marked where they came. After restarts, each
+    start of the cluster is drawn with all the steps that it made, those too that were lost. With an `ax` of one's own
+    the enlargement is left out. Returns the upper Axes.
     """
-    lanes = _lanes(run)
+    starts = _starts(run)
+    lanes, every = starts[-1], [lane for start in starts for lane in start]
     workers = [lane for lane in lanes if lane.evaluations is None]
     common = _common_steps(workers)
     zoom = ax is None and len(common) >= 3
     tall = max(1.0, 0.28 * len(lanes) + 0.5)
     top, *below = axes(ax, (1.0, 0.8) if zoom else (1.0,), (7.0, max(3.6, 1.8 + (1.8 if zoom else 1.0) * tall)))
-    if not any(len(lane.steps) or lane.running > 0 for lane in lanes):
+    if not any(len(lane.steps) or lane.running > 0 for lane in every):
         return only_text(top, NO_RECORDS)
-    whole = max(_end(lane) for lane in lanes)
-    for lane in lanes:
+    whole = max(_end(lane) for lane in every)
+    for lane in every:
         _draw(top, lane, (0.0, whole), whole)
     _dress(top, lanes, (0.0, whole * 1.02), "seconds since the call of dtk.run")
-    headline(top, *_words(lanes, whole))
+    title, caption = _words(lanes, whole)
+    if len(starts) > 1:
+        firsts = [[int(lane.steps.step.iloc[0]) for lane in start if len(lane.steps)] for start in starts[1:]]
+        title = restarted([min(steps, default=None) for steps in firsts], whole)
+    headline(top, title, caption)
+    for number, start in enumerate(starts[1:], 2):
+        mark_start(top, number, min(lane.since for lane in start))
     for lower in below:
         _enlarge(lower, workers, common, whole)
     _legend(below[0] if below else top, lanes)
-    _label_evaluations(top, lanes[-1])
+    for lane in every:
+        _label_evaluations(top, lane)
     return top
 
 
-def _lanes(run: Recorded) -> list[Lane]:
-    times = timing.step_times(run.records)
+def _starts(run: Recorded) -> list[list[Lane]]:
+    """The lanes of each start of the cluster; one without restarts."""
+    if run.folder is None:
+        return [[]]
+    earlier = run.folder.earlier
+    if not earlier:
+        return [_lanes(run.folder, run.records, 0.0)]
+    starts = [_lanes(folder, folder.own_records, 0.0 if k == 0 else None) for k, folder in enumerate(earlier)]
+    return [*starts, _lanes(run.folder, run.folder.own_records, None)]
+
+
+def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) -> list[Lane]:
+    """since: seconds, None for when the member's process started."""
+    times = timing.step_times(records)
     lanes = []
-    for member in run.folder.members if run.folder is not None else ():
+    for member in folder.members:
         worker, events = member.worker, member.events
         at: dict[str, float] = {}
         for event in events:
             at.setdefault(event["state"], event["at"])
         ended = at.get("finished", at.get("failed", float("nan")))
         steps = times[times.worker == worker]
-        mine = evaluations(events) if worker == run.folder.workers else None
+        mine = evaluations(events) if worker == folder.workers else None
         begun = at.get("running", at.get("starting", 0.0))
-        lanes.append(Lane(member.name, worker, begun, ended, "failed" in at, steps, mine))
+        first = at.get("starting", begun) if since is None else since
+        faults = tuple((event["at"], event["kind"]) for event in events if event["state"] == "fault")
+        lanes.append(Lane(member.name, worker, begun, ended, "failed" in at, steps, mine, first, faults))
     return lanes
 
 
@@ -123,12 +152,12 @@ def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None
     steps = lane.steps
     bar = _Bar(ax, lane)
     if lane.evaluations is not None:
-        bar.blocks("start", np.array([0.0]), np.array([lane.running]))
+        bar.blocks("start", np.array([lane.since]), np.array([lane.running]))
         bar.blocks("other", np.array([lane.running]), np.array([_end(lane)]))
         bar.blocks("step", lane.evaluations.started.to_numpy(), lane.evaluations.ended.to_numpy())
         return _mark_failure(ax, lane, span)
     first = float(steps.started.iloc[0]) if len(steps) else lane.ended if np.isfinite(lane.ended) else whole
-    bar.blocks("start", np.array([0.0]), np.array([lane.running]))
+    bar.blocks("start", np.array([lane.since]), np.array([lane.running]))
     bar.blocks("build", np.array([lane.running]), np.array([first]))
     if len(steps):
         seen = steps[(steps.ended > span[0]) & (steps.started < span[1])]
@@ -144,6 +173,7 @@ def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None
 
 
 def _mark_failure(ax: Axes, lane: Lane, span: tuple[float, float]) -> None:
+    mark_faults(ax, lane.worker, lane.faults, span)
     if lane.failed and span[0] <= lane.ended <= span[1]:
         ax.plot(lane.ended, lane.worker, marker="X", ms=10, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
         ax.annotate("failed", (lane.ended, lane.worker), (8, 0), textcoords="offset points", va="center", fontsize=9)

@@ -1,0 +1,110 @@
+"""Is the cell back soon after an interrupt, whatever the run is doing? 40 interrupts at random moments, and a table.
+
+    python benchmarks/interrupts.py [INTERRUPTS]
+
+A run of two workers is sent SIGINT, as by the stop button, at a moment drawn at random from its whole length. Every
+fourth run starts its workers cold, and every eighth has to start the warm parent first. Afterwards: no process of the
+run is left, and a next run works.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import dtk
+from dtk.cluster import owned, warm
+
+LIMIT = 3.0  # s
+STAY = ("guard", "parent", "multiprocessing's resource tracker")
+LENGTH = {"warm": 2.5, "cold": 8.0, "new parent": 7.0}  # s that a run takes about, on two cores
+ORDER = ("parent starts", "starting", "running", "training", "finished", "after the run")
+
+
+def train(strategy):
+    import keras
+    import numpy as np
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    x, y = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
+    model.fit(x, y, batch_size=32, epochs=20, verbose=0, callbacks=[dtk.Recorder()])
+
+
+def phase(runs: Path, known: set[str]) -> str:
+    """What worker 0 of the present run said last."""
+    new = [path for path in runs.iterdir() if path.name not in known] if runs.exists() else []
+    said = dtk.records.RunFolder(max(new), 2).worker(0).events if new else []
+    states = [event["state"] for event in said if event["state"] in ORDER]
+    return states[-1] if states else "parent starts"
+
+
+def interrupt(number: int, chance: random.Random) -> tuple[str, str, float, int]:
+    """(kind, phase, seconds until the cell was back, processes left)."""
+    kind = "new parent" if number % 8 == 7 else "cold" if number % 4 == 1 else "warm"
+    if kind == "new parent":
+        for process in list(warm._parents.values()):
+            process.close()
+    runs = dtk.environment.scratch() / "runs"
+    known = {path.name for path in runs.iterdir()} if runs.exists() else set()
+    moment, sent = chance.uniform(0.0, LENGTH[kind]), {}
+
+    def send() -> None:
+        sent["phase"], sent["at"] = phase(runs, known), time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(moment, send)
+    try:
+        timer.start()
+        dtk.run(train, start="cold" if kind == "cold" else "warm")
+        back = time.monotonic()
+        timer.join()
+        time.sleep(0.1)  # the interrupt comes after the run
+    except KeyboardInterrupt:
+        back = time.monotonic()
+    timer.join()
+    if "at" in sent and back < sent["at"]:
+        return kind, "after the run", 0.0, _left()
+    return kind, sent["phase"], back - sent["at"], _left()
+
+
+def _left() -> int:
+    """Processes of the run that are still there 3 s later; those that start workers serve the next run, and stay."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        mine = [process for process in owned.processes() if process.kernel == os.getpid()]
+        left = [process for process in mine if not process.what.startswith(STAY)]
+        if not left or time.monotonic() > deadline:
+            return len(left)
+        time.sleep(0.05)
+
+
+def main() -> None:
+    os.environ["DTK_LIVE"] = "off"
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    chance = random.Random(4)
+    dtk.run(os.getpid)
+    results, worked = [], 0
+    for number in range(count):
+        results.append(interrupt(number, chance))
+        worked += len(dtk.run(os.getpid).results) == 2
+        kind, at, seconds, left = results[-1]
+        print(f"{number} {kind}, in {at}: back after {seconds:.2f} s, {left} processes left", flush=True)
+    late, left = sum(r[2] > LIMIT for r in results), sum(r[3] for r in results)
+    print(f"\n{count} interrupts: {late} cells back later than {LIMIT:g} s, {left} processes left, ", end="")
+    print(
+        f"the next run worked {worked} times\n\n| in | interrupts | longest until the cell was back, s |\n|---|---|---|"
+    )
+    for at in ORDER:
+        seconds = [r[2] for r in results if r[1] == at]
+        print(f"| {at} | {len(seconds)} | {max(seconds, default=float('nan')):.2f} |")
+
+
+if __name__ == "__main__":
+    main()

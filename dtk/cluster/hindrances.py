@@ -1,0 +1,86 @@
+"""What a machine may refuse: disk, ports, descriptors, processes. Each refusal in one sentence, with the remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dtk.errors import DtkError
+
+__all__ = ["in_one_sentence", "of_the_disk", "sentence"]
+
+_ENOUGH = 1 << 16  # bytes: a disk with less can't take the few lines that a worker writes at its end
+_TEMPORARY = "free some, or set TMPDIR to a directory on another disk"
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Raises DtkError in the place of an OSError whose cause and remedy are known. Also for use as a decorator."""
+    try:
+        yield
+    except DtkError:
+        raise
+    except OSError as error:
+        words = sentence(error)
+        if words is None:
+            raise
+        raise DtkError(words) from error
+
+
+def sentence(error: OSError) -> str | None:
+    """What the system's refusal means and what to do; None where that is not known.
+
+    >>> sentence(OSError(errno.EADDRINUSE, "Address already in use"))[:40]
+    'no TCP port is free on this machine (of '
+    """
+    number, name = error.errno, error.filename
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space is left on the disk that has {name or 'the temporary files'}; {_TEMPORARY}"
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS) and name:
+        return f"{name} can't be written ({error.strerror}); set TMPDIR to a directory of your own"
+    if number in (errno.EMFILE, errno.ENFILE):
+        return f"no further file can be opened ({_descriptors()}); close some, or allow more: ulimit -n 1024"
+    if number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+        return f"no TCP port is free on this machine (of {_ports()}); end programs that hold many, or wait a minute"
+    if number in (errno.EAGAIN, errno.ENOMEM):
+        return f"no further process can be started ({error.strerror}); end some, or ask for fewer workers"
+    if number == errno.ENOENT and not _has_directory():
+        return "the working directory has been removed; change to another one (os.chdir)"
+    return None
+
+
+def _descriptors() -> str:
+    try:
+        import resource
+
+        return f"the limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} a process"
+    except ImportError:
+        return "the limit is reached"
+
+
+def _ports() -> str:
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        return f"{low} to {high}, net.ipv4.ip_local_port_range"
+    except (OSError, ValueError):
+        return "those that the system gives out"
+
+
+def _has_directory() -> bool:
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
+
+
+def of_the_disk(folder: Path) -> str:
+    """What is to be added about a worker that ended without a word: "" unless the disk of its directory is full."""
+    try:
+        full = shutil.disk_usage(folder).free < _ENOUGH
+    except OSError:
+        return ""
+    return f"; no space is left on the disk that has the run's directory: {_TEMPORARY}" if full else ""

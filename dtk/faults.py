@@ -1,0 +1,117 @@
+"""`dtk.faults`: what shall go wrong in a run, on which worker, at which step: `dtk.run(train, faults=[...])`.
+
+    dtk.run(train, workers=2, faults=[dtk.faults.kill(worker=1, step=20)])
+
+A fault comes right before the worker begins that step, so that it has recorded the steps before it and no more. In
+`fit` that is the Recorder's `on_train_batch_begin`, in a loop the end of `dtk.record_step` of the step before (step 1:
+the first call, which in a loop without `tf.function` comes after that step was computed), in an Estimator the hook's
+`before_run`. With `steps_per_execution=n` it comes before the n steps that hold it. A worker that records nothing
+counts no steps, and nothing comes. Faults that end a worker first wait until its peers have recorded the step before,
+so that what a failed run has recorded does not depend on chance.
+
+This module says what is asked for; `dtk.recording.injecting` does it, in the worker.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dtk.errors import ClusterConfigError
+
+__all__ = ["Fault", "drop_network", "exception", "kill", "nan", "slow", "stall"]
+
+
+@dataclass(frozen=True, repr=False)
+class Fault:
+    """One fault, made by a function of this module.
+
+    kind: the function's name. step: the step that it comes before, from 1; a `slow` begins with step 1. seconds: of
+    a `stall` (None: for ever), or of each step of a `slow`. message: of an `exception`. attempt: in which start of
+    the cluster it comes, from 1 (`dtk.run(..., restarts=...)`); None: in each.
+    """
+
+    kind: str
+    worker: int
+    step: int = 1
+    seconds: float | None = None
+    message: str = ""
+    attempt: int | None = 1
+
+    def __repr__(self) -> str:
+        # As it was asked for: this text stands in sentences, events and figures.
+        said: dict[str, Any] = {"seconds_per_step": self.seconds} if self.kind == "slow" else {"step": self.step}
+        if self.kind == "stall" and self.seconds is not None:
+            said["seconds"] = self.seconds
+        if self.attempt != 1:
+            said["attempt"] = self.attempt
+        more = "".join(
+            f", {name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in said.items()
+        )
+        return f"{self.kind}(worker={self.worker}{more})"
+
+    def comes_in(self, attempt: int) -> bool:
+        """Whether it comes in the start of the cluster of this number, from 1."""
+        return self.attempt is None or self.attempt == attempt
+
+
+def kill(worker: int, step: int, attempt: int | None = 1) -> Fault:
+    """The worker's process is killed by SIGKILL, as by the kernel when memory runs out: it can't say a word."""
+    return _made("kill", worker, step, attempt)
+
+
+def stall(worker: int, step: int, seconds: float | None = None, attempt: int | None = 1) -> Fault:
+    """The worker's training stands still for so many seconds, None for ever; its process lives and answers."""
+    return _made("stall", worker, step, attempt, seconds=None if seconds is None else _seconds("stall", seconds))
+
+
+def slow(worker: int, seconds_per_step: float, attempt: int | None = 1) -> Fault:
+    """A straggler: the worker begins each step so many seconds late."""
+    return _made("slow", worker, 1, attempt, seconds=_seconds("slow", seconds_per_step))
+
+
+def exception(
+    worker: int, step: int, message: str = "injected by dtk.faults.exception", attempt: int | None = 1
+) -> Fault:
+    """The worker raises RuntimeError with this message, in the midst of its training function."""
+    return _made("exception", worker, step, attempt, message=str(message))
+
+
+def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
+    """The last trainable weight in this worker's memory becomes NaN, as by a damaged memory cell.
+
+    Its loss of that step is then NaN, and its gradients; after the all-reduce of that step, all weights of all workers
+    are. For `fit` with a Recorder, and loops that pass `model=` to `dtk.record_step`; where the loop over the steps is
+    itself inside of a `tf.function`, the next step may already have read its weights, and it comes one later.
+    """
+    return _made("nan", worker, step, attempt)
+
+
+def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
+    """The worker hears no peer any more, while its connections stay open, as behind a cable that broke one way.
+
+    On Linux each of these sockets is given a packet filter that drops what arrives (SO_ATTACH_FILTER, which needs no
+    privilege), so that no request of a peer is answered and no answer is heard; new connections likewise. What it
+    sends unasked still goes out, until TCP waits for acknowledgements: to stop that as well takes privileges. On
+    systems without such filters the sockets are shut down, which the peers notice at once.
+    """
+    return _made("drop_network", worker, step, attempt)
+
+
+def _made(kind: str, worker: Any, step: Any, attempt: Any, **more: Any) -> Fault:
+    where = f"dtk.faults.{kind}"
+    for name, value, least in (("worker", worker, 0), ("step", step, 1), ("attempt", attempt, 1)):
+        if name == "attempt" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ClusterConfigError(f"{where}: {name}={value!r}, but it takes a whole number from {least} up")
+    return Fault(kind, worker, step, attempt=attempt, **more)
+
+
+def _seconds(kind: str, value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value <= 0:
+        name = "seconds_per_step" if kind == "slow" else "seconds"
+        raise ClusterConfigError(f"dtk.faults.{kind}: {name}={value!r}, but it takes a number of seconds above 0")
+    return float(value)

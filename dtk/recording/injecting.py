@@ -1,0 +1,145 @@
+"""In a worker: brings the faults that `dtk.run(..., faults=[...])` asked for, each at its step.
+
+Each is written to the worker's events as it comes:
+
+    {"state": "fault", "kind": "kill", "step": 20, "words": "kill(worker=1, step=20)", "number": 0}
+
+number: its place in the list that was given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dtk.compat.per_replica import make_nan
+from dtk.environment import Here
+from dtk.errors import ClusterConfigError
+from dtk.faults import Fault
+from dtk.recording.blackhole import drop_all
+from dtk.records import Record, RunFolder, Tail
+
+__all__ = ["Injector", "never_came", "write_faults"]
+
+SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
+_ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
+
+Weights = Callable[[], list[Any]]
+
+
+def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
+    """Into a run's directory, for its workers to read."""
+    (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in faults]))
+
+
+def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
+    """A sentence for each fault that did not come in any start of the cluster, with the steps that there were."""
+    starts = (*run.earlier, run)
+    events = [event for start in starts for worker in start.each for event in worker.events]
+    came = {event["number"] for event in events if event["state"] == "fault"}
+    said = []
+    for number, fault in enumerate(faults):
+        if number in came:
+            continue
+        steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
+        why = f"worker {fault.worker} recorded {steps} step{'s' * (steps != 1)}"
+        if fault.attempt is not None and fault.attempt > len(starts):
+            why = f"there was no attempt {fault.attempt}"
+        elif not steps:
+            why += ", and it is dtk.Recorder, dtk.record_step or dtk.EstimatorRecorder that brings faults"
+        said.append(f"the fault {fault} never came: {why}")
+    return said
+
+
+class Injector:
+    """The faults of this process that are still to come."""
+
+    def __init__(self, place: Here):
+        self.place = place
+        file = place.run.path / "faults.json"
+        listed = [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
+        attempt = place.run.attempt if listed else 1
+        mine = place.worker if place.role == "worker" else None
+        self.due = {n: fault for n, fault in enumerate(listed) if fault.worker == mine and fault.comes_in(attempt)}
+        self._slow = 0.0
+
+    def before(self, first: int, last: int, weights: Weights | None) -> None:
+        """Brings what is due before step `first`, which begins now, or one of those up to `last` that go with it.
+
+        weights: gives the trainable weights of the model that is trained, for `nan`.
+        """
+        if self._slow:
+            time.sleep(self._slow * (last - first + 1))
+        if not self.due:
+            return
+        come = [number for number, fault in self.due.items() if fault.step <= last and self._can_come(fault, first)]
+        for number in come:
+            fault = self.due.pop(number)
+            if fault.kind in _ENDS_OR_STOPS:
+                self._settle(first - 1)
+            facts = {"kind": fault.kind, "step": max(first, fault.step), "words": repr(fault), "number": number}
+            self.place.journal.event(self.place.now(), "fault", **facts)
+            self._bring(fault, weights)
+            if fault.kind == "slow":
+                time.sleep(self._slow * (last - first + 1))
+
+    def _can_come(self, fault: Fault, first: int) -> bool:
+        """A step that was trained before a restart does not come again."""
+        return fault.step >= first or fault.kind == "slow"
+
+    def _bring(self, fault: Fault, weights: Weights | None) -> None:
+        if fault.kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault.kind == "exception":
+            raise RuntimeError(fault.message)
+        elif fault.kind == "stall":
+            _stand_still(fault.seconds)
+        elif fault.kind == "slow":
+            self._slow = fault.seconds or 0.0
+        elif fault.kind == "nan":
+            held = weights() if weights is not None else []
+            if not held:
+                words = "a loop has to pass model=model to dtk.record_step; an Estimator's variables can't be reached"
+                raise ClusterConfigError(f"dtk.faults.nan: no weights are known here; {words}")
+            make_nan(held)
+        else:
+            _drop_network()
+
+    def _settle(self, step: int) -> None:
+        """Waits until every worker has recorded `step`: then it depends on nothing but the fault what was recorded."""
+        own = _last(Tail(self.place.folder.path / "records.jsonl"))
+        if own is None or own.step < step:
+            return  # nothing recorded yet in this attempt
+        deadline = time.monotonic() + SETTLE_SECONDS
+        for peer in self.place.run.each:
+            tail, seen = Tail(peer.path / "records.jsonl"), None
+            while (seen is None or seen.step < step) and time.monotonic() < deadline:
+                seen = _last(tail) or seen
+                if seen is None or seen.step < step:
+                    time.sleep(0.005)  # another process's file: nothing to wait on that works on every system
+
+
+def _last(tail: Tail) -> Record | None:
+    lines = tail.lines()
+    return Record(0, *json.loads(lines[-1])) if lines else None
+
+
+def _stand_still(seconds: float | None) -> None:
+    """Sleeps: for so long, or for ever."""
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(min(3600.0, end - time.monotonic()))
+
+
+def _drop_network() -> None:
+    task = json.loads(os.environ["TF_CONFIG"])
+    addresses = task["cluster"]["worker"]
+    ports = [int(address.rsplit(":", 1)[1]) for address in addresses]
+    own = ports.pop(task["task"]["index"])
+    drop_all(set(ports), own)

@@ -1,0 +1,85 @@
+"""Rows in, DataFrames out: what a run recorded and what its evaluator evaluated. Known to others by `dtk.records`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["COLUMNS", "Record", "counting", "evaluations", "frame"]
+
+
+class Record(NamedTuple):
+    """What one replica did in one step.
+
+    step and epoch count from 1; replica counts over the whole cluster; loss is the replica's share of the
+    global loss (the shares of a step add up to it); examples is what the replica saw in this step; started
+    and ended are seconds since the call of `dtk.run`. data is a fingerprint of these examples, whatever their
+    order (`dtk.recording.fingerprint`): the replicas of a step saw what one device saw where theirs add up to
+    its; NaN where unknown.
+    """
+
+    worker: int
+    replica: int
+    step: int
+    epoch: int
+    loss: float
+    examples: int
+    started: float
+    ended: float
+    data: float = float("nan")
+
+
+COLUMNS = Record._fields
+
+
+def frame(records: Iterable[Sequence[Any]]) -> pandas.DataFrame:
+    """A DataFrame with COLUMNS, one row a (worker, replica, step), sorted by step, then replica."""
+    import pandas
+
+    table = pandas.DataFrame.from_records([Record(*row) for row in records], columns=list(COLUMNS))
+    whole = dict.fromkeys(("worker", "replica", "step", "epoch", "examples"), "int64")
+    table = table.astype({**whole, **dict.fromkeys(("loss", "started", "ended", "data"), "float64")})
+    return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
+
+
+def evaluations(events: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
+    """A DataFrame with one row an evaluation, in the order of time: step, started, ended, and a column a metric.
+
+    events: a journal's; those of the state "evaluation" count (`dtk.recording.evaluation`). step: of the weights
+    that were evaluated, <NA> where unknown. started and ended are seconds since the call of `dtk.run`.
+    """
+    import pandas
+
+    said = [event for event in events if event["state"] == "evaluation"]
+    rows = [{"step": e["step"], "started": e["started"], "ended": e["at"], **e["metrics"]} for e in said]
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pandas.DataFrame(rows, columns=list(dict.fromkeys(["step", "started", "ended", *names])))
+    return table.astype({"step": "Int64", "started": "float64", "ended": "float64"})
+
+
+def counting(tables: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
+    """The rows that count of all attempts of a run, given in their order: the training as if nothing had happened.
+
+    An attempt's steps count up to the one from which a later attempt went on: what a restart trained anew replaces
+    what was lost.
+
+    >>> lost = frame([(0, 0, step, 1, 0.5, 64, step, step + 0.5) for step in (1, 2, 3)])
+    >>> anew = frame([(0, 0, step, 1, 0.4, 64, step + 9, step + 9.5) for step in (2, 3, 4)])
+    >>> counting([lost, anew])[["step", "loss"]].to_numpy().tolist()
+    [[1.0, 0.5], [2.0, 0.4], [3.0, 0.4], [4.0, 0.4]]
+    """
+    import pandas
+
+    kept: list[pandas.DataFrame] = []
+    first = float("inf")
+    for table in reversed(tables):
+        kept.insert(0, table[table.step < first])
+        first = min(first, float(table.step.min()) if len(table) else first)
+    full = [table for table in kept if len(table)]
+    if not full:
+        return tables[-1]
+    table = pandas.concat(full, ignore_index=True) if len(full) > 1 else full[0]
+    return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)

@@ -1,0 +1,161 @@
+"""The wait-for graph: a box a worker with what it does, an arrow from each that waits to the one it waits for."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+
+from dtk.analysis.waiting import graph
+from dtk.cluster.reasons import names
+from dtk.cluster.state import State
+from dtk.cluster.waiting import Waiting
+from dtk.errors import DtkError
+from dtk.view.canvas import Recorded, axes, headline, ink, only_text
+from dtk.view.palette import worker_color
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["wait_for"]
+
+NOTHING = "nothing was started, so nobody waits for anybody"
+_WIDE, _HIGH = 2.3, 0.78  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
+_SPAN = 8.6
+_INCHES = 7.0
+_CHARACTERS = 29  # of a line of text in a box
+_APART = 4  # workers that get a box each; of more, those that do the same and wait for the same share one
+
+
+def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
+    """Which worker waited for which when a run stalled or failed. run: a WorkerStalled, a WorkerFailed, or a `Run`.
+
+    A box a worker (with more than four, one for all that do the same): what it was doing, and its last line of the
+    learner's code where dtk asked for it. An arrow leads from a worker that could not go on to one that it waited
+    for. A thick frame is one that others wait for and that waits for nobody: there is where to look. A ring of arrows
+    without one is a deadlock. Of a run that ended well there are boxes and no arrows.
+    """
+    if run.folder is None:
+        return only_text(axes(ax)[0], NOTHING)
+    told = graph(run.folder)
+    boxes = _boxes(told)
+    places = _places(len(boxes))
+    low, high = min(y for _, y in places), max(y for _, y in places)
+    deep = high - low + _HIGH + 0.3
+    title, caption = _title(run, told), _caption(told)
+    words = 0.19 * -(-len(title) // 60) + 0.14 * -(-len(caption) // 100)  # inches, by lines; too high does no harm
+    (ax,) = axes(ax, size=(_INCHES, round(deep * _INCHES / _SPAN + words + 0.5, 1)))
+    arrows = _between(told, boxes)
+    for one, other in arrows:
+        _arrow(ax, places[one], places[other], both=(other, one) in arrows)
+    for states, place in zip(boxes, places, strict=True):
+        _box(ax, states, place, _is_source(told, states[0]))
+    ax.set(xlim=(-_SPAN / 2, _SPAN / 2), ylim=(low - _HIGH / 2 - 0.15, high + _HIGH / 2 + 0.15))
+    ax.set(aspect="equal", xticks=[], yticks=[])
+    ax.set_anchor("NW")
+    headline(ax, title, caption)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _boxes(told: Waiting) -> list[list[State]]:
+    groups: dict[Any, list[State]] = {}
+    for state in told.states:
+        waits = frozenset(whom for who, whom in told.edges if who == state.member)
+        awaited = frozenset(who for who, whom in told.edges if whom == state.member)
+        alike = re.sub(r" for \d+ s$", "", state.words()), state.line, waits, awaited
+        groups.setdefault(state.member if len(told.states) <= _APART else alike, []).append(state)
+    return list(groups.values())
+
+
+def _between(told: Waiting, boxes: list[list[State]]) -> set[tuple[int, int]]:
+    """The arrows, from box to box."""
+    box = {state.member: number for number, states in enumerate(boxes) for state in states}
+    return {(box[who], box[whom]) for who, whom in told.edges}
+
+
+def _places(count: int) -> list[tuple[float, float]]:
+    """The middle of each box: on an ellipse from the left over the top, which lets every arrow see its target."""
+    across = (_SPAN - _WIDE) / 2 - 0.1
+    if count <= 2:
+        return [(-across * 0.75, 0.0), (across * 0.75, 0.0)][:count]
+    # So flat that the figure stays small, and so high that two boxes one above the other have room for an arrow.
+    up = max(0.9, count * 0.27)
+    return [
+        (-across * math.cos(angle), up * math.sin(angle))
+        for angle in (2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count))
+    ]
+
+
+def _is_source(told: Waiting, state: State) -> bool:
+    waits = any(who == state.member for who, _ in told.edges)
+    return not waits and any(whom == state.member for _, whom in told.edges)
+
+
+def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> None:
+    state = max(states, key=lambda each: each.quiet)
+    left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
+    face = ax.get_facecolor()
+    style: dict[str, Any] = {"edgecolor": ink(ax), "lw": 2.6 if source else 0.8, "zorder": 3}
+    frame = FancyBboxPatch((left, low), _WIDE, _HIGH, "round,pad=0,rounding_size=0.06", facecolor=face, **style)
+    frame.set_gid("source" if source else "box")
+    ax.add_patch(frame)
+    high = (_HIGH - 0.16) / len(states)
+    for k, each in enumerate(states):
+        swatch: dict[str, Any] = {"facecolor": worker_color(each.member), "lw": 0, "zorder": 4}
+        ax.add_patch(Rectangle((left + 0.07, low + 0.08 + (len(states) - 1 - k) * high), 0.09, high, **swatch))
+    # No line breaks before a unit.
+    lines = textwrap.wrap(re.sub(r"(\d) s$", "\\1\N{NO-BREAK SPACE}s", state.words()), _CHARACTERS)[:2]
+    lines += textwrap.wrap(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
+    name = names(states) if len(states) <= _APART else f"{len(states)} workers"
+    text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
+    ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
+    ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
+
+
+def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], both: bool) -> None:
+    """From the edge of one box to the edge of the other; two that wait for each other get an arrow each, apart."""
+    tail, head = _edge(start, end), _edge(end, start)
+    arrow = FancyArrowPatch(
+        tail,
+        head,
+        arrowstyle="-|>,head_width=3.2,head_length=6",
+        connectionstyle=f"arc3,rad={0.18 if both else 0.0}",
+        color=ink(ax),
+        lw=1.3,
+        shrinkA=2,
+        shrinkB=3,
+        zorder=2,
+    )
+    arrow.set_gid("waits")
+    ax.add_patch(arrow)
+
+
+def _edge(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:
+    """Where the line from the middle of a box to that of another leaves it."""
+    x, y = end[0] - start[0], end[1] - start[1]
+    share = min(_WIDE / 2 / abs(x) if x else math.inf, _HIGH / 2 / abs(y) if y else math.inf)
+    return start[0] + share * x, start[1] + share * y
+
+
+def _title(run: Recorded, told: Waiting) -> str:
+    said = told.sentence or (str(run) if isinstance(run, DtkError) else "")
+    if said:
+        # A worker's number stays on the line of the word.
+        return re.sub(r"\b(workers?|step|line) (?=\d)", "\\1\N{NO-BREAK SPACE}", said[0].upper() + said[1:])
+    done = sum(state.what == "finished" for state in told.states)
+    if done == len(told.states):
+        return "Nobody waits: every worker has finished"
+    return f"{done} of {len(told.states)} workers have finished"
+
+
+def _caption(told: Waiting) -> str:
+    if not told.edges:
+        return "No arrow: no worker was found to wait for another."
+    caption = "An arrow leads from a worker that can't go on to one that it waits for."
+    if any(_is_source(told, state) for state in told.states):
+        return caption + " Thick frame: others wait for it and it waits for nobody, so look there."
+    return caption + " No worker is free to go on: a deadlock."

@@ -1,0 +1,113 @@
+"""The fault lab: predict, inject, see; without widgets a page of text."""
+
+from __future__ import annotations
+
+import pytest
+from faking import steps_of
+
+import dtk
+from dtk import faults
+from dtk.view.fault_lab import ALONE, ANSWERS, CHOICES, FaultLab, seen
+
+
+def train(count=6):
+    return steps_of(count)
+
+
+@pytest.fixture
+def lab(monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    return dtk.plot.fault_lab(dtk.run, train, workers=2, steps=6, stall_timeout=1.0)
+
+
+def test_it_asks_for_a_prediction_first(lab):
+    lab.button.click()
+    assert lab.seen is None
+    assert "Predict first" in lab.words.value
+
+
+@pytest.mark.parametrize(("predicted", "verdict"), [("named", "As predicted"), ("stalled", "Not as predicted")])
+def test_predict_inject_see(lab, predicted, verdict):
+    lab.kind.value, lab.worker.value, lab.step.value, lab.prediction.value = "exception", 1, 3, predicted
+    lab.button.click()
+    assert lab.seen.answer == "named"
+    assert lab.words.value.startswith(f"<b>exception(worker=1, step=3)</b><br>{verdict}: the worker ends")
+    assert "WorkerFailed: worker 1 raised RuntimeError: injected" in lab.words.value
+    assert "s after the fault" in lab.words.value
+    assert f"TensorFlow alone: {ALONE['exception'][:9]}" in lab.words.value
+    assert not lab.button.disabled
+
+
+def test_a_stall_is_seen_as_one(lab):
+    lab.kind.value, lab.prediction.value = "stall", "stalled"
+    lab.button.click()
+    assert lab.seen.answer == "stalled"
+    assert lab.seen.seconds >= 1.0
+
+
+def test_a_new_fault_wants_a_new_prediction(lab):
+    lab.prediction.value = "named"
+    lab.kind.value = "slow"
+    assert lab.prediction.value is None
+    assert lab.step.disabled
+    assert repr(lab.fault) == "slow(worker=1, seconds_per_step=0.05)"
+    lab.prediction.value = "slower"
+    lab.button.click()
+    assert lab.words.value.count("As predicted") == 1
+
+
+def test_a_fault_that_never_came_is_no_answer():
+    run = dtk.run(train, args=(2,), faults=[faults.kill(1, 6)])
+    shown = seen(faults.kill(1, 6), run)
+    assert (shown.answer, shown.seconds) == (None, None)
+    assert shown.words.endswith("kill(worker=1, step=6) never came")
+
+
+def test_an_error_before_the_start_is_shown(lab, monkeypatch):
+    monkeypatch.setitem(lab._options, "timeout", -1)
+    lab.prediction.value = "named"
+    lab.button.click()
+    assert lab.words.value.startswith("ClusterConfigError: timeout=-1")
+    assert lab.seen is None
+
+
+def test_only_core_widgets_with_traits_of_7_and_8(lab):
+    for widget in (lab.box, *lab.box.children):
+        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
+        assert type(widget).__name__ in {"VBox", "Dropdown", "IntSlider", "RadioButtons", "Button", "HTML"}
+    assert [value for _, value in lab.prediction.options] == list(ANSWERS)
+    assert repr(lab) == "<lab of dtk: faults>"
+
+
+def test_a_page_without_a_kernel_has_the_text(lab, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
+    lab._ipython_display_()
+    assert shown[0]["text/plain"] == "<lab of dtk: faults>"
+    assert "dtk.faults.kill(worker=1, step=3)" in shown[0]["text/html"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_without_widgets_it_is_text(monkeypatch, workers):
+    monkeypatch.setenv("DTK_LIVE", "off")
+    page = dtk.plot.fault_lab(dtk.run, train, workers=workers, steps=9)
+    assert not isinstance(page, FaultLab)
+    assert f"dtk.run(train, workers={workers}, faults=[dtk.faults.kill(worker={workers - 1}, step=5)])" in repr(page)
+    assert ("drop_network" in repr(page)) == (workers > 1)
+    assert all(answer in repr(page) for answer in ANSWERS.values())
+    assert set(ALONE) == set(CHOICES)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((train, None), {}, "fault_lab: fn is None, not a function"),
+        ((dtk.run, train), {"workers": 0}, "fault_lab: workers=0, but it takes a whole number from 1 up"),
+        ((dtk.run, train), {"steps": 1.5}, "fault_lab: steps=1.5, but it takes a whole number from 1 up"),
+        ((dtk.run, train), {"faults": []}, "fault_lab: faults= is chosen in the lab; leave it out"),
+    ],
+)
+def test_what_the_lab_cannot_use(args, kwargs, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.plot.fault_lab(*args, **kwargs)

@@ -1,0 +1,168 @@
+"""Machines that refuse something: a run works there, or says in one sentence what is missing and what to do."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+
+import pytest
+from confined import ROOT, command, confined, plain
+
+import dtk
+from dtk.cluster import launch
+
+WORKS = "RESULT [(0, True), (1, True)]"
+TMPFS = "mkdir -p {0} && mount -t tmpfs -o size={1} none {0}"
+
+
+def small_disk(path, size="1m"):
+    return TMPFS.format(path, size)
+
+
+def test_no_shared_memory(tmp_path):
+    said = confined("hostile.run(hostile.add_up)", tmp_path, "umount /dev/shm || mount --bind /proc /dev/shm")
+    assert said == "RESULT [3.0, 3.0]"
+
+
+def test_localhost_that_means_ipv6_only(tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("::1 localhost ip6-localhost\n")
+    said = confined("hostile.run(hostile.add_up)", tmp_path, f"mount --bind {hosts} /etc/hosts")
+    assert said == "RESULT [3.0, 3.0]"
+
+
+def test_proxies_that_lead_nowhere(tmp_path):
+    names = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    variables = dict.fromkeys(names, "http://127.0.0.1:9")
+    assert plain("hostile.run(hostile.add_up)", tmp_path, **variables, no_proxy=None) == "RESULT [3.0, 3.0]"
+
+
+def test_temporary_files_elsewhere(tmp_path):
+    elsewhere = tmp_path / "else where, ünd more"
+    elsewhere.mkdir()
+    assert plain("hostile.run()", tmp_path, TMPDIR=str(elsewhere)) == WORKS
+    assert (elsewhere / f"dtk-{os.getuid()}" / "runs").exists()
+
+
+@pytest.mark.parametrize("start", ["cold", "warm"])
+@pytest.mark.parametrize("home", ["/nonexistent", "/proc", None])
+def test_a_home_that_takes_no_files(tmp_path, home, start):
+    if start == "warm" and not dtk.environment.can_fork():
+        pytest.skip("workers can't be forked here")
+    said = plain(f"hostile.run(hostile.import_all, workers=1, start={start!r})", tmp_path, HOME=home, KERAS_HOME=None)
+    assert said == "RESULT [[True, True]]"
+
+
+def test_a_working_directory_that_takes_no_files(tmp_path):
+    call = "(__import__('os').chdir('/proc'), hostile.run())[1]"
+    assert plain(call, tmp_path) == WORKS
+
+
+def test_a_working_directory_that_is_gone(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    call = f"(__import__('os').chdir({str(gone)!r}), __import__('os').rmdir({str(gone)!r}), hostile.run())[2]"
+    said = plain(call, tmp_path)
+    assert said == "SAID the working directory has been removed; change to another one (os.chdir)"
+
+
+@pytest.mark.parametrize("files", [64, 32])
+def test_few_descriptors(tmp_path, files):
+    assert plain(f"hostile.limited({files})", tmp_path) == WORKS
+
+
+def test_no_descriptor_left(tmp_path):
+    said = plain("hostile.used_up()", tmp_path)
+    assert said == (
+        "SAID no further file can be opened (the limit is 64 a process); close some, or allow more: ulimit -n 1024"
+    )
+
+
+def test_a_function_that_uses_up_its_descriptors_hurts_nobody_else(tmp_path):
+    assert plain("hostile.run(hostile.open_many)", tmp_path) in ("RESULT [24, 24]", "RESULT [0, 0]")
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "DTK_SCRATCH"])
+def test_no_space_for_a_run(tmp_path, name):
+    disk = tmp_path / "disk"
+    before = f"{small_disk(disk)}; chmod 700 {disk}; head -c 2000000 /dev/zero > {disk}/full 2>/dev/null || true"
+    said = confined("hostile.run()", tmp_path, before, **{name: str(disk)})
+    if name == "TMPDIR":  # Python passes over it, to /tmp
+        assert said == WORKS
+    else:
+        assert re.fullmatch(r"SAID no space is left on the disk that has .*; free some, or set TMPDIR .*", said)
+
+
+@pytest.mark.parametrize("how", ["fill_by_printing", "fill_by_records"])
+def test_no_space_for_logs_and_records(tmp_path, how):
+    disk = tmp_path / "disk"
+    said = confined(f"hostile.run(hostile.{how})", tmp_path, small_disk(disk), TMPDIR=str(disk))
+    assert said.startswith("SAID worker 0 ")
+    assert "no space" in said.lower()
+    assert "\n" not in said
+
+
+def test_no_space_for_checkpoints(tmp_path):
+    disk = tmp_path / "disk"
+    call = "hostile.run(hostile.fill_by_checkpoints)"
+    said = confined(call, tmp_path, small_disk(disk), CHECKPOINTS=str(disk))
+    assert said.startswith("SAID worker 0 raised OSError: [Errno 28] No space left on device")
+
+
+def test_temporary_directories_that_take_no_files(tmp_path):
+    said = plain("hostile.run_without_temporary_directory()", tmp_path)
+    assert said.startswith("SAID no directory for temporary files can be written")
+    assert said.endswith("set TMPDIR to a directory of your own")
+
+
+def test_a_scratch_directory_without_permission(tmp_path):
+    disk = tmp_path / "disk"
+    scratch = disk / f"dtk-{os.getuid()}"
+    before = f"{small_disk(disk)}; mkdir -m 700 {scratch}; mount -o remount,ro {disk}"
+    said = confined("hostile.run()", tmp_path, before, DTK_SCRATCH=str(scratch))
+    assert re.fullmatch(
+        r"SAID \S+ can't be written \(Read-only file system\); set TMPDIR to a directory of your own", said
+    )
+
+
+def test_all_ports_of_the_range_taken(tmp_path):
+    before = "ip link set lo up 2>/dev/null || true; echo 40000 40015 > /proc/sys/net/ipv4/ip_local_port_range"
+    said = confined("hostile.run_without_ports()", tmp_path, before, kind="--net")
+    assert said == (
+        "SAID no TCP port is free on this machine (of 40000 to 40015, net.ipv4.ip_local_port_range); "
+        "end programs that hold many, or wait a minute"
+    )
+
+
+def test_a_clock_that_jumps(tmp_path):
+    assert plain("hostile.with_jumping_clock()", tmp_path) == "RESULT [True, True, True]"
+
+
+def test_no_wait_and_no_record_uses_the_wall_clock():
+    names = ("time.time", "datetime.now", "datetime.utcnow", "datetime.today", "time.localtime")
+    used = []
+    for path in sorted((ROOT / "dtk").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+                used.append(str(path.relative_to(ROOT)))
+    assert used == ["dtk/cluster/launch.py"], "the name of a run's directory, for people, after a number that counts on"
+
+
+def test_a_clock_that_was_put_back_does_not_make_the_newest_run_old(monkeypatch, tmp_path):
+    class Back(launch.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(1999, 1, 1)
+
+    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
+    monkeypatch.setattr(launch, "KEPT_RUNS", 2)
+    runs = [dtk.run(os.getpid, workers=1, start="cold")]
+    monkeypatch.setattr(launch, "datetime", Back)
+    runs += [dtk.run(os.getpid, workers=1, start="cold") for _ in range(3)]
+    assert "-19990101-" in runs[-1].dir.name
+    assert [run.dir.exists() for run in runs] == [False, True, True, True]
+
+
+def test_the_tests_of_namespaces_run_where_they_can():
+    assert command("--mount") == () or command("--mount")[0] == "unshare"

@@ -1,0 +1,197 @@
+"""What dtk started is known by a mark and by pid and start time; a parent that is gone is replaced in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from owning import kernel, mine
+from waiting import newest_run, wait_for, wait_gone
+
+import dtk
+from dtk.cli import main
+from dtk.cluster import owned, warm
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
+
+
+@pytest.fixture
+def list_here(monkeypatch, tmp_path):
+    """Has this process look for lists in tmp_path only."""
+    (tmp_path / "scratch").mkdir(mode=0o700)
+    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path / "scratch"))
+    return tmp_path / "scratch"
+
+
+@pytest.fixture
+def stranger():
+    """A process that dtk did not start."""
+    with subprocess.Popen(SLEEP) as process:
+        yield process
+        process.kill()
+
+
+def test_ps_names_what_runs_and_clean_leaves_a_living_kernels_alone(tmp_path, capsys, monkeypatch):
+    with kernel(tmp_path) as (process, pids):
+        monkeypatch.setenv("DTK_SCRATCH", str(tmp_path / f"dtk-{os.getuid()}"))
+        assert main(["ps"]) == 0
+        said = capsys.readouterr().out
+        for words in ("guard", "parent (cold)", "worker 0 of 0", "worker 1 of 0", "started by"):
+            assert words in said
+        assert all(f"{pid:>8}  " in said for pid in pids)
+        assert str(process.pid) in said
+        chosen = [each for each in owned.processes() if each.kernel == process.pid]
+        assert not any(each.left for each in chosen)
+        assert main(["clean"]) == 0
+        assert "more belong to kernels that live; `dtk clean --all` ends them too" in capsys.readouterr().out
+        assert mine(process.pid) == pids
+        # What `dtk clean --all` does, to this kernel only: others may be at work beside this test.
+        assert owned.end(chosen) == []
+        assert wait_gone(pids) == []
+        assert process.wait(60) == 1, "the run failed, and its kernel says so"
+
+
+def left_behind(process):
+    """Kills kernel, guard and parent in one moment: nobody is there to end what the workers started."""
+    chosen = [each for each in owned.processes() if each.kernel == process.pid]
+    above = [each for each in chosen if each.what.startswith(("guard", "parent"))]
+    for pid in [process.pid, *(each.pid for each in above)]:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in [process.pid, *(each.pid for each in above)]:
+        os.kill(pid, signal.SIGKILL)
+    return [each.pid for each in chosen]
+
+
+def test_clean_ends_what_outlived_its_kernel_and_nothing_else(tmp_path, list_here, stranger, capsys):
+    with kernel(tmp_path) as (process, _):
+        pids = left_behind(process)
+        process.wait()
+        wait_for(lambda: len(mine(process.pid)) < len(pids))  # the workers go with their parent
+        assert mine(process.pid), "the learner's own processes have outlived all"
+        assert main(["clean"]) == 0
+        assert "ended " in capsys.readouterr().out
+        assert wait_gone(pids) == []
+    assert stranger.poll() is None
+
+
+def test_a_pid_that_is_used_again_is_somebody_else(list_here, stranger):
+    folder = list_here / "owned"
+    folder.mkdir()
+    mark = owned.new_mark()
+    start = owned.start_of(stranger.pid)
+    rows = [[stranger.pid, str(int(start) - 1), "worker 0", "a run"]]
+    (folder / f"{mark.split(':')[0]}.json").write_text(json.dumps({"mark": mark, "members": rows}))
+    assert stranger.pid not in [each.pid for each in owned.processes()]
+    assert not owned.kill(owned.Identity(stranger.pid, str(int(start) - 1)))
+    assert stranger.poll() is None
+    rows[0][1] = start
+    (folder / f"{mark.split(':')[0]}.json").write_text(json.dumps({"mark": mark, "members": rows}))
+    (found,) = [each for each in owned.processes() if each.pid == stranger.pid]
+    assert (found.what, found.run, found.kernel, found.left) == ("worker 0", "a run", os.getpid(), False)
+    assert 0 <= found.seconds < 3600
+    assert owned.kill(found.identity)
+    assert stranger.wait(10) == -signal.SIGKILL
+
+
+def test_pids_of_another_machine_or_container_mean_nothing(list_here, monkeypatch):
+    parts = owned.new_mark().split(":")
+    marks = [":".join([*parts[:3], "other"]), ":".join(parts)]
+    for mark, seen in zip(marks, (False, True), strict=True):
+        with subprocess.Popen(SLEEP, env={**os.environ, owned.MARK: mark}) as process:
+            wait_for(lambda pid=process.pid: psutil.Process(pid).cmdline()[:1] == SLEEP[:1])
+            assert (process.pid in mine(os.getpid())) is seen
+            process.kill()
+
+
+def test_lists_of_which_nothing_runs_are_removed(list_here):
+    folder = list_here / "owned"
+    folder.mkdir()
+    token, _, _, machine = owned.new_mark().split(":")
+    (folder / f"{token}.json").write_text(json.dumps({"mark": f"{token}:1:0:{machine}", "members": []}))
+    (folder / "broken.json").write_text("{")
+    owned.tidy()
+    assert [path.name for path in folder.iterdir()] == ["broken.json"]
+
+
+def pid_of():
+    return os.getpid()
+
+
+def killed(parent):
+    os.kill(parent.pid, signal.SIGKILL)  # its guard; the parent goes with it
+
+
+def killed_inside(parent):
+    (child,) = psutil.Process(parent.pid).children()
+    child.kill()  # the guard ends by itself
+
+
+@pytest.mark.parametrize("how", [killed, killed_inside])
+def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd):
+    first = dtk.run(pid_of, start=start)
+    parent = warm.parent(start == "warm")
+    pid, mark, family = parent.pid, parent.mark, psutil.Process(parent.pid).children(recursive=True)
+    capfd.readouterr()
+    how(parent)
+    assert wait_gone([pid]) == []
+    again = dtk.run(pid_of, start=start)
+    said = capfd.readouterr()
+    assert len(again.results) == 2
+    assert set(again.results) & set(first.results) == set()
+    assert parent.pid != pid
+    assert said.err == ""
+    assert all(line.startswith("dtk: cluster of 2 workers") for line in said.out.splitlines())
+    assert f"dtk: in place of parent {pid}, which was killed by signal 9\n" in parent.log.read_text()
+    assert wait_gone([pid, *(process.pid for process in family)]) == []
+    assert mark.split(":")[0] not in [path.stem for path in (dtk.environment.scratch() / "owned").iterdir()]
+
+
+def test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another(start, monkeypatch):
+    monkeypatch.setattr(warm, "IDLE_SECONDS", 0.5)
+    parent = warm.parent(start == "warm")
+    parent.replace(parent.mark)  # with that limit
+    try:
+        dtk.run(pid_of, start=start)
+        pid, log = parent.pid, parent.log
+        family = [pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))]
+        assert wait_gone(family, 20) == []
+        assert "dtk: nobody used this parent for 0.5 s; it ends\n" in log.read_text()
+        monkeypatch.undo()
+        assert len(dtk.run(pid_of, start=start).results) == 2
+        assert parent.pid != pid
+        assert parent.log.read_text().startswith(f"dtk: in place of parent {pid}, which had ended\n")
+    finally:
+        monkeypatch.undo()
+        parent.replace(parent.mark)
+        parent.wait_ready(lambda: None)
+
+
+def leave_a_child():
+    """A child in a session of its own, whose parent has ended: it looks like nobody's."""
+    code = "import os, time\nos.setsid()\nif os.fork() == 0:\n    print(os.getpid(), flush=True); time.sleep(300)"
+    done = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={}, text=True)
+    pid = int(done.stdout.readline())
+    done.wait()
+    return pid
+
+
+def test_an_orphan_of_a_finished_run_is_ended_with_it(start):
+    orphans = dtk.run(leave_a_child, start=start).results
+    assert wait_gone(orphans) == []
+
+
+def leave_a_child_and_crash():
+    (dtk.run_dir() / f"orphan-{os.getpid()}").write_text(str(leave_a_child()))
+    os._exit(5)
+
+
+def test_an_orphan_of_a_crashed_worker_is_ended_with_the_run(start):
+    with pytest.raises(dtk.WorkerFailed):
+        dtk.run(leave_a_child_and_crash, workers=1, start=start)
+    (file,) = newest_run().glob("orphan-*")
+    assert wait_gone([int(file.read_text())]) == []

@@ -1,0 +1,158 @@
+"""The wait-for graph as a figure, and the same states in the live views."""
+
+from __future__ import annotations
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import pytest
+from fabricate import fabricate
+from live_folder import empty, step
+
+import dtk
+from dtk.cluster import waiting
+from dtk.cluster.state import State
+from dtk.records import RunFolder
+from dtk.view.text import TextView
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def waits(worker, at=12, line="line 17 in train", quiet=10.0):
+    return State(worker, f"worker {worker}", "training", at, quiet, silent=True, blocked="operation", line=line)
+
+
+def ended(worker, at=12):
+    return State(worker, f"worker {worker}", "finished", at)
+
+
+def error_of(path, *states):
+    told = waiting.explain(states)
+    folder = RunFolder(path, len(states))
+    waiting.save(folder, told)
+    return dtk.WorkerStalled(told.sentence, folder, "", told.reason, told.edges)
+
+
+def by_gid(ax, gid):
+    return [artist for artist in [*ax.patches, *ax.texts] if artist.get_gid() == gid]
+
+
+def title(ax):
+    return ax.get_title("left").replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
+
+
+def inside(ax):
+    """Whether every text of a box lies in the figure, and no two boxes on each other."""
+    ax.figure.canvas.draw()
+    boxes = [patch.get_window_extent() for patch in by_gid(ax, "box") + by_gid(ax, "source")]
+    texts = [text.get_window_extent() for text in by_gid(ax, "state") + by_gid(ax, "worker")]
+    apart = not any(one.overlaps(two) for k, one in enumerate(boxes) for two in boxes[:k])
+    grown = [box.expanded(1.01, 1.04) for box in boxes]
+    return apart and all(
+        any(b.x0 <= t.x0 and t.x1 <= b.x1 and b.y0 <= t.y0 and t.y1 <= b.y1 for b in grown) for t in texts
+    )
+
+
+def test_an_arrow_leads_to_the_worker_that_ended(tmp_path):
+    ax = dtk.plot.wait_for(error_of(tmp_path, waits(0), ended(1)))
+    assert title(ax) == "Worker 1 ended after step 12, worker 0 waits in step 13: give all workers equally many steps"
+    (arrow,) = by_gid(ax, "waits")
+    (source,) = by_gid(ax, "source")
+    (start, _), (end, _) = arrow._posA_posB
+    assert start < 0 < end
+    assert source.get_x() > 0, "worker 1 stands on the right"
+    states = [text.get_text().replace("\n", " ") for text in by_gid(ax, "state")]
+    assert states == [
+        "step 13, waits inside TensorFlow for 10\N{NO-BREAK SPACE}s line 17 in train",
+        "finished after step 12",
+    ]
+    assert inside(ax)
+
+
+def test_a_deadlock_is_a_ring_without_a_source(tmp_path):
+    ax = dtk.plot.wait_for(error_of(tmp_path, waits(0, line="line 12 in train"), waits(1, line="line 13 in train")))
+    assert len(by_gid(ax, "waits")) == 2
+    assert by_gid(ax, "source") == []
+    assert any("a deadlock" in text.get_text().replace("\n", " ") for text in ax.texts)
+
+
+@pytest.mark.parametrize("theme", ["default", "dark_background"])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 8, 16])
+def test_every_number_of_workers_has_room(tmp_path, workers, theme):
+    with plt.style.context(theme):
+        last = ended(workers - 1)
+        ax = dtk.plot.wait_for(error_of(tmp_path, *(waits(k, quiet=10.0 + k) for k in range(workers - 1)), last))
+    assert inside(ax)
+    assert len(by_gid(ax, "waits")) == (workers - 1 if workers <= 4 else 1), "of many, those alike share a box"
+
+
+def test_a_long_title_leaves_the_boxes_their_room(tmp_path):
+    lines = [waits(k, line=f"line {k} in a_function_with_a_long_name") for k in range(4)]
+    ax = dtk.plot.wait_for(error_of(tmp_path, *lines))
+    assert len(title(ax)) > 250
+    assert inside(ax)
+
+
+def test_a_run_that_ended_well(tmp_path):
+    ax = dtk.plot.wait_for(fabricate(tmp_path, workers=3, steps=4))
+    assert title(ax) == "Nobody waits: every worker has finished"
+    assert [text.get_text() for text in by_gid(ax, "state")] == ["finished after step 4"] * 3
+    assert by_gid(ax, "waits") == []
+
+
+def test_an_error_before_anything_started():
+    ax = dtk.plot.wait_for(dtk.WorkerStalled("so it is"))
+    assert ax.texts[0].get_text() == "nothing was started, so nobody waits for anybody"
+
+
+def one_raises():
+    if not dtk.is_chief():
+        raise ValueError("bad label 7")
+    import time
+
+    time.sleep(60)
+
+
+def test_a_failure():
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(one_raises)
+    ax = dtk.plot.wait_for(caught.value)
+    assert title(ax) == "Worker 1 raised ValueError: bad label 7"
+    assert [text.get_text() for text in by_gid(ax, "state")] == ["running", "failed"]
+    assert len(by_gid(ax, "waits")) == 1
+
+
+# ---- live
+
+
+def test_the_dashboard_shows_who_is_waited_for(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ipywidgets")
+    from dtk.view import dashboard as module
+
+    monkeypatch.setattr(module, "_EVERY", 0.0)
+    folder = empty(tmp_path)
+    view = module.Dashboard(folder, 1, "cluster of 2 workers")
+    step(folder, 1)
+    view.update(waiting.board([waits(0, at=1, quiet=5.0), State(1, "worker 1", "stopped", 1)]))
+    assert "step 2, waits inside TensorFlow for 5 s, waits for worker 1" in view.rows.value
+    assert "stopped by a signal after step 1" in view.rows.value
+    view.close("worker 1 is stopped")
+    assert view.rows.value.count("stopped after step 1") == 2
+
+
+def test_the_text_says_once_that_a_silence_lasts(tmp_path, monkeypatch, capsys):
+    from dtk.view import text
+
+    monkeypatch.setattr(text, "_EVERY", 0.0)
+    view = TextView(empty(tmp_path), 1, "cluster of 2 workers")
+    for seconds in (3.0, 4.0, 5.0, 6.0, 12.0):
+        view.update(waiting.board([waits(0, quiet=seconds), State(1, "worker 1", "training", 12)]))
+    view.update(["training", "training"])
+    said = [line for line in capsys.readouterr().out.splitlines() if "waits" in line]
+    assert said == ["dtk: worker 0 step 13, waits inside TensorFlow for 5 s, waits for worker 1, worker 1 training"]

@@ -1,0 +1,201 @@
+"""Real clusters whose workers wait for each other for ever: recognised, explained, in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+import dtk
+
+
+def summed(strategy):
+    """A step of all workers: an all-reduce inside a `tf.function`, recorded."""
+    import tensorflow as tf
+
+    with strategy.scope():
+        variable = tf.Variable(1.0)
+
+    @tf.function
+    def step():
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", variable + 0.0))
+
+    def recorded():
+        shares = step()
+        dtk.record_step(shares, batch=tf.zeros([1, 1]))
+
+    return recorded
+
+
+def data():
+    import numpy as np
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    ones = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
+    return tf.data.Dataset.from_tensor_slices(ones).batch(8).repeat().with_options(options)
+
+
+def model_of(strategy):
+    import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    return model
+
+
+def stalled(fn, seconds, **keywords):
+    with pytest.raises(dtk.WorkerStalled) as caught:
+        dtk.run(fn, stall_timeout=seconds, **keywords)
+    return caught.value
+
+
+def uneven_loop(strategy):
+    step = summed(strategy)
+    for _ in range(5 if dtk.is_chief() else 3):
+        step()
+
+
+def test_a_worker_with_fewer_steps():
+    error = stalled(uneven_loop, 60)
+    assert str(error) == "worker 1 ended after step 3, worker 0 waits in step 4: give all workers equally many steps"
+    assert (error.reason, error.waits) == ("uneven", {0: [1]})
+    assert "in recorded" in error.detail
+    assert "multiprocessing" not in error.detail, "the frames that started the worker are dtk's own business"
+    assert list(error.records[error.records.worker == 0].step) == [1, 2, 3]
+
+
+def uneven_fit(strategy):
+    steps = 12 if dtk.is_chief() else 8
+    model_of(strategy).fit(data(), steps_per_epoch=steps, verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_fits_of_different_length_meet_in_different_collectives():
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(uneven_fit)
+    words = "fit was to do 12 steps an epoch on worker 0 and 8 on worker 1, so that the workers met in different "
+    assert str(caught.value) == words + "collectives after step 8: give all workers equally many steps"
+
+
+def evaluate_alone(strategy):
+    model = model_of(strategy)
+    model.fit(data(), steps_per_epoch=8, verbose=0, callbacks=[dtk.Recorder()])
+    if dtk.is_chief():
+        model.evaluate(data(), steps=2, verbose=0)
+
+
+def test_an_evaluation_by_the_chief_alone():
+    words = "worker 1 ended after step 8, worker 0 waits in evaluate after step 8, which all workers must call; "
+    assert str(stalled(evaluate_alone, 60)) == words + "call it on each of them"
+
+
+def chief_goes_on(strategy):
+    import tensorflow as tf
+
+    step = summed(strategy)
+    step()
+    if dtk.is_chief():
+        time.sleep(11)  # as one does that uploads its model
+
+        def rows():
+            time.sleep(11)  # as a dataset on a slow disk
+            yield 1.0
+
+        for row in tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([], tf.float32)):
+            return float(row)
+    return 0.0
+
+
+def test_a_chief_that_goes_on_alone_is_no_stall():
+    assert dtk.run(chief_goes_on, stall_timeout=60).results == [1.0, 0.0]
+
+
+def missing():
+    import tensorflow as tf
+
+    if dtk.is_chief():
+        tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def test_a_strategy_on_the_chief_alone():
+    error = stalled(missing, 60)
+    words = "worker 0 waits in MultiWorkerMirroredStrategy() for worker 1, but worker 1 has ended; "
+    assert str(error) == words + "make the strategy on every worker, before anything that may end or wait"
+    assert (error.reason, error.waits) == ("missing", {0: [1]})
+
+
+def stops(strategy):
+    step = summed(strategy)
+    for number in range(5):
+        step()
+        if number == 2 and not dtk.is_chief():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_stopped_worker():
+    error = stalled(stops, 4)
+    words = "no worker made progress for 4 s; worker 1 is stopped by a signal (SIGSTOP, or a debugger) after step 3, "
+    assert str(error) == words + "and worker 0 waits in step 4 for it; SIGCONT lets it go on"
+    assert "it is stopped and can't answer" in error.detail
+
+
+def sleeps(strategy):
+    step = summed(strategy)
+    for number in range(5):
+        step()
+        if number == 2 and not dtk.is_chief():
+            time.sleep(100)
+
+
+def test_a_worker_that_sleeps():
+    error = stalled(sleeps, 4, workers=3)
+    assert (error.reason, error.waits) == ("silent", {0: [1, 2]})
+    assert "worker 0 waits in step 4 for workers 1 and 2, but workers 1 and 2 are silent at line" in str(error)
+
+
+def other_orders(strategy):
+    """Two collectives of equal shapes would mix their numbers without a word; of different shapes TensorFlow raises."""
+    import tensorflow as tf
+
+    @tf.function
+    def reduce(size):
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones([size])))
+
+    for size in (2, 3) if dtk.is_chief() else (3, 2):
+        reduce(size)
+
+
+def test_collectives_in_another_order():
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(other_orders)
+    words = "the workers met in different collectives, with the shapes [2] and [3]; all must make the same ones in "
+    assert str(caught.value) == words + "the same order, of the same shapes, and equally many steps"
+
+
+def waits_for_a_file(strategy):
+    """Each waits for what the other has not come to: the chief in a collective, the other for the chief's file."""
+    import tensorflow as tf
+
+    step = summed(strategy)
+    step()
+    if dtk.is_chief():
+        step()
+        (dtk.run_dir() / "go").write_text("")
+    while not tf.io.gfile.exists(str(dtk.run_dir() / "go")):
+        time.sleep(0.2)
+    step()
+
+
+def test_it_is_told_in_time():
+    began = time.monotonic()
+    with pytest.raises(dtk.WorkerStalled) as caught:
+        dtk.run(waits_for_a_file, stall_timeout=4)
+    told = time.monotonic() - began
+    last = caught.value.records.ended.max()
+    # The limit is 2 s; a loaded machine gets more.
+    assert 4 < told - last < 14
+    assert "worker 0 waits in step 2 for worker 1, but worker 1 is silent at line" in str(caught.value)
