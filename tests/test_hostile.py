@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from confined import ROOT, command, confined, plain
+from confined import ROOT, confined, plain
 
 import dtk
 from dtk.cluster import launch
@@ -162,7 +162,3 @@ def test_a_clock_that_was_put_back_does_not_make_the_newest_run_old(monkeypatch,
     runs += [dtk.run(os.getpid, workers=1, start="cold") for _ in range(3)]
     assert "-19990101-" in runs[-1].dir.name
     assert [run.dir.exists() for run in runs] == [False, True, True, True]
-
-
-def test_the_tests_of_namespaces_run_where_they_can():
-    assert command("--mount") == () or command("--mount")[0] == "unshare"

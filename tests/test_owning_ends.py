@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
+import subprocess
+import sys
 import tempfile
+import urllib.request
 import uuid
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 from owning import kernel
-from waiting import wait_gone
+from waiting import wait_for, wait_gone
 
 import dtk
 
@@ -45,6 +51,55 @@ def test_nothing_is_left_of_a_kernel_that_jupyter_ends(how):
                 manager.shutdown_kernel(now=False)
             else:
                 manager.restart_kernel(now=how == "restart")
+            left = wait_gone(family)
+        assert len(family) >= 9
+        assert left == []
+
+
+@contextmanager
+def jupyterlab(mark, place):
+    """A JupyterLab of its own without a browser, and a client of a kernel that it started."""
+    from jupyter_client.blocking import BlockingKernelClient
+
+    path = os.pathsep.join([str(kernel_kills.ROOT), str(kernel_kills.ROOT / "benchmarks")])
+    names = ("TMPDIR", "HOME", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", kernel_kills.PLACE)
+    env = {**os.environ, **dict.fromkeys(names, place), kernel_kills.TRIAL: mark, "PYTHONPATH": path, "DTK_LIVE": "off"}
+    line = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ServerApp.port=0"]
+    files = Path(place)
+    with subprocess.Popen(line, env=env, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for(lambda: list(files.glob("jpserver-*.json")) or server.poll() is not None, 120)
+            said = json.loads(next(files.glob("jpserver-*.json")).read_text())
+            ask = urllib.request.Request(
+                said["url"] + "api/kernels", b"{}", {"Authorization": f"token {said['token']}"}
+            )
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with direct.open(ask, timeout=120) as answer:
+                own = files / f"kernel-{json.load(answer)['id']}.json"
+            wait_for(own.exists)
+            client = BlockingKernelClient(connection_file=str(own))
+            client.load_connection_file()
+            client.start_channels()
+            client.wait_for_ready(timeout=120)
+            yield server, client
+            client.stop_channels()
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_jupyterlab(how):
+    """Shut down while a cell runs, and killed: then nobody ends the kernel, and its own look for the server does."""
+    pytest.importorskip("jupyterlab")
+    mark = uuid.uuid4().hex
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        with jupyterlab(mark, place) as (server, client):
+            kernel_kills.begin(client, "starting", "cold", place)
+            family = kernel_kills.carriers(mark)
+            (kernel_pid,) = [child.pid for child in psutil.Process(server.pid).children()]
+            server.send_signal(how)
+            # A kernel takes its time to end, after the server or with it; the 3 s begin with its end.
+            assert wait_gone([server.pid, kernel_pid], 60) == []
             left = wait_gone(family)
         assert len(family) >= 9
         assert left == []
