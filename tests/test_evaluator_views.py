@@ -174,7 +174,7 @@ def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
     run = beside(tmp_path, evaluation(1.3, 10), evaluation(1.6, 20), (1.7, "finished", {}))
     ax = plots.timeline(run)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "evaluator"]
-    np.testing.assert_allclose(blocks(ax, 2, 1.0), [(1.1, 1.3), (1.4, 1.6)])
+    np.testing.assert_allclose(blocks(ax, 2, 1.0), [(1.1, 1.3), (1.4, 1.6)], atol=0.01)
     np.testing.assert_allclose(blocks(ax, 2, 0.25), [(0.0, 0.2)])
     np.testing.assert_allclose(blocks(ax, 2, 0.12), [(0.2, 1.7)])
     assert labels(ax) == ["step 20", "step 10"]

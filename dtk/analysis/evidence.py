@@ -73,10 +73,13 @@ class Evidence:
         return [] if self.in_loop and None in found else self._weights("initial")
 
     @cached_property
+    def kinds(self) -> set[str]:
+        """Who wrote the records: "fit" (the Recorder), "loop" (record_step), "estimator" (its hook)."""
+        return {event["kind"] for event in self.run.folder.worker(0).events if event["state"] == "loop"}
+
+    @property
     def in_loop(self) -> bool:
-        """Whether dtk.record_step wrote the records, and not the Recorder."""
-        loops = [event for event in self.run.folder.worker(0).events if event["state"] == "loop"]
-        return any(event["kind"] == "loop" for event in loops)
+        return "loop" in self.kinds
 
     def _weights(self, which: str) -> list[Weights]:
         found = []

@@ -120,7 +120,7 @@ def _explain_uneven(ours: Evidence, k: int) -> str:
 
 
 def _who(ours: Evidence) -> str:
-    return "the loop" if ours.in_loop else "Keras fit"
+    return "the loop" if ours.in_loop else "an Estimator" if "estimator" in ours.kinds else "Keras fit"
 
 
 def _remedy(ours: Evidence, k: int, odd: np.ndarray, weighted: float, mine: float, other: float) -> str:

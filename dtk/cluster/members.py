@@ -39,6 +39,7 @@ class Members:
         try:
             for key, spec in zip(self.keys, self.specs, strict=True):
                 self.source.start(key, spec)
+            self.source.wait_started(self.keys)
         except BaseException:  # interrupted half-way: those that did start must go
             self.close()
             raise

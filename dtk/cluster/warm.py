@@ -137,14 +137,18 @@ class ParentProcess:
                 raise DtkError(words)
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
-        """Starts a worker; raises OSError where the system refuses a further process."""
+        """Asks for a worker; `wait_started` tells whether there is one."""
         self._asked_for.add(key)
         self._send({"start": key, "spec": spec})
+
+    def wait_started(self, keys: list[str]) -> None:
+        """Returns when all have been started; raises OSError where the system refused a further process."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        while not ({key} & {*self.started, *self._refused}) and self.lives() and time.monotonic() < deadline:
+        while not {*keys} <= {*self.started, *self._refused} and self.lives() and time.monotonic() < deadline:
             self.poll(0.1)
-        if key in self._refused:
-            raise OSError(*self._refused[key])
+        for key in keys:
+            if key in self._refused:
+                raise OSError(*self._refused[key])
 
     def kill(self, keys: list[str]) -> None:
         """Kills workers; those that were never started count as ended at once."""

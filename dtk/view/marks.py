@@ -23,10 +23,13 @@ def mark_start(ax: Axes, number: int, at: float) -> None:
 
 def mark_faults(ax: Axes, row: int, faults: Iterable[tuple[float, str]], span: tuple[float, float]) -> None:
     """A wedge into the lane of the row for each fault (when, kind) within `span` seconds."""
+    from matplotlib.patheffects import withStroke
+
     for at, kind in faults:
         if span[0] <= at <= span[1]:
             ax.plot(at, row - 0.36, marker="v", ms=8, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
-            ax.annotate(kind, (at, row - 0.36), (6, 0), **_BESIDE)
+            note = ax.annotate(kind, (at, row - 0.36), (6, 0), **_BESIDE)
+            note.set_path_effects([withStroke(linewidth=2.5, foreground=ax.get_facecolor())])  # over any block
 
 
 def restarted(firsts: Sequence[int | None], whole: float) -> str:

@@ -154,7 +154,9 @@ def _draw(ax: Axes, lane: Lane, span: tuple[float, float], whole: float) -> None
     if lane.evaluations is not None:
         bar.blocks("start", np.array([lane.since]), np.array([lane.running]))
         bar.blocks("other", np.array([lane.running]), np.array([_end(lane)]))
-        bar.blocks("step", lane.evaluations.started.to_numpy(), lane.evaluations.ended.to_numpy())
+        # A thin gap before each: evaluations that follow at once would look like a single long one.
+        gap = 0.003 * (span[1] - span[0])
+        bar.blocks("step", lane.evaluations.started.to_numpy() + gap, lane.evaluations.ended.to_numpy())
         return _mark_failure(ax, lane, span)
     first = float(steps.started.iloc[0]) if len(steps) else lane.ended if np.isfinite(lane.ended) else whole
     bar.blocks("start", np.array([lane.since]), np.array([lane.running]))
