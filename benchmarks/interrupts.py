@@ -1,10 +1,11 @@
-"""Is the cell back soon after an interrupt, whatever the run is doing? 40 interrupts at random moments, and a table.
+"""Is the cell back soon after an interrupt, whatever the run is doing? 40 interrupts, in each of its phases.
 
     python benchmarks/interrupts.py [INTERRUPTS]
 
-A run of two workers is sent SIGINT, as by the stop button, at a moment drawn at random from its whole length. Every
-fourth run starts its workers cold, and every eighth has to start the warm parent first. Afterwards: no process of the
-run is left, and a next run works.
+A run of two workers is sent SIGINT, as by the stop button, at a moment drawn at random from one of its phases, each in
+turn: worker 0 has not begun, has begun, runs the function, trains, has finished while worker 1 goes on; and after the
+run. Every fourth run starts its workers cold; those of the first phase have to start the warm parent. Afterwards: no
+process of the run is left, and a next run works.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import dtk
 from dtk.cluster import owned, warm
 
 LIMIT = 3.0  # s
 STAY = ("guard", "parent", "multiprocessing's resource tracker")
-LENGTH = {"warm": 2.5, "cold": 8.0, "new parent": 7.0}  # s that a run takes about, on two cores
+WITHIN = {"parent starts": 3.0, "starting": 0.1}  # s after a phase's begin up to which the interrupt comes
+WHOLE = 0.3  # s, in the other phases
 ORDER = ("parent starts", "starting", "running", "training", "finished", "after the run")
 
 
@@ -35,6 +38,7 @@ def train(strategy):
         model.compile("sgd", "mse")
     x, y = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
     model.fit(x, y, batch_size=32, epochs=20, verbose=0, callbacks=[dtk.Recorder()])
+    time.sleep(0.0 if dtk.is_chief() else 0.5)
 
 
 def phase(runs: Path, known: set[str]) -> str:
@@ -47,27 +51,34 @@ def phase(runs: Path, known: set[str]) -> str:
 
 def interrupt(number: int, chance: random.Random) -> tuple[str, str, float, int]:
     """(kind, phase, seconds until the cell was back, processes left)."""
-    kind = "new parent" if number % 8 == 7 else "cold" if number % 4 == 1 else "warm"
+    wanted = ORDER[number % len(ORDER)]
+    kind = "new parent" if wanted == "parent starts" else "cold" if number % 4 == 1 else "warm"
     if kind == "new parent":
         for process in list(warm._parents.values()):
             process.close()
     runs = dtk.environment.scratch() / "runs"
     known = {path.name for path in runs.iterdir()} if runs.exists() else set()
-    moment, sent = chance.uniform(0.0, LENGTH[kind]), {}
+    sent: dict[str, Any] = {}
+    over = threading.Event()
 
     def send() -> None:
+        while wanted == "after the run" or phase(runs, known) != wanted:
+            if over.wait(0.005):
+                break
+        time.sleep(chance.uniform(0.0, WITHIN.get(wanted, WHOLE)))
         sent["phase"], sent["at"] = phase(runs, known), time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
 
-    timer = threading.Timer(moment, send)
+    timer, back = threading.Thread(target=send), 0.0
     try:
         timer.start()
         dtk.run(train, start="cold" if kind == "cold" else "warm")
         back = time.monotonic()
+        over.set()
         timer.join()
         time.sleep(0.1)  # the interrupt comes after the run
     except KeyboardInterrupt:
-        back = time.monotonic()
+        back = back if over.is_set() else time.monotonic()
     timer.join()
     if "at" in sent and back < sent["at"]:
         return kind, "after the run", 0.0, _left()

@@ -26,8 +26,10 @@ CHILDREN = (
 
 def stay_with_children():
     """Three child processes a worker: of its group, in a session of its own, and left by its own parent."""
-    for code in CHILDREN:
+    *stays, leaves = CHILDREN
+    for code in stays:
         subprocess.Popen([sys.executable, "-c", code])
+    subprocess.run([sys.executable, "-c", leaves], check=True)
     (dtk.run_dir() / f"here-{os.getpid()}").touch()
     time.sleep(300)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -43,16 +44,36 @@ def solutions(cells):
     return [re.search(r"```python\n(.*?)```", text, re.DOTALL)[1] for text in texts]
 
 
+def names(source, context):
+    """Names that a cell's code reads (ast.Load), or gives a value (ast.Store), functions and imports included."""
+    tree = list(ast.walk(ast.parse(source)))
+    found = {node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+    if context is ast.Store:
+        found |= {node.name for node in tree if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        found |= {(node.asname or node.name).split(".")[0] for node in tree if isinstance(node, ast.alias)}
+    return found
+
+
+def needed(cells, answers):
+    """The cells on which checks and answers rest: whole lessons would be trained again for a few numbers."""
+    wanted = set().union(*(names(answer, ast.Load) for answer in answers))
+    kept = []
+    for cell in reversed(cells):
+        if "check" in tags(cell) or names(cell.source, ast.Store) & wanted:
+            wanted |= names(cell.source, ast.Load)
+            kept.append(cell)
+    return kept[::-1]
+
+
 @pytest.mark.parametrize("lesson", WRONG)
 def test_the_check_tells_right_from_wrong(lesson, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("DTK_LIVE", "off")
     lesson_cells = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4).cells
     answers, mistakes = iter(solutions(lesson_cells)), iter(WRONG[lesson])
+    code = [cell for cell in lesson_cells if cell.cell_type == "code" and "dtk.plot." not in cell.source]
     cells = []
-    for cell in lesson_cells:
-        if cell.cell_type != "code" or "dtk.plot." in cell.source:
-            continue
+    for cell in needed(code, solutions(lesson_cells)):
         cells.append(new_code_cell(cell.source))
         if "check" in tags(cell):
             answer, (right, wrong) = next(answers), next(mistakes)

@@ -24,8 +24,9 @@ def no_descriptor_for(pid):
     import resource
 
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    highest = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1, hard))
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    first_free = min(set(range(len(used) + 1)) - used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free, hard))
     try:
         yield
     finally:
