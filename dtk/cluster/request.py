@@ -120,6 +120,8 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     filled = ship.fill_strategy(fn, *given, None) if ship.takes_strategy(fn) else given
     try:
         inspect.signature(fn).bind(*filled[0], **filled[1])
+    except ValueError:
+        pass  # a builtin that tells nothing of its parameters: the call itself will
     except TypeError as error:
         raise ClusterConfigError(f"`{label}` can't be called so: {error}; give args=(...) or kwargs={{...}}") from None
     return ship.pack(fn, *given)

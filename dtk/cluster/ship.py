@@ -32,7 +32,10 @@ def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
 
 def takes_strategy(fn: Any) -> bool:
     """Whether the function has a parameter `strategy`, which dtk fills."""
-    return "strategy" in inspect.signature(fn).parameters
+    try:
+        return "strategy" in inspect.signature(fn).parameters
+    except ValueError:
+        return False  # a builtin that tells nothing of its parameters, such as int
 
 
 def fill_strategy(
