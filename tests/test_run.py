@@ -114,3 +114,7 @@ def test_modules_beside_the_notebook_come_along(start, tmp_path, monkeypatch):
 def test_closures_and_lambdas_travel(start):
     factor = 3
     assert dtk.run(lambda x: factor * x, args=(5,), start=start).results == [15, 15]
+
+
+def test_a_builtin_that_tells_nothing_of_its_parameters():
+    assert dtk.run(int, args=("7",)).results == [7, 7]
