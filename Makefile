@@ -9,10 +9,10 @@ VENV_TF215 ?= .venv-tf215
 PYTHON_TF215 ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 READY_TF215 := $(VENV_TF215)/.ready
 
-.PHONY: help setup demo lab test lint bench notebooks setup-tf215 test-tf215 clean
+.PHONY: help setup demo lab test test-thorough lint bench notebooks setup-tf215 test-tf215 clean
 
 help:
-	@echo "make setup | demo | lab | test | lint | bench | notebooks | setup-tf215 | test-tf215 | clean"
+	@echo "make setup | demo | lab | test | test-thorough | lint | bench | notebooks | setup-tf215 | test-tf215 | clean"
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ lab: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest --nbval tests dtk notebooks
+
+# Those that take long, which `make test` leaves out; tests/conftest.py lists them.
+test-thorough: $(READY)
+	DTK_THOROUGH=1 $(BIN)/python -m pytest --nbval tests dtk notebooks
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,12 +14,25 @@ import dtk
 sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers that are no tests
 
 
-def pytest_collection_modifyitems(items):
+# About a third of all the time that the tests take. They run by `make test-thorough`, and where a file is named.
+THOROUGH = {
+    "test_exercises.py",  # trains for the lessons' exercises what the lessons themselves train
+    "test_hostile.py",  # full disks, no ports, no descriptors: real processes each, warm and cold
+    "test_mistakes.py",  # 43 mistakes trained for real; test_diagnose*.py has them in made-up numbers
+    "test_owning_ends.py",  # Jupyter servers and kernels, started and killed
+    "test_owning_load.py",  # many runs, much output, several kernels
+}
+
+
+def pytest_collection_modifyitems(config, items):
     """What does not hold with the versions that are installed is skipped, with the reason that `lanes` has for it."""
     for item in items:
         reason = lanes.reason_to_skip(item.path.name, item.name)
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"lane {lanes.LANE}: {reason}"))
+        named = any(item.path.name in argument for argument in config.args)
+        if item.path.name in THOROUGH and not named and not os.environ.get("DTK_THOROUGH"):
+            item.add_marker(pytest.mark.skip(reason="make test-thorough runs it"))
 
 
 @pytest.fixture(params=["warm", "cold"])
