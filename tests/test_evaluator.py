@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from waiting import newest_run, wait_for, wait_gone
+from waiting import meet, newest_run, wait_for, wait_gone
 
 import dtk
 from dtk.environment import here
@@ -156,6 +156,7 @@ def test_a_worker_that_fails_while_the_evaluator_waits(start):
 
 
 def wrong_everywhere():
+    meet(3)
     if dtk.is_chief():
         time.sleep(0.1)
     raise KeyError("missing")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import psutil
 
+import dtk
 from dtk.environment import scratch
 
 
@@ -35,3 +37,11 @@ def wait_for(condition, seconds=60.0):
 def newest_run():
     """The directory of the run that began last."""
     return max((scratch() / "runs").iterdir(), key=lambda path: path.name)
+
+
+def meet(members: int) -> None:
+    """Called in a run's function: waits until so many members of the run are here. Processes start one by one."""
+    place = dtk.run_dir() / "met"
+    place.mkdir(exist_ok=True)
+    (place / str(os.getpid())).touch()
+    wait_for(lambda: len(list(place.iterdir())) == members)
