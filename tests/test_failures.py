@@ -12,6 +12,7 @@ import pytest
 from waiting import meet
 
 import dtk
+from dtk.environment import here
 from dtk.records import Record
 
 
@@ -20,6 +21,7 @@ def write_then(end):
     place = dtk.environment.here()
     place.journal.record([Record(place.worker, place.worker, 1, 1, 0.5, 64, place.now(), place.now())])
     print("a last line")
+    meet(2)
     if not dtk.is_chief():
         end()
     time.sleep(60)
@@ -85,6 +87,32 @@ def test_the_same_mistake_everywhere_is_named_by_the_lowest_worker(start):
     with pytest.raises(dtk.WorkerFailed, match="^worker 0 raised KeyError: 'missing'$") as caught:
         dtk.run(wrong_everywhere, start=start)
     assert "Worker 1 raised KeyError: 'missing'  (the same" in caught.value.detail
+
+
+class UnavailableError(Exception):
+    """Named as TensorFlow's; its message is what a network that was cut gave on 2.21."""
+
+
+def lose_worker_1():
+    meet(3)
+    if here().worker == 1:
+        time.sleep(60)
+    raise UnavailableError(
+        "Collective ops is aborted by: Error reported from /job:worker/task:1: The following tasks are unhealthy "
+        "(stopped sending heartbeats):\n/job:worker/replica:0/task:1\nThe tasks have crashed."
+    )
+
+
+def test_a_peer_that_only_the_others_lost_is_named_with_what_to_look_at():
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(lose_worker_1, workers=3)
+    assert str(caught.value) == (
+        "TensorFlow heard no heartbeat of worker 1 any more, though no worker ended by itself: look at the network "
+        "between worker 1 and worker 0, and whether worker 1 was frozen"
+    )
+    assert caught.value.worker == 1
+    assert "Worker 0 raised UnavailableError" in caught.value.detail
+    assert "Worker 2 raised UnavailableError" in caught.value.detail
 
 
 class Unpicklable:

@@ -70,3 +70,14 @@ def test_the_frames_that_started_the_worker_are_left_out():
     assert shown.count("in train") == 2
     assert "_work" not in shown
     assert "process.py" not in shown
+
+
+def test_threads_that_take_no_part_are_left_out():
+    pool = dump(
+        (f"{STDLIB}/threading.py", 327, "wait"), (f"{STDLIB}/multiprocessing/pool.py", 114, "worker"), head="Thread"
+    )
+    shown = own_part("\n".join([pool, BY_HAND, pool, WAITS_FOR_A_THREAD]))
+    assert "pool.py" not in shown
+    assert "all_reduce" in shown, "the thread that waits for the peers"
+    assert "line 17 in train" in shown
+    assert own_part(dump((f"{STDLIB}/x.py", 3, "f"))).count("x.py") == 1, "the main thread stays, whatever it does"

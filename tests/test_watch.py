@@ -199,3 +199,17 @@ def test_it_is_told_in_time():
     # The limit is 2 s; a loaded machine gets more.
     assert 4 < told - last < 14
     assert "worker 0 waits in step 2 for worker 1, but worker 1 is silent at line" in str(caught.value)
+
+
+def through_the_network(strategy):
+    model_of(strategy).fit(data(), steps_per_epoch=30, verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_a_network_that_was_dropped_is_named_and_no_peer():
+    """TensorFlow itself names worker 1 here, whichever of the two was cut off."""
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(through_the_network, faults=[dtk.faults.drop_network(worker=0, step=4)])
+    fault = "drop_network(worker=0, step=4)"
+    words = f"worker 0 was cut off from its peers by the fault {fault}, so that their all-reduce failed on every worker"
+    assert (str(caught.value), caught.value.worker) == (words, 0)
+    assert sorted(caught.value.records.step.unique()) == [1, 2, 3]

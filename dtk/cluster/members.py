@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from dtk.cluster import reasons, waiting
+from dtk.cluster import lost, reasons, waiting
 from dtk.cluster.state import State
 from dtk.cluster.states import States
 from dtk.cluster.waiting import Waiting
@@ -113,6 +113,9 @@ class Members:
             first, said = stopped[0].member, reasons.given_up(stopped)
         elif self.watch.mismatch(first):
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+        elif self.watch.is_consequence(first):  # then all are
+            finished = [state.member for state in states if state.what == "finished"]
+            first, said = lost.cut_off(self.folder, self.watch.failures(), finished) or (first, "")
         marked = self._marked(states, first)
         # Of workers that met in different collectives none waited for the other.
         graph = Waiting(marked, [], "order", mismatch) if mismatch else waiting.explain(marked, first)

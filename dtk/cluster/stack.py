@@ -98,9 +98,33 @@ def _blocked(stacks: list[list[Frame]]) -> str:
 
 
 def own_part(text: str) -> str:
-    """A dump without the frames below the learner's function, which are how dtk started the worker."""
-    lines, skipping = [], False
+    """A dump without the frames below the learner's function, which are how dtk started the worker.
+
+    And without threads of libraries that take no part: pools that wait for work, watchers.
+    """
+    parts = [_without_start(part) for part in _parts(text) if part.startswith("Current thread") or _tells(part)]
+    return "\n".join(parts)
+
+
+def _parts(text: str) -> list[str]:
+    """A dump cut into its threads."""
+    parts: list[list[str]] = [[]]
     for line in text.rstrip().splitlines():
+        if _HEAD.match(line) and parts[-1]:
+            parts.append([])
+        parts[-1].append(line)
+    return ["\n".join(part).rstrip() for part in parts]
+
+
+def _tells(thread: str) -> bool:
+    """Whether a thread is the learner's own, or inside of a collective."""
+    frames = [frame for stack in threads(thread) for frame in stack]
+    return any(not frame.library or _COLLECTIVE.search(frame.file) for frame in frames)
+
+
+def _without_start(text: str) -> str:
+    lines, skipping = [], False
+    for line in text.splitlines():
         frame = _FRAME.match(line)
         if not frame:
             skipping = False

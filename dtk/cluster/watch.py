@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk.cluster import explain, hindrances
+from dtk.cluster.chatter import is_chatter
 from dtk.errors import WorkerFailed
 from dtk.records import RunFolder, Tail, WorkerFolder
 
@@ -177,5 +178,5 @@ def port_was_taken(folder: RunFolder) -> bool:
 
 
 def _last_lines(member: WorkerFolder, count: int = 15) -> str:
-    lines = member.log_end(count)
+    lines = [line for line in member.log_end(4 * count) if not is_chatter(line)][-count:]
     return "\n".join(["The end of its log:", *lines]) if lines else ""

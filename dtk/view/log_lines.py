@@ -6,17 +6,12 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["LogLines", "clean", "is_chatter"]
+__all__ = ["LogLines", "clean"]
 
 # ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _BACKSPACES = re.compile(r"\x08+")
-# How TensorFlow's C++ side (absl logging) begins its notes and warnings, and one Python-side hint that follows them.
-_CHATTER = re.compile(
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] |[IW]\d{4} \d\d:\d\d:\d+\.\d+ |WARNING: All log messages before absl"
-    r"|To enable the following instructions: |E\d{4} .*(?:Unable to register cu|failed call to cuInit)"
-)
 _PENDING = 1 << 14  # bytes of an unfinished line that are kept
 
 
@@ -45,19 +40,6 @@ def _without_backspaces(line: str) -> str:
         kept = kept[: max(0, len(kept) - (run.end() - run.start()))]
         position = run.end()
     return kept + line[position:]
-
-
-def is_chatter(line: str) -> bool:
-    """Whether a line is a note or a warning of TensorFlow's C++ start-up, which says nothing about the training.
-
-    Of its errors only those count that a machine without a GPU always brings.
-
-    >>> is_chatter("I0000 00:00:1794212.123 41 cpu_feature_guard.cc:227] This TensorFlow binary is optimized")
-    True
-    >>> is_chatter("E0000 00:00:1794212.123 41 grpc_server_lib.cc:500] Could not start gRPC server")
-    False
-    """
-    return _CHATTER.match(line) is not None
 
 
 class LogLines:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 
+from dtk.cluster.chatter import is_chatter
 from dtk.records import RunFolder
 from dtk.view.follow import Follower
-from dtk.view.log_lines import LogLines, is_chatter
+from dtk.view.log_lines import LogLines
 
 __all__ = ["TextView"]
 
@@ -56,7 +57,7 @@ class TextView:
     """Prints complete lines as `[worker 0] ...`, at most 100 lines or 20,000 characters a worker.
 
     A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the
-    notes of TensorFlow's C++ start-up (`dtk.view.log_lines.is_chatter`) are left out here; the log file has them.
+    notes of TensorFlow's C++ start-up (`dtk.cluster.chatter.is_chatter`) are left out here; the log file has them.
     """
 
     def __init__(self, folder: RunFolder, replicas: int, title: str):
