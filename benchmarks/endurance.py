@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import psutil
 
 import dtk
-from dtk.cluster import launch
+from dtk.cluster import folders
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,7 +56,7 @@ def nothing() -> int:
 
 def many_runs(count: int, start: str) -> tuple[Footprint, Footprint]:
     """Footprints before and after `count` runs, when the directories that are kept are as many as there may be."""
-    for _ in range(launch.KEPT_RUNS + 5):
+    for _ in range(folders.KEPT_RUNS + 5):
         dtk.run(nothing, start=start)
     before = footprint()
     for _ in range(count):

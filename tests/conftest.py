@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import lanes
@@ -22,6 +23,13 @@ THOROUGH = {
     "test_owning_ends.py",  # Jupyter servers and kernels, started and killed
     "test_owning_load.py",  # many runs, much output, several kernels
 }
+
+
+def pytest_configure(config):
+    # Among the runs of nobody else: tests look for the newest run, and for what is left of it.
+    place = tempfile.TemporaryDirectory(prefix="dtk-tests-", ignore_cleanup_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = place.name
+    config.add_cleanup(place.cleanup)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -15,6 +15,7 @@ import pytest
 from waiting import newest_run, wait_for, wait_gone
 
 import dtk
+from dtk.cluster.owned import start_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -145,13 +146,13 @@ def test_twenty_runs_leave_nothing_behind(start):
 
 def while_others_make_room():
     """As another kernel of this user does that starts many runs."""
-    from dtk.cluster import launch
+    from dtk.cluster import folders
 
     runs = dtk.run_dir().parent
     for k in range(5):
         (runs / f"9{k}").mkdir()
-    launch.KEPT_RUNS = 3
-    launch._make_room(runs)
+    folders.KEPT_RUNS = 3
+    folders._make_room(runs)
     return dtk.run_dir().exists(), len(list(runs.iterdir()))
 
 
@@ -160,10 +161,17 @@ def test_a_run_that_lasts_keeps_its_directory(start, monkeypatch, tmp_path):
     assert dtk.run(while_others_make_room, workers=1, start=start).results == [(True, 4)]
 
 
-def test_old_run_directories_make_room(start, monkeypatch, tmp_path):
-    from dtk.cluster import launch
+def test_old_run_directories_make_room_but_those_that_somebody_holds(start, monkeypatch, tmp_path):
+    from dtk.cluster import folders
 
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))  # not among the runs of whoever runs the tests
-    monkeypatch.setattr(launch, "KEPT_RUNS", 3)
-    runs = [dtk.run(lone_pid, workers=1, start=start) for _ in range(5)]
-    assert [run.dir.exists() for run in runs] == [False, True, True, True, True]
+    monkeypatch.setattr(folders, "KEPT_RUNS", 3)
+    held = dtk.run(lone_pid, workers=1, start=start)
+    others = tmp_path / "runs" / "00000000-of-a-kernel-that-lives"
+    others.mkdir()
+    parent = os.getppid()
+    (others / "kernel").write_text(f"{parent} {start_of(parent)}")
+    directories = [dtk.run(lone_pid, workers=1, start=start).dir for _ in range(5)]
+    assert held.logs == [""]
+    assert others.exists()
+    assert [directory.exists() for directory in directories] == [False, True, True, True, True]

@@ -10,7 +10,7 @@ import pytest
 from confined import ROOT, confined, plain
 
 import dtk
-from dtk.cluster import launch
+from dtk.cluster import folders
 
 WORKS = "RESULT [(0, True), (1, True)]"
 TMPFS = "mkdir -p {0} && mount -t tmpfs -o size={1} none {0}"
@@ -146,19 +146,20 @@ def test_no_wait_and_no_record_uses_the_wall_clock():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
                 used.append(str(path.relative_to(ROOT)))
-    assert used == ["dtk/cluster/launch.py"], "the name of a run's directory, for people, after a number that counts on"
+    where = ["dtk/cluster/folders.py"]  # the name of a directory, for people, after a number that counts on
+    assert used == where
 
 
 def test_a_clock_that_was_put_back_does_not_make_the_newest_run_old(monkeypatch, tmp_path):
-    class Back(launch.datetime):
+    class Back(folders.datetime):
         @classmethod
         def now(cls, tz=None):
             return cls(1999, 1, 1)
 
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
-    monkeypatch.setattr(launch, "KEPT_RUNS", 2)
-    runs = [dtk.run(os.getpid, workers=1, start="cold")]
-    monkeypatch.setattr(launch, "datetime", Back)
-    runs += [dtk.run(os.getpid, workers=1, start="cold") for _ in range(3)]
-    assert "-19990101-" in runs[-1].dir.name
-    assert [run.dir.exists() for run in runs] == [False, True, True, True]
+    monkeypatch.setattr(folders, "KEPT_RUNS", 2)
+    runs = [dtk.run(os.getpid, workers=1, start="cold").dir]
+    monkeypatch.setattr(folders, "datetime", Back)
+    runs += [dtk.run(os.getpid, workers=1, start="cold").dir for _ in range(3)]
+    assert "-19990101-" in runs[-1].name
+    assert [run.exists() for run in runs] == [False, True, True, True]

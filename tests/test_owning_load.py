@@ -9,7 +9,7 @@ import owning
 import pytest
 
 import dtk
-from dtk.cluster import launch
+from dtk.cluster import folders
 
 import endurance  # isort: skip  (benchmarks/, which `owning` puts on the path)
 
@@ -19,7 +19,7 @@ assert owning.ROOT  # it is imported for the path
 @pytest.fixture
 def own_scratch(monkeypatch, tmp_path, start):
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
-    monkeypatch.setattr(launch, "KEPT_RUNS", 3)
+    monkeypatch.setattr(folders, "KEPT_RUNS", 3)
     source = dtk.cluster.warm.parent(start == "warm")
     source.replace(source.mark)  # its list and its log go into that directory, too
     yield tmp_path

@@ -97,7 +97,10 @@ def test_a_backup_within_an_epoch_forgets_where_the_data_was():
     run = dtk.run(fitting, faults=[faults.kill(worker=1, step=8)], restarts=1, **asked)
     # Saved after step 6, the second of epoch 2; Keras 3 begins epoch 2 again: its first two batches count twice.
     assert [attempt.steps for attempt in run.attempts] == [(1, 7), (7, 14)]
-    with pytest.raises(dtk.VerificationError, match="baseline: 12 steps, cluster: 14"):
+    words = (
+        "baseline: 12 steps, cluster: 14, of 64 examples each; attempt 2 began at step 7, and its checkpoint may not"
+    )
+    with pytest.raises(dtk.VerificationError, match=words):
         dtk.verify(run, dtk.baseline(fitting, **asked))
 
 

@@ -77,6 +77,12 @@ class Evidence:
         """Who wrote the records: "fit" (the Recorder), "loop" (record_step), "estimator" (its hook)."""
         return {event["kind"] for event in self.run.folder.worker(0).events if event["state"] == "loop"}
 
+    @cached_property
+    def restarts(self) -> list[tuple[int, int]]:
+        """(number, first step) of each attempt but the first that recorded a step."""
+        spans = {attempt.number: attempt.steps for attempt in self.run.folder.attempts[1:]}
+        return [(number, span[0]) for number, span in spans.items() if span is not None]
+
     @property
     def in_loop(self) -> bool:
         return "loop" in self.kinds

@@ -33,9 +33,13 @@ def check_steps_and_examples(ours: Evidence, theirs: Evidence) -> None:
             reason="examples",
         )
     if ours.steps != theirs.steps:
+        remedy = "give both the same data, epochs and steps_per_epoch"
+        if ours.restarts:
+            number, first = ours.restarts[-1]
+            remedy = f"attempt {number} began at step {first}, and its checkpoint may not hold the place in the data"
+            remedy += "; save at the end of an epoch, or the iterator too"
         raise VerificationError(
-            f"baseline: {theirs.steps} steps, {ours.name}: {ours.steps}, of {mine[0]} examples each; give both the "
-            "same data, epochs and steps_per_epoch",
+            f"baseline: {theirs.steps} steps, {ours.name}: {ours.steps}, of {mine[0]} examples each; {remedy}",
             step=common + 1,
             reason="steps",
         )
@@ -139,6 +143,13 @@ def _remedy(ours: Evidence, k: int, odd: np.ndarray, weighted: float, mine: floa
         return (
             "both start from the same weights, so check that they read the same examples in the same order (seed the "
             "shuffle) and that the loss is a mean over the global batch"
+        )
+    resumed = [number for number, first in ours.restarts if first == k + 1]
+    if resumed:
+        return (
+            f"attempt {resumed[0]} began here: what its checkpoint does not hold began anew (the place in the data, "
+            "the optimizer where only weights are saved, random numbers); save those too, or save at the end "
+            "of an epoch"
         )
     sentence = (
         "the steps before agree, so check the gradients (a mean over the global batch, summed over replicas) and that "

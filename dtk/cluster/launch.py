@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from dtk import environment
-from dtk.cluster import ship, tf_config
+from dtk.cluster import folders, ship, tf_config
 from dtk.cluster.hindrances import in_one_sentence
 from dtk.cluster.members import Members
 from dtk.cluster.restarts import set_aside
@@ -31,7 +26,6 @@ from dtk.records import RunFolder, WorkerFolder
 __all__ = ["Job", "free_ports", "launch", "new_folder"]
 
 PORT_ATTEMPTS = 3
-KEPT_RUNS = 100  # directories of earlier runs that stay; older ones make room
 GRACE_SECONDS = 0.6  # how long a failure that reads like a consequence waits for its cause to show itself
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
@@ -66,7 +60,7 @@ def launch(job: Job, folder: RunFolder, clock: float, tick: Tick) -> list[dict[s
     `tick` is called about ten times a second with each member's state. Whatever ends this call, an interrupt
     included, the workers are gone when it returns.
     """
-    with _in_use(folder):
+    with folders.in_use(folder):
         return _attempts(job, folder, clock, tick)
 
 
@@ -99,49 +93,15 @@ def _tf_configs(job: Job) -> list[dict[str, Any]]:
 
 @in_one_sentence()
 def new_folder(job: Job) -> RunFolder:
-    """A fresh directory (mode 0700) with what the workers need to begin."""
-    runs = environment.scratch() / "runs"
-    runs.mkdir(mode=0o700, exist_ok=True)
-    _make_room(runs)
-    path = Path(tempfile.mkdtemp(prefix=_next_name(runs), dir=runs))
-    (path / "function.pkl").write_bytes(job.payload)
+    """A fresh directory with what the workers need to begin."""
+    folder = folders.fresh(job.workers, job.evaluator is not None)
+    (folder.path / "function.pkl").write_bytes(job.payload)
     if job.evaluator is not None:
-        (path / "evaluator.pkl").write_bytes(job.evaluator)
-    (path / "sources.json").write_text(json.dumps(ship.cell_sources()))
+        (folder.path / "evaluator.pkl").write_bytes(job.evaluator)
+    (folder.path / "sources.json").write_text(json.dumps(ship.cell_sources()))
     if job.faults:
-        write_faults(path, job.faults)
-    return RunFolder(path, job.workers, job.evaluator is not None)
-
-
-@contextlib.contextmanager
-def _in_use(folder: RunFolder) -> Iterator[None]:
-    """Locks the directory while the run lasts, so that no other kernel makes room there; ends with this process."""
-    descriptor = os.open(folder.path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _next_name(runs: Path) -> str:
-    """Counts on from the newest: the oldest make room, and a clock that is put back must not make the newest old."""
-    newest = max((path.name for path in runs.iterdir()), default="")
-    number = newest.partition("-")[0]
-    count = int(number) + 1 if number.isdecimal() else 1
-    return f"{count:08d}-{datetime.now():%Y%m%d-%H%M%S}-"
-
-
-def _make_room(runs: Path) -> None:
-    kept = sorted(runs.iterdir(), key=lambda path: path.name)
-    for path in kept[: max(0, len(kept) - KEPT_RUNS)]:
-        with contextlib.suppress(OSError):  # a run that is going on, or another kernel was quicker
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        write_faults(folder.path, job.faults)
+    return folder
 
 
 def free_ports(count: int) -> list[int]:

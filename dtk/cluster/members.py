@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+import weakref
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -33,7 +34,8 @@ class Members:
         self.source, self.folder, self.specs = source, folder, specs
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock)
-        self.states = States(folder, [_port(spec) for spec in specs], self.pids)
+        here = weakref.proxy(self)  # a cycle would hold the run's directory until the next garbage collection
+        self.states = States(folder, [_port(spec) for spec in specs], lambda: here.pids())
 
     def __enter__(self) -> Members:
         try:
