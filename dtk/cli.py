@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dtk
-from dtk import environment
 from dtk.errors import DtkError
 
 __all__ = ["main"]
@@ -22,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="train on a localhost cluster, prove it against one device, draw it")
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
-    commands.add_parser("doctor", help="what decides how a run goes on this machine")
+    commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     commands.add_parser("ps", help="the processes that dtk started for you and that run now")
     clean = commands.add_parser("clean", help="end what outlived its kernel")
     clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
@@ -35,8 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif options.command == "clean":
             _clean(options.all)
         else:
-            for name, value in environment.describe().items():
-                print(f"{name:20} {value}")
+            return _doctor()
     except DtkError as error:
         print(f"dtk: {error}", file=sys.stderr)
         return 1
@@ -44,6 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _doctor() -> int:
+    from dtk.doctor import examine
+
+    bad = 0
+    for finding in examine():
+        print(finding, flush=True)
+        bad += finding.mark == "bad"
+    return 1 if bad else 0
 
 
 def _demo(out: Path, workers: int) -> None:

@@ -1,9 +1,8 @@
-"""Where am I: which worker of which run this process is, what the machine offers, which versions are here."""
+"""Where am I: which worker of which run this process is, what the machine offers."""
 
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dtk import limits
 from dtk.errors import DtkError
 from dtk.records import Journal, RunFolder, WorkerFolder
 
@@ -20,7 +20,6 @@ __all__ = [
     "Here",
     "can_fork",
     "cores",
-    "describe",
     "enter",
     "here",
     "is_chief",
@@ -30,9 +29,6 @@ __all__ = [
     "scratch",
     "training_ended",
 ]
-
-# Versions that decide how a run behaves; what a bug report should name.
-PACKAGES = ("tensorflow", "keras", "tf-keras", "tensorflow-datasets", "ipywidgets", "numpy", "dtk")
 
 
 @dataclass(frozen=True)
@@ -134,29 +130,8 @@ def scratch() -> Path:
 
 
 def cores() -> int:
-    """Cores that this user may use: the least of affinity mask, cgroup quota (v2, v1) and `CPU_LIMIT`; at least 1."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limits = [float(count), *_cgroup_quotas()]
-    try:
-        limits.append(float(os.environ.get("CPU_LIMIT", "")))
-    except ValueError:
-        pass  # unset, or not a number: no limit is stated
-    return max(1, int(min(limit for limit in limits if limit > 0)))
-
-
-def _cgroup_quotas(root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    quotas = []
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-        quotas.append(float(quota) / float(period))
-    except (OSError, ValueError):
-        pass  # not cgroup v2, or "max": no quota
-    try:
-        quota = (root / "cpu" / "cpu.cfs_quota_us").read_text()
-        quotas.append(float(quota) / float((root / "cpu" / "cpu.cfs_period_us").read_text()))
-    except (OSError, ValueError):
-        pass
-    return [quota for quota in quotas if quota > 0]
+    """Cores that this user may use (`dtk.limits.cores`); at least 1."""
+    return int(limits.cores().value)
 
 
 def can_fork() -> bool:
@@ -201,22 +176,3 @@ def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")
-
-
-def describe() -> dict[str, str]:
-    """What decides how a run goes here: how workers start, how runs are shown, cores, versions."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    facts = {
-        "start": "warm (forked)" if can_fork() else "cold (fresh interpreters)",
-        "live": live_mode(),
-        "cores": str(cores()),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }
-    for package in PACKAGES:
-        try:
-            facts[package] = version(package)
-        except PackageNotFoundError:
-            facts[package] = "not installed"
-    return facts

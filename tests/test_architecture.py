@@ -16,7 +16,7 @@ import dtk
 ROOT = Path(__file__).parent.parent
 # From the top; a room imports its own floor and those below. The command line uses the package as a learner does.
 FLOORS = (
-    ("dtk", "__main__", "cli", "demo"),
+    ("dtk", "__main__", "cli", "demo", "doctor"),
     ("shards",),
     ("runs",),
     ("view",),
@@ -25,7 +25,7 @@ FLOORS = (
     ("recording",),
     ("datasets", "estimator", "faults"),
     ("compat",),
-    ("records", "attempts", "tables", "environment", "errors"),
+    ("records", "attempts", "tables", "environment", "errors", "limits"),
 )
 LEVEL = {room: len(FLOORS) - floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted((ROOT / "dtk").rglob("*.py"))

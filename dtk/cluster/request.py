@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtk import environment
+from dtk import environment, limits
 from dtk.cluster import ship
+from dtk.cluster.warm import is_warm
 from dtk.compat import estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
@@ -16,17 +17,21 @@ from dtk.faults import Fault
 
 __all__ = [
     "check_count",
+    "check_memory",
     "check_times",
     "checked_faults",
     "checked_keras",
     "checked_restarts",
     "checked_seed",
     "fork",
+    "memory_needed",
     "pack",
     "pack_evaluator",
 ]
 
 MOST_RESTARTS = 100
+# Bytes (PSS) of a parent that has imported TensorFlow, and of a worker that trained a small CNN: docs/facts.md.
+_PARENT, _FORKED, _FRESH = 600e6, 250e6, 550e6
 
 
 def check_count(name: str, value: Any, most: int) -> None:
@@ -36,6 +41,22 @@ def check_count(name: str, value: Any, most: int) -> None:
     if value > most:
         words = f"{name}={value}: this machine has {environment.cores()} cores, and dtk starts at most {most} here"
         raise ClusterConfigError(words)
+
+
+def memory_needed(workers: int, forked: bool) -> float:
+    """Bytes that so many workers take with TensorFlow and a small model, beyond what runs now (docs/facts.md)."""
+    return _PARENT * (not is_warm(forked)) * forked + workers * (_FORKED if forked else _FRESH)
+
+
+def check_memory(workers: int, forked: bool) -> None:
+    """Enough memory by the limit that holds here: a worker that is killed for want of it says nothing of the cause."""
+    needed, free = memory_needed(workers, forked), limits.memory()
+    if free.value < needed:
+        raise ClusterConfigError(
+            f"workers={workers}: they need about {needed / 1e6:,.0f} MB, and {free.source} leaves "
+            f"{free.value / 1e6:,.0f}; shut down other kernels, ask for fewer workers (or replicas=2 in one), or "
+            "dtk.run(..., force=True) to try"
+        )
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:

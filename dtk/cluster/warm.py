@@ -19,11 +19,12 @@ from dtk.cluster import owned
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 
-__all__ = ["ParentProcess", "parent", "warm"]
+__all__ = ["ParentProcess", "idle_seconds", "is_warm", "parent", "warm"]
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets", "sklearn.datasets")
 IDLE_SECONDS = 3600.0  # a parent that nobody used for so long ends by itself
+SHARED_IDLE_SECONDS = 600.0  # the same on a JupyterHub, where its memory is other people's as well
 ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there
 END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
@@ -61,7 +62,7 @@ class ParentProcess:
         self.mark = owned.new_mark()
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
         preload = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
-        options = {"fork": self.fork, "preload": preload, "idle": IDLE_SECONDS, "log": str(self.log)}
+        options = {"fork": self.fork, "preload": preload, "idle": idle_seconds(), "log": str(self.log)}
         with self.log.open("wb", buffering=0) as log:
             log.write(first_line.encode())
             self._process = subprocess.Popen(
@@ -225,6 +226,20 @@ def _remove(log: Path) -> None:
         pass  # somebody cleaned up
 
 
+def idle_seconds() -> float:
+    """Seconds without use after which a parent ends; `DTK_WARM_IDLE` decides where it is set."""
+    stated = os.environ.get("DTK_WARM_IDLE")
+    if stated is None:
+        return SHARED_IDLE_SECONDS if "JUPYTERHUB_USER" in os.environ else IDLE_SECONDS
+    try:
+        seconds = float(stated)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise DtkError(f"DTK_WARM_IDLE={stated}: it takes seconds, from 0 up")
+    return seconds
+
+
 # By (process that owns it, fork or not): a fork of the kernel must not talk to the kernel's parent.
 _parents: dict[tuple[int, bool], ParentProcess] = {}
 
@@ -241,6 +256,12 @@ def parent(fork: bool) -> ParentProcess:
             known.close()
         _parents[key] = ParentProcess(fork)
     return _parents[key]
+
+
+def is_warm(fork: bool) -> bool:
+    """Whether this process's parent for that way of starting is there, with its imports behind it."""
+    known = _parents.get((os.getpid(), fork))
+    return known is not None and known.ready and known.lives()
 
 
 def warm() -> None:

@@ -1,0 +1,178 @@
+"""`dtk doctor`: what works here, what doesn't, and what to do about it; in some seconds, without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from dtk import environment, limits
+from dtk.cluster import owned, request
+from dtk.compat import estimator, versions
+from dtk.errors import DtkError
+from dtk.runs import run
+
+__all__ = ["Finding", "examine"]
+
+PACKAGES = ("tensorflow", "keras", "tf-keras", "tensorflow-datasets", "ipywidgets", "jupyterlab", "numpy", "dtk")
+TESTED = ((2, 15), (2, 21))  # TensorFlow, from and to
+DISK = 2e9  # bytes; below it a warning: checkpoints, logs and tensorflow-datasets want room
+
+
+@dataclass(frozen=True)
+class Finding:
+    """mark: "ok", "note" (works, but know it) or "bad" (does not work). remedy: "" where there is nothing to do."""
+
+    mark: str
+    name: str
+    said: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.mark:5} {self.name:11} {self.said}"
+        return f"{line}\n{'':17} -> {self.remedy}" if self.remedy else line
+
+
+def examine() -> Iterator[Finding]:
+    """What it finds, one by one, as it finds it."""
+    for look in (_versions, _start, _cores, _memory, _parents, _disk, _loopback, _workers, _display, _data, _listening):
+        yield from look()
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _versions() -> Iterator[Finding]:
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    yield Finding("ok", "system", system)
+    found = {package: _installed(package) for package in PACKAGES}
+    yield Finding("ok", "packages", ", ".join(f"{name} {number}" for name, number in found.items() if number))
+    tensorflow = found["tensorflow"]
+    if tensorflow is None:
+        yield Finding("bad", "tensorflow", "is not installed", "pip install dtk brings it")
+    elif not TESTED[0] <= tuple(int(part) for part in tensorflow.split(".")[:2]) <= TESTED[1]:
+        first, last = (".".join(map(str, number)) for number in TESTED)
+        yield Finding("note", "tensorflow", f"{tensorflow} was not tested", f"{first} to {last} were")
+    else:
+        kind = "TensorFlow's own" if estimator.is_native() else "revived (docs/estimator.md)"
+        keras = "Keras 2" if versions.installed_keras_2() else "Keras 3; Keras 2 by dtk.run(..., keras=2)"
+        yield Finding("ok", "flavours", f"fit with {keras}; dtk.estimator is {kind}")
+
+
+def _start() -> Iterator[Finding]:
+    if not environment.can_fork():
+        why = "there is a GPU" if Path("/dev/nvidia0").exists() else f"this is {platform.system()}"
+        yield Finding("note", "start", f"cold, some 10 s a run: {why}, where workers can't be forked")
+    elif request.fork("auto"):
+        yield Finding("ok", "start", "warm: workers are forked, and train after about a second")
+    else:
+        yield Finding("note", "start", "cold, some 10 s a run: DTK_WARM=0", "unset DTK_WARM")
+
+
+def _cores() -> Iterator[Finding]:
+    limit = limits.cores()
+    said = f"{limit.value:g}, by {limit.source}"
+    if limit.value < 2:
+        yield Finding("note", "cores", said, "two workers share one: right results, and slower than one worker")
+    else:
+        yield Finding("ok", "cores", said)
+
+
+def _memory() -> Iterator[Finding]:
+    free, needed = limits.memory(), request.memory_needed(2, request.fork("auto"))
+    said = f"{free.value / 1e6:,.0f} MB free, by {free.source}; two workers need about {needed / 1e6:,.0f}"
+    enough = free.value >= needed
+    remedy = "" if enough else "shut down other kernels; one worker, or replicas=2 in one, needs less"
+    yield Finding("ok" if enough else "bad", "memory", said, remedy)
+
+
+def _parents() -> Iterator[Finding]:
+    parents = [process for process in owned.processes() if process.what == "parent"]
+    if parents:
+        sizes = ", ".join(f"{_pss(process.pid) / 1e6:,.0f}" for process in parents)
+        said = f"{len(parents)} warm for your kernels, of {sizes} MB (PSS); each ends when its kernel does"
+        yield Finding("ok", "parents", said, "DTK_WARM=0 before a kernel starts does without, DTK_WARM_IDLE=60 sooner")
+    left = [process for process in owned.processes() if process.left]
+    if left:
+        yield Finding("note", "left over", f"{len(left)} processes whose kernel is gone", "dtk clean ends them")
+
+
+def _pss(pid: int) -> float:
+    try:
+        process = psutil.Process(pid)
+        shares = sys.platform == "linux"
+        return float(process.memory_full_info().pss if shares else process.memory_info().rss)
+    except psutil.Error:
+        return 0.0
+
+
+def _disk() -> Iterator[Finding]:
+    try:
+        place = environment.scratch()
+    except DtkError as error:
+        yield Finding("bad", "runs", str(error))
+        return
+    free = shutil.disk_usage(place).free
+    said = f"kept in {place}, readable by you only; {free / 1e9:,.1f} GB free"
+    remedy = "" if free > DISK else "set TMPDIR to a directory on another disk"
+    yield Finding("ok" if free > DISK else "note", "runs", said, remedy)
+
+
+def _loopback() -> Iterator[Finding]:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 2):
+            yield Finding("ok", "loopback", "127.0.0.1 takes connections")
+    except OSError as error:
+        remedy = "workers can't talk to each other; use one worker, with replicas=2"
+        yield Finding("bad", "loopback", f"127.0.0.1 takes no connections ({error.strerror})", remedy)
+
+
+def _workers() -> Iterator[Finding]:
+    try:
+        with environment.quiet():
+            pids = run(os.getpid, workers=2, start="cold").results
+    except DtkError as error:
+        yield Finding("bad", "workers", f"two did not start: {error}")
+        return
+    yield Finding("ok", "workers", f"two started and ended ({len(set(pids))} processes)")
+
+
+def _display() -> Iterator[Finding]:
+    if _installed("jupyterlab") is None and _installed("notebook") is None:
+        yield Finding("note", "notebooks", "no JupyterLab in this environment", "pip install jupyterlab")
+    else:
+        yield Finding("ok", "notebooks", "runs are shown by widgets there, as text elsewhere; DTK_LIVE decides")
+
+
+def _data() -> Iterator[Finding]:
+    place = Path(os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets")
+    if (place / "mnist").is_dir():
+        yield Finding("ok", "data", f"MNIST is in {place}")
+    else:
+        yield Finding("note", "data", "MNIST is fetched by the first lesson; without a network small digits stand in")
+
+
+def _listening() -> Iterator[Finding]:
+    kinds = (socket.AF_INET, socket.AF_INET6)
+    open_to = [
+        name
+        for name, addresses in psutil.net_if_addrs().items()
+        if any(each.family in kinds and not each.address.startswith(("127.", "::1", "fe80")) for each in addresses)
+    ]
+    if open_to:
+        said = f"TensorFlow's servers listen on every interface while a run lasts, here on {', '.join(open_to)} too"
+        yield Finding("note", "network", said, "on a network that you don't trust, block incoming connections")
+    else:
+        yield Finding("ok", "network", "only the loopback has an address: nobody outside reaches TensorFlow's servers")

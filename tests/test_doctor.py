@@ -1,0 +1,92 @@
+"""`dtk doctor`: what it says of this machine, and of machines on which something does not work."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+
+import pytest
+
+from dtk import cli, doctor, environment, limits
+from dtk.errors import ClusterConfigError
+
+
+def found(look):
+    return {finding.name: finding for finding in look()}
+
+
+def test_here_everything_works(capsys):
+    assert cli.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "bad " not in out
+    assert re.search(r"^ok    workers     two started and ended \(2 processes\)$", out, re.MULTILINE)
+    assert re.search(r"^ok    packages    tensorflow \d", out, re.MULTILINE)
+    for line in out.splitlines():
+        assert re.match(r"(ok   |note |bad  ) \w|                  ?-> ", line), line
+
+
+def test_too_little_memory_is_bad_and_the_exit_code_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(100e6, "MEM_LIMIT"))
+    monkeypatch.setattr(doctor, "_workers", lambda: iter(()))
+    assert cli.main(["doctor"]) == 1
+    assert "bad   memory      100 MB free, by MEM_LIMIT; two workers need about 1,100" in capsys.readouterr().out
+
+
+def test_workers_that_do_not_start(monkeypatch):
+    def refused(*args, **keywords):
+        raise ClusterConfigError("no process can be started")
+
+    monkeypatch.setattr(doctor, "run", refused)
+    assert found(doctor._workers)["workers"].said == "two did not start: no process can be started"
+
+
+@pytest.mark.parametrize(
+    ("version", "mark", "words"),
+    [(None, "bad", "is not installed"), ("2.14.0", "note", "was not tested"), ("2.30.0", "note", "2.15 to 2.21 were")],
+)
+def test_versions_that_nobody_tested(monkeypatch, version, mark, words):
+    monkeypatch.setattr(doctor, "_installed", lambda package: version if package == "tensorflow" else "1.0")
+    finding = found(doctor._versions)["tensorflow"]
+    assert finding.mark == mark
+    assert words in str(finding)
+
+
+def test_one_core_works_and_is_no_faster(monkeypatch):
+    monkeypatch.setattr(limits, "cores", lambda: limits.Limit(1, "CPU_LIMIT"))
+    assert "slower than one worker" in str(found(doctor._cores)["cores"])
+
+
+@pytest.mark.parametrize(
+    ("fork", "warm", "words"), [(False, "1", "cold"), (True, "0", "DTK_WARM=0"), (True, "1", "warm")]
+)
+def test_how_workers_start(monkeypatch, fork, warm, words):
+    monkeypatch.setattr(environment, "can_fork", lambda: fork)
+    monkeypatch.setenv("DTK_WARM", warm)
+    assert words in found(doctor._start)["start"].said
+
+
+def test_a_full_disk_and_no_loopback(monkeypatch):
+    def refused(*args, **keywords):
+        raise OSError(99, "Cannot assign requested address")
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(10, 9, 1))
+    monkeypatch.setattr(socket, "create_server", refused)
+    assert "TMPDIR" in found(doctor._disk)["runs"].remedy
+    assert found(doctor._loopback)["loopback"].mark == "bad"
+
+
+def test_who_can_reach_tensorflows_servers(monkeypatch):
+    class Address:
+        family = socket.AF_INET
+
+        def __init__(self, address):
+            self.address = address
+
+    interfaces = {"lo": [Address("127.0.0.1")]}
+    monkeypatch.setattr(doctor.psutil, "net_if_addrs", lambda: interfaces)
+    assert found(doctor._listening)["network"].mark == "ok"
+    interfaces["eth0"] = [Address("10.0.0.7")]
+    finding = found(doctor._listening)["network"]
+    assert finding.mark == "note"
+    assert "on eth0 too" in finding.said

@@ -1,0 +1,116 @@
+"""Cores and memory by the tightest limit: cgroups made of files, environment variables, and what a launch says."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import dtk
+from dtk import limits
+from dtk.cluster import request, warm
+
+
+@pytest.fixture
+def groups(tmp_path, monkeypatch):
+    """group(path, file=content, ...) writes a cgroup's files; own(text) says which groups this process is in."""
+    for name in ("CPU_LIMIT", "MEM_LIMIT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(limits, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(limits, "OWN_GROUPS", tmp_path / "own")
+
+    def group(path, **files):
+        folder = tmp_path / "cgroup" / path
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name.replace("__", ".")).write_text(f"{content}\n")
+
+    def own(text):
+        (tmp_path / "own").write_text(text)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    return group, own
+
+
+def test_the_least_quota_of_this_group_and_those_above(groups):
+    group, own = groups
+    group("user", cpu__max="150000 50000")
+    group("user/me", cpu__max="max 100000")
+    own("0::/user/me\n")
+    assert limits.cores() == limits.Limit(3, "a cgroup's quota")
+    group("user/me", cpu__max="250000 100000")
+    assert limits.cores().value == 2
+
+
+def test_version_1_has_a_tree_for_each_controller(groups):
+    group, own = groups
+    group("cpu/me", cpu__cfs_quota_us=150_000, cpu__cfs_period_us=50_000)
+    group("cpu", cpu__cfs_quota_us=-1, cpu__cfs_period_us=100_000)
+    group("memory/me", memory__limit_in_bytes=2_000_000, memory__usage_in_bytes=500_000, memory__stat="cache 1")
+    group("memory", memory__limit_in_bytes=9223372036854771712, memory__usage_in_bytes=10**12)
+    own("4:memory:/me\n1:cpu,cpuacct:/me\n0::/\n")
+    assert limits.cores().value == 3
+    assert limits.memory() == limits.Limit(1_500_000, "a cgroup's memory limit")
+
+
+def test_a_container_sees_its_own_group_as_the_root(groups):
+    group, own = groups
+    group("", cpu__max="200000 100000", memory__max=3_000_000, memory__current=2_000_000)
+    group("", memory__stat="anon 5\ninactive_file 500000")
+    own("0::/docker/0123456789ab\n")
+    assert limits.cores().value == 2
+    assert limits.memory().value == 1_500_000, "the file cache can be given back"
+
+
+@pytest.mark.parametrize(("stated", "cores"), [("3", 3), ("2.9", 2), ("0.5", 1), ("", 64), ("many", 64), ("0", 64)])
+def test_what_jupyterhub_states(groups, monkeypatch, stated, cores):
+    groups[1]("")
+    monkeypatch.setenv("CPU_LIMIT", stated)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert limits.cores() == limits.Limit(cores, "this machine" if cores == 64 else "CPU_LIMIT")
+
+
+def test_a_memory_limit_that_nothing_enforces_counts_what_is_held(groups, monkeypatch):
+    groups[1]("")
+    monkeypatch.setenv("MEM_LIMIT", str(10**9))
+    free = limits.memory()
+    assert free.source == "MEM_LIMIT"
+    assert 0 < free.value < 10**9, "this process itself holds some"
+
+
+def test_without_groups_the_machine_decides(groups):
+    assert limits.cores().value == 64, "no file says which groups there are"
+    assert limits.memory().source == "this machine"
+
+
+@pytest.mark.parametrize(("forked", "ready", "needed"), [(True, False, 1100), (True, True, 500), (False, False, 1100)])
+def test_too_little_memory_is_said_before_anything_starts(monkeypatch, forked, ready, needed):
+    monkeypatch.setattr(request, "is_warm", lambda fork: ready)
+    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6, "a cgroup's memory limit"))
+    request.check_memory(2, forked)
+    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6 - 1e6, "a cgroup's memory limit"))
+    with pytest.raises(dtk.ClusterConfigError) as caught:
+        request.check_memory(2, forked)
+    assert str(caught.value) == (
+        f"workers=2: they need about {needed:,} MB, and a cgroup's memory limit leaves {needed - 1:,}; shut down other "
+        "kernels, ask for fewer workers (or replicas=2 in one), or dtk.run(..., force=True) to try"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "seconds"),
+    [({}, 3600), ({"JUPYTERHUB_USER": "ada"}, 600), ({"JUPYTERHUB_USER": "ada", "DTK_WARM_IDLE": "60"}, 60)],
+)
+def test_a_parent_on_a_shared_machine_waits_for_less_long(monkeypatch, variables, seconds):
+    for name in ("JUPYTERHUB_USER", "DTK_WARM_IDLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert warm.idle_seconds() == seconds
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "nan"])
+def test_a_time_that_is_none_is_said(monkeypatch, value):
+    monkeypatch.setenv("DTK_WARM_IDLE", value)
+    with pytest.raises(dtk.DtkError, match=f"DTK_WARM_IDLE={value}: it takes seconds, from 0 up"):
+        warm.idle_seconds()
