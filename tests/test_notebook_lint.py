@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import heads
+import lint_notebooks as tool
 import nbformat
 import pytest
+from lessons import FOLDER
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-import heads  # noqa: E402
-import lint_notebooks as tool  # noqa: E402
-
-LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LESSONS = sorted(FOLDER.glob("*.ipynb"))
 NAME = "01_made_up.ipynb"
 RULES = {rule.__name__: rule for rule in tool.RULES}
 SAID = "<Figure: Two workers' shares add up. Each colour is one worker's share.>"

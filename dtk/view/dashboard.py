@@ -126,7 +126,8 @@ class Dashboard:
         for worker in range(len(self.states)):
             swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(worker, self.workers)}"
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
-            rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
+            style = "padding:1px 8px 1px 0;text-align:left"  # pages made by nbconvert would put it right
+            rows.append("<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell in cells) + "</tr>")
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
         return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
 
