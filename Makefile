@@ -41,6 +41,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/lint_notebooks.py notebooks/*.ipynb
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py --out out/bench.json

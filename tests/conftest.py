@@ -13,6 +13,7 @@ import pytest
 import dtk
 
 sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers that are no tests
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_notebooks`
 
 
 # About a third of all the time that the tests take. They run by `make test-thorough`, and where a file is named.

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
-import nbformat
 import pytest
+from lessons import FOLDER, cells_of, names, needed, tags
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
-
-ROOT = Path(__file__).parent.parent
 
 # By lesson, a plausible wrong answer to each exercise, as a change of the solution.
 WRONG = {
@@ -34,46 +31,22 @@ WRONG = {
 }
 
 
-def tags(cell):
-    return set(cell.metadata.get("tags", ()))
-
-
 def solutions(cells):
     """The code of each folded solution, by order."""
     texts = [cell.source for cell in cells if cell.cell_type == "markdown" and "<summary><b>Solution" in cell.source]
     return [re.search(r"```python\n(.*?)```", text, re.DOTALL)[1] for text in texts]
 
 
-def names(source, context):
-    """Names that a cell's code reads (ast.Load), or gives a value (ast.Store), functions and imports included."""
-    tree = list(ast.walk(ast.parse(source)))
-    found = {node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
-    if context is ast.Store:
-        found |= {node.name for node in tree if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-        found |= {(node.asname or node.name).split(".")[0] for node in tree if isinstance(node, ast.alias)}
-    return found
-
-
-def needed(cells, answers):
-    """The cells on which checks and answers rest: whole lessons would be trained again for a few numbers."""
-    wanted = set().union(*(names(answer, ast.Load) for answer in answers))
-    kept = []
-    for cell in reversed(cells):
-        if "check" in tags(cell) or names(cell.source, ast.Store) & wanted:
-            wanted |= names(cell.source, ast.Load)
-            kept.append(cell)
-    return kept[::-1]
-
-
 @pytest.mark.parametrize("lesson", WRONG)
 def test_the_check_tells_right_from_wrong(lesson, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER.parent))
     monkeypatch.setenv("DTK_LIVE", "off")
-    lesson_cells = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4).cells
+    lesson_cells = cells_of(lesson)
     answers, mistakes = iter(solutions(lesson_cells)), iter(WRONG[lesson])
-    code = [cell for cell in lesson_cells if cell.cell_type == "code" and "dtk.plot." not in cell.source]
+    drawn_nothing = [cell for cell in lesson_cells if "dtk.plot." not in cell.source]
+    read = set().union(*(names(answer, ast.Load) for answer in solutions(lesson_cells)))
     cells = []
-    for cell in needed(code, solutions(lesson_cells)):
+    for cell in needed(drawn_nothing, lambda cell: "check" in tags(cell), read):
         cells.append(new_code_cell(cell.source))
         if "check" in tags(cell):
             answer, (right, wrong) = next(answers), next(mistakes)
@@ -83,7 +56,7 @@ def test_the_check_tells_right_from_wrong(lesson, monkeypatch):
     checked = [cell.source for cell in lesson_cells if "check" in tags(cell)]
     assert len(checked) == len(WRONG[lesson]) >= 2
     notebook = new_notebook(cells=cells)
-    where = {"metadata": {"path": str(ROOT / "notebooks")}}
+    where = {"metadata": {"path": str(FOLDER)}}
     NotebookClient(notebook, timeout=240, allow_errors=True, kernel_name="python3", resources=where).execute()
     for source in checked:
         runs = [cell.outputs for cell in notebook.cells if cell.source == source]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import pytest
 from live_folder import BAR, announce, empty, step, write
@@ -177,6 +178,30 @@ def test_the_stored_form_of_a_dashboard_never_changes(folder, dashboard):
     step(folder, 1)
     dashboard.close("finished in 3.2 s")
     assert repr(dashboard.box) == before == "<live view of dtk: cluster of 2 workers>"
+
+
+def test_a_dashboards_last_frame_is_there_without_widgets(folder, monkeypatch):
+    """As HTML beside the widget: a notebook that was stored, or made into a page by nbconvert, shows it."""
+    pytest.importorskip("ipywidgets")
+    from dtk.view import dashboard as module
+
+    frames = []
+    handle = SimpleNamespace(update=lambda bundle, raw: frames.append((bundle, raw)))
+    monkeypatch.setattr(module, "display", lambda bundle, raw, display_id: frames.append((bundle, raw)) or handle)
+    view = module.Dashboard(folder, 1, "cluster of 2 workers")
+    announce(folder, 3, 1)
+    for number in range(1, 4):
+        step(folder, number)
+    view.close("worker 1 raised ValueError: <no>")
+    assert [raw for _, raw in frames] == [True, True]
+    first, last = (bundle for bundle, _ in frames)
+    widget = "application/vnd.jupyter.widget-view+json"
+    assert set(first) == {widget, "text/plain"}
+    assert first[widget] == last[widget] == {"version_major": 2, "version_minor": 0, "model_id": view.box.model_id}
+    page = last["text/html"]
+    assert "cluster of 2 workers: worker 1 raised ValueError: &lt;no&gt;" in page
+    assert "stopped after step 3" in page
+    assert page.count("<svg") == page.count("aria-label=") == 2
 
 
 # ---- pictures

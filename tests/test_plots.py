@@ -49,6 +49,20 @@ def cut(run, worker, rows):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:rows]))
 
 
+def test_a_figures_text_form_says_what_is_drawn(pair, tmp_path):
+    cluster, alone = pair
+    for ax in (plots.loss_scaling(cluster, alone), plots.throughput(alone, cluster), plots.timeline(cluster)):
+        words = repr(ax.figure)
+        title = " ".join(ax.get_title("left").split())
+        assert words.startswith(f"<Figure: {title}. "), words
+        assert len(words) > len(title) + 40, "the caption too"
+    empty = fabricate(tmp_path / "empty", steps=0)
+    assert repr(plots.loss_scaling(empty).figure) == f"<Figure: {NO_RECORDS}>"
+    own = plt.figure()
+    plots.loss_scaling(cluster, alone, ax=own.subplots())
+    assert repr(own) == "<Figure size 640x480 with 1 Axes>", "a figure of one's own is left as it is"
+
+
 def test_shares_are_stacked_to_the_global_loss(tmp_path):
     shares = np.abs(np.random.default_rng(0).normal(1, 0.2, (20, 4)))
     ax = plots.loss_scaling(fabricate(tmp_path, workers=4, steps=20, shares=shares))

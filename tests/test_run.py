@@ -8,6 +8,7 @@ import random
 import sys
 
 import dtk
+from dtk.cluster import warm
 
 
 def place():
@@ -118,3 +119,16 @@ def test_closures_and_lambdas_travel(start):
 
 def test_a_builtin_that_tells_nothing_of_its_parameters():
     assert dtk.run(int, args=("7",)).results == [7, 7]
+
+
+def test_the_warm_parent_can_be_switched_off(monkeypatch):
+    started = []
+    monkeypatch.setattr(warm, "_parents", {})
+    monkeypatch.setattr(warm, "ParentProcess", lambda fork: started.append(fork))
+    monkeypatch.setattr(dtk.environment, "can_fork", lambda: True)
+    monkeypatch.setenv("DTK_WARM", "0")
+    dtk.warm()
+    assert started == []
+    monkeypatch.delenv("DTK_WARM")
+    dtk.warm()
+    assert started == [True]

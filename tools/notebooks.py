@@ -1,9 +1,12 @@
 """Runs the lessons and stores their outputs: `python tools/notebooks.py notebooks/*.ipynb`.
 
+Each gets its badge and its set-up cell first (tools/heads.py); with `--heads` that is all, nothing is run.
+
 What is stored holds nothing of this machine or this hour: the kernel is called python3, execution counts run from
-1, cells carry no times. Where a cell differs from what is stored in its pictures alone, which show measured
-seconds, in what nbval_sanitize.cfg replaces, such as ports, or is one whose output tests ignore, the stored output
-stays (`--fresh` renews it). So a second run in a row changes no file, and a diff of a lesson is a change of the lesson.
+1, cells carry no times, a traceback no temporary files. A picture's text form becomes its alternative text in HTML.
+Where a cell differs from what is stored in its pictures alone, which show measured seconds, in what nbval_sanitize.cfg
+replaces, such as ports, or is one whose output tests ignore, the stored output stays (`--fresh` renews it). So a
+second run in a row changes no file, and a diff of a lesson is a change of the lesson.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from heads import write_heads
 from nbclient import NotebookClient
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 CELL_SECONDS = 600  # a lesson's longest cell takes well under a minute on 2 cores
-KEPT_CELL_METADATA = {"tags", "jupyter"}  # jupyter: a solution's folded source
+# jupyter: a solution's folded source; dtk: why a cell's output is not compared (tools/lint_notebooks.py)
+KEPT_CELL_METADATA = {"tags", "jupyter", "dtk"}
 IGNORED = "nbval-ignore-output"
+CELLS_FILE = re.compile(r"[^\s\"']*/ipykernel_\d+/\d+\.py")  # where ipykernel says that a cell's code lies
 
 SANITIZE = Path(__file__).parent.parent / "notebooks" / "nbval_sanitize.cfg"
 
@@ -51,6 +57,11 @@ def _outputs(outputs: Sequence[Any], count: int) -> list[Any]:
     for output in outputs:
         if "execution_count" in output:
             output["execution_count"] = count
+        if "traceback" in output:
+            output["traceback"] = [CELLS_FILE.sub("<a cell>", line) for line in output.traceback]
+        for kind in [kind for kind in output.get("data", ()) if kind.startswith("image/")]:
+            words = re.sub(r"^<Figure: (.*)>$", r"\1", output.data.get("text/plain", ""))
+            output.setdefault("metadata", {})[kind] = {"alt": words}
         is_stream = output.output_type == "stream"
         if is_stream and joined and joined[-1].output_type == "stream" and joined[-1].name == output.name:
             joined[-1]["text"] += output.text
@@ -61,7 +72,8 @@ def _outputs(outputs: Sequence[Any], count: int) -> list[Any]:
 
 def keep_stored(fresh: Notebook, stored: Notebook) -> None:
     """Puts the stored outputs back where a cell is the same and what it put out differs by measurements alone."""
-    for new, old in zip(fresh.cells, stored.cells, strict=False):
+    known = {cell.id: cell for cell in stored.cells}
+    for new, old in ((cell, known[cell.id]) for cell in fresh.cells if cell.id in known):
         same = new.cell_type == old.cell_type == "code" and new.source == old.source and old.outputs
         if same and (IGNORED in new.metadata.get("tags", ()) or _lasting(new) == _lasting(old)):
             new["outputs"] = old.outputs
@@ -101,6 +113,7 @@ def machine_paths(notebook: Notebook) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 where a lesson's outputs name directories of this machine."""
     parser = argparse.ArgumentParser(description="Runs lessons and stores their outputs.")
+    parser.add_argument("--heads", action="store_true", help="write badges and set-up cells only; run nothing")
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--fresh", action="store_true", help="renew pictures and ignored outputs too")
     options = parser.parse_args(argv)
@@ -111,10 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for path in options.paths:
         before = path.read_text(encoding="utf-8")
         stored, fresh = (nbformat.reads(before, as_version=4) for _ in range(2))
-        execute(fresh, path.parent)
+        write_heads(fresh, path.name)
+        if not options.heads:
+            execute(fresh, path.parent)
         normalise(fresh)
-        if not options.fresh:
-            keep_stored(fresh, stored)
+        if not options.fresh and not options.heads:
+            keep_stored(fresh, normalise(stored))
         after = nbformat.writes(fresh).rstrip("\n") + "\n"
         path.write_text(after, encoding="utf-8")
         print(f"{path}: {'unchanged' if after == before else 'written'}")

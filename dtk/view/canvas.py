@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, Protocol
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     import pandas
@@ -29,6 +30,15 @@ class Recorded(Protocol):
     def folder(self) -> Any: ...
 
 
+class Described(Figure):
+    """A figure whose text form is what it says: a notebook stores it beside the picture, for those who see none."""
+
+    words: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Figure: {self.words}>" if self.words else super().__repr__()
+
+
 def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE) -> list[Axes]:
     """The axes to draw on: the given one alone, or a new figure's, one a row with the given relative heights.
 
@@ -37,7 +47,8 @@ def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, f
     if ax is not None:
         return [ax]
     ratios = {"height_ratios": rows}
-    _, grid = plt.subplots(len(rows), 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
+    shape: Any = {"figsize": size, "layout": "constrained", "FigureClass": Described}
+    _, grid = plt.subplots(len(rows), 1, squeeze=False, gridspec_kw=ratios, **shape)
     return list(grid[:, 0])
 
 
@@ -64,6 +75,7 @@ def headline(ax: Axes, title: str, caption: str) -> None:
         annotation_clip=False,
     )
     ax.spines[["top", "right"]].set_visible(False)
+    _describe(ax, f"{title}. {caption}")
 
 
 def only_text(ax: Axes, sentence: str) -> Axes:
@@ -71,4 +83,10 @@ def only_text(ax: Axes, sentence: str) -> Axes:
     ax.text(0.5, 0.5, sentence, ha="center", va="center", transform=ax.transAxes, wrap=True)
     ax.set_xticks([])
     ax.set_yticks([])
+    _describe(ax, sentence)
     return ax
+
+
+def _describe(ax: Axes, words: str) -> None:
+    if isinstance(ax.figure, Described):
+        ax.figure.words = " ".join(words.split())

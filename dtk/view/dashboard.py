@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections import deque
+from typing import Any
 
 import ipywidgets
 from IPython.display import display
@@ -71,7 +72,7 @@ class Dashboard:
         self.box = _Box([self.rows, progress, self.curves, self.logs])
         self.box.title = title
         self._draw("")
-        display(self.box)
+        self._shown = display(self._bundle(), raw=True, display_id=True)  # None outside of IPython
 
     def update(self, states: list[str]) -> None:
         now = time.monotonic()
@@ -89,6 +90,16 @@ class Dashboard:
         if done:
             self.bar.value = self.bar.max
         self.bar.bar_style = "success" if done else "danger"
+        if self._shown is not None:
+            self._shown.update(self._bundle(**self._still()), raw=True)
+
+    def _bundle(self, **still: str) -> dict[str, Any]:
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        return {"application/vnd.jupyter.widget-view+json": view, "text/plain": repr(self.box), **still}
+
+    def _still(self) -> dict[str, str]:
+        """The last frame without widgets: what a stored notebook shows, and a page that nbconvert makes of it."""
+        return {"text/html": f"{self.rows.value}<div>{self.words.value}</div>{self.curves.value}"}
 
     def _name(self, worker: int) -> str:
         if worker == self.workers:
@@ -115,7 +126,8 @@ class Dashboard:
         for worker in range(len(self.states)):
             swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(worker, self.workers)}"
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
-            rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
+            style = "padding:1px 8px 1px 0;text-align:left"  # pages made by nbconvert would put it right
+            rows.append("<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell in cells) + "</tr>")
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
         return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
 

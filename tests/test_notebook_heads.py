@@ -1,0 +1,105 @@
+"""What lessons begin with: a badge that opens this very lesson, and a set-up cell that acts only where dtk is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+import heads
+import nbformat
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+from lessons import FOLDER
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+import dtk
+import notebooks as tool
+
+NAME = "08_made_up.ipynb"
+
+
+class Shell:
+    """Stands in for IPython, and keeps the magics that it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def run_line_magic(self, name, line):
+        self.asked.append((name, line))
+
+
+@pytest.fixture
+def made_up():
+    cells = [new_markdown_cell("# Made up\n\n**Goal.** None."), new_code_cell("import dtk")]
+    return new_notebook(cells=cells)
+
+
+def run_setup():
+    """Runs the set-up cell as IPython would, and returns what it asks IPython for."""
+    shell = Shell()
+    exec(TransformerManager().transform_cell(heads.setup_source()), {"get_ipython": lambda: shell})
+    return shell.asked
+
+
+def test_badge_and_setup_cell_come_first_and_once(made_up):
+    for _ in range(2):
+        heads.write_heads(made_up, NAME)
+    assert [cell.cell_type for cell in made_up.cells] == ["markdown", "code", "code"]
+    assert made_up.cells[0].source == f"# Made up\n\n{heads.badge(NAME)}\n\n**Goal.** None."
+    assert made_up.cells[1].source == heads.setup_source()
+    assert made_up.cells[2].source == "import dtk"
+
+
+def test_a_new_version_or_address_replaces_the_old(made_up, monkeypatch):
+    heads.write_heads(made_up, NAME)
+    said = {"pyproject.toml": "https://github.com/somebody/fork.git", "dtk/__init__.py": "2.0.0"}
+    monkeypatch.setattr(heads, "_stated", lambda path, pattern: said[path])
+    heads.write_heads(made_up, NAME)
+    text = "".join(cell.source for cell in made_up.cells)
+    assert re.findall(r"https://colab\.research\.google\.com/github/[^)]*", text) == [
+        f"https://colab.research.google.com/github/somebody/fork/blob/v2.0.0/notebooks/{NAME}"
+    ]
+    assert re.findall(r'git\+[^"]*', text) == ["git+https://github.com/somebody/fork@v2.0.0"]
+    assert len(made_up.cells) == 3
+
+
+def test_the_tag_is_this_versions():
+    assert f'@v{dtk.__version__}"' in heads.setup_source()
+    assert f"/blob/v{dtk.__version__}/notebooks/{NAME})" in heads.badge(NAME)
+
+
+def test_a_lesson_without_a_title_is_refused():
+    with pytest.raises(ValueError, match=f"{NAME}: no Markdown cell begins with a title"):
+        heads.write_heads(new_notebook(cells=[new_markdown_cell("## A part")]), NAME)
+
+
+def test_the_setup_cell_does_nothing_where_dtk_is(capsys):
+    assert run_setup() == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_setup_cell_installs_the_tag_where_dtk_is_not(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (asked,) = run_setup()
+    assert asked[0] == "pip"
+    assert re.fullmatch(r'install --quiet "dtk @ git\+https://github\.com/[\w-]+/[\w-]+@v[\d.]+"', asked[1])
+
+
+def test_heads_are_written_without_running_a_lesson(made_up, tmp_path, capsys):
+    path = tmp_path / NAME
+    made_up.cells.append(new_code_cell("1 / 0", execution_count=1))
+    nbformat.write(made_up, path)
+    assert tool.main(["--heads", str(path)]) == 0
+    assert tool.main(["--heads", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: written\n{path}: unchanged\n"
+    cells = nbformat.read(path, as_version=4).cells
+    assert [cell.execution_count for cell in cells[1:]] == [1, 2, 3]
+    assert cells[-1].outputs == []
+
+
+def test_all_lessons_begin_alike():
+    for path in FOLDER.glob("*.ipynb"):
+        before = path.read_text(encoding="utf-8")
+        notebook = nbformat.reads(before, as_version=4)
+        heads.write_heads(notebook, path.name)
+        assert nbformat.writes(notebook).rstrip("\n") + "\n" == before, f"{path.name}: tools/notebooks.py --heads"

@@ -1,0 +1,180 @@
+"""The lessons' lint: the real lessons keep to every rule, and a made-up one that breaks a rule is told so by it."""
+
+from __future__ import annotations
+
+import heads
+import lint_notebooks as tool
+import nbformat
+import pytest
+from lessons import FOLDER
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+LESSONS = sorted(FOLDER.glob("*.ipynb"))
+NAME = "01_made_up.ipynb"
+RULES = {rule.__name__: rule for rule in tool.RULES}
+SAID = "<Figure: Two workers' shares add up. Each colour is one worker's share.>"
+
+
+def code(source, *outputs, tags=(), **metadata):
+    return new_code_cell(source, outputs=list(outputs), metadata={**({"tags": list(tags)} if tags else {}), **metadata})
+
+
+def printed(text, name="stdout"):
+    return new_output("stream", name=name, text=text)
+
+
+def shown(**data):
+    return new_output("display_data", data={kind.replace("_", "/", 1): text for kind, text in data.items()})
+
+
+def picture(words):
+    return shown(image_png="AAAA", text_plain=words)
+
+
+def check(number):
+    failed = new_output("error", ename="AssertionError", evalue="2, not 3", traceback=["line 1"])
+    return code(f"assert answer_{number} == 3", failed, tags=["raises-exception", "check"])
+
+
+def lesson(*cells):
+    """A lesson that keeps to all rules, with these cells at its end and its code cells counted."""
+    proof = code("dtk.verify(run, baseline)", printed("check replicas agree: PASS (40 steps)\n"))
+    more = [code(f"number = {k}") for k in range(4)]
+    start = [new_markdown_cell("# Made up\n\n**Goal.** None."), proof, *more, check(1), check(2)]
+    notebook = new_notebook(cells=[*start, *cells])
+    heads.write_heads(notebook, NAME)
+    return counted(notebook)
+
+
+def counted(notebook):
+    for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
+        cell["execution_count"] = count
+    return notebook
+
+
+def changed(change):
+    """A lesson after `change`, a function of the notebook."""
+    notebook = lesson()
+    change(notebook)
+    return notebook
+
+
+def without(part):
+    """A lesson without the cells in whose code `part` stands."""
+    notebook = lesson()
+    notebook.cells = [cell for cell in notebook.cells if part not in cell.source]
+    return counted(notebook)
+
+
+def with_badge_of(other):
+    return changed(lambda it: it.cells[0].update(source=it.cells[0].source.replace(NAME, other)))
+
+
+def long(lines, head="def helper(x):"):
+    return lesson(code("\n".join([head, *(f"    x = {k}" for k in range(lines - 1))])))
+
+
+def times(count, source, tags=()):
+    return [code(source, tags=tags, **REASON) for _ in range(count)]
+
+
+def widget(**more):
+    named = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "Run(workers=2, steps=40)"}
+    return code("x", new_output("display_data", data={**named, **more}))
+
+
+IGNORE, REASON = ["nbval-ignore-output"], {"dtk": {"ignored_because": "it prints measured seconds"}}
+MODEL_FN = "def model_fn(features, labels, mode, params):"
+MAKES_ONE = "def train():\n    strategy = tf.distribute.MirroredStrategy()"
+
+BROKEN = [
+    ("counts", lambda: changed(lambda it: it.cells[-1].update(execution_count=12)), "12], not 1 to 8"),
+    ("counts", lambda: changed(lambda it: it.cells[2].update(execution_count=None)), "None"),
+    ("nothing_skipped", lambda: lesson(code("1 / 0", tags=["nbval-skip"])), "skipped by nbval-skip"),
+    ("nothing_skipped", lambda: lesson(code("1 / 0", tags=["skip-execution"])), "skipped by skip-execution"),
+    ("nothing_skipped", lambda: lesson(code("# NBVAL_SKIP\n1 / 0")), "skipped by a comment"),
+    ("few_ignored", lambda: lesson(*times(3, "seconds()", tags=IGNORE)), "3 of 11 code cells"),
+    ("few_ignored", lambda: lesson(*times(3, "# NBVAL_IGNORE_OUTPUT\nx")), "3 of 11 code cells"),
+    ("ignored_for_a_reason", lambda: lesson(code("seconds()", tags=IGNORE)), "does not say why"),
+    ("ignored_for_a_reason", lambda: lesson(code("seconds()", **REASON)), "remove the reason"),
+    ("checks_compared", lambda: without("answer_2"), "1 cells tagged `check`"),
+    ("checks_compared", lambda: changed(lambda it: it.cells[-1].update(outputs=[])), "1 cells tagged `check`"),
+    ("checks_compared", lambda: changed(lambda it: it.cells[-1].metadata.tags.extend(IGNORE)), "1 cells"),
+    ("something_passes", lambda: without("dtk.verify"), "nothing is proved"),
+    ("something_passes", lambda: changed(lambda it: it.cells[2].metadata.update(tags=IGNORE)), "nothing is proved"),
+    ("no_semicolon", lambda: lesson(code("dtk.plot.fan(run);")), "ends in a semicolon"),
+    ("no_semicolon", lambda: lesson(code("dtk.plot.fan(run);  # no text\n")), "ends in a semicolon"),
+    ("no_absolute_path", lambda: lesson(code("open('/home/somebody/x.txt')")), "names /home/somebody"),
+    ("no_absolute_path", lambda: lesson(code("x", printed("wrote /tmp/dtk-1/model\n"))), "an output of cell"),
+    ("no_absolute_path", lambda: lesson(code("x", shown(text_html="<td>at /srv/data</td>"))), "names /srv/data"),
+    ("no_absolute_path", lambda: lesson(code(r"open('C:\\Users')")), "the source of cell"),
+    ("no_stderr", lambda: lesson(code("x", printed("I0000 oneDNN is on", name="stderr"))), "I0000 oneDNN is on"),
+    ("badge_is_its_own", lambda: with_badge_of("02_other.ipynb"), f"does not open notebooks/{NAME}"),
+    ("badge_is_its_own", lambda: lesson(new_markdown_cell(heads.badge(NAME))), "does not open"),
+    ("badge_is_its_own", lambda: changed(lambda it: it.cells[0].update(source="# Made up")), "does not open"),
+    ("setup_first", lambda: without("find_spec"), "not the lessons' set-up cell"),
+    ("setup_first", lambda: changed(lambda it: it.cells[1].update(source="import importlib")), "not the lessons'"),
+    ("setup_first", lambda: changed(lambda it: it.cells[1].outputs.append(printed("1"))), "without output"),
+    ("setup_first", lambda: lesson(code("%pip install keras")), "only the set-up cell may"),
+    ("short_cells", lambda: long(13), "has 13 lines; at most 12"),
+    ("short_cells", lambda: long(31, "def train(strategy):"), "has 31 lines; at most 30"),
+    ("one_title", lambda: lesson(new_markdown_cell("# Another")), "2 headings"),
+    ("one_title", lambda: changed(lambda it: it.cells[0].update(source="## Made up")), "0 headings"),
+    ("pictures_in_words", lambda: lesson(code("x", picture("<Figure size 700x360 with 1 Axes>"))), "says nothing"),
+    ("pictures_in_words", lambda: lesson(code("x", picture("<IPython.core.display.Image object>"))), "says nothing"),
+    ("pictures_in_words", lambda: lesson(code("x", shown(image_png="AAAA"))), "says nothing of it: ''"),
+    ("pictures_in_words", lambda: lesson(code("x", shown(text_html="<svg><path/></svg>"))), "no text alternative"),
+    ("pictures_in_words", lambda: lesson(code("x", shown(text_html="<img src='a.png'>"))), "no text alternative"),
+    ("pictures_in_words", lambda: lesson(new_markdown_cell("![](ring.png)")), "no text alternative"),
+    ("widgets_have_a_still", lambda: lesson(widget()), "shows nothing"),
+]
+
+KEPT = [
+    ("nothing_skipped", lambda: lesson(code("skipped = data.skip(3)"))),
+    ("few_ignored", lambda: lesson(*times(2, "seconds()", tags=IGNORE))),
+    ("no_semicolon", lambda: lesson(code("x = 1; y = 2"))),
+    ("no_absolute_path", lambda: lesson(code("x = a / b", printed("/job:worker/replica:0/task:0 </td> 1/2 and/or\n")))),
+    ("no_absolute_path", lambda: lesson(new_markdown_cell("See [Keras](https://keras.io/guides/distributed)."))),
+    ("short_cells", lambda: long(12)),
+    ("short_cells", lambda: long(30, "def train(strategy):")),
+    ("short_cells", lambda: long(30, MODEL_FN)),
+    ("short_cells", lambda: long(29, MAKES_ONE)),
+    ("one_title", lambda: lesson(new_markdown_cell("```python\n# a comment\n```\n\n## A part"))),
+    ("pictures_in_words", lambda: lesson(code("x", picture(SAID)), new_markdown_cell("![a ring of four](ring.png)"))),
+    ("widgets_have_a_still", lambda: lesson(widget(**{"text/html": "<p>40 steps</p>"}))),
+]
+
+
+@pytest.mark.parametrize(("rule", "broken", "said"), BROKEN, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_lesson_that_breaks_a_rule_is_told_so(rule, broken, said):
+    sentences = list(RULES[rule](broken(), NAME))
+    assert len(sentences) == 1, sentences
+    assert said in sentences[0]
+
+
+def test_every_rule_is_broken_once():
+    assert {rule for rule, *_ in BROKEN} == set(RULES)
+
+
+def test_a_lesson_that_keeps_to_all_rules_is_told_nothing():
+    assert tool.lint(lesson(), NAME) == []
+
+
+@pytest.mark.parametrize(("rule", "kept"), KEPT, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_only_looks_like_a_breach_is_left_alone(rule, kept):
+    assert list(RULES[rule](kept(), NAME)) == []
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_the_real_lessons_keep_to_every_rule(path):
+    assert tool.lint(nbformat.read(path, as_version=4), path.name) == []
+
+
+def test_the_tool_names_file_and_rule(tmp_path, capsys):
+    good, bad = tmp_path / NAME, tmp_path / "02_bad.ipynb"
+    nbformat.write(lesson(), good)
+    assert tool.main([str(good)]) == 0
+    assert capsys.readouterr().out == ""
+    nbformat.write(lesson(), bad)
+    assert tool.main([str(good), str(bad)]) == 1
+    assert capsys.readouterr().out.startswith(f"{bad}: badge_is_its_own: its badge does not open notebooks/02_bad")

@@ -1,0 +1,77 @@
+"""What every lesson begins with: an "Open in Colab" badge under its title, and one set-up cell before all others.
+
+Both name the repository, which `[project.urls]` in pyproject.toml says, at the tag of `dtk.__version__`: change it
+there, then `python tools/notebooks.py --heads notebooks/*.ipynb` rewrites all lessons without running them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from nbformat.v4 import new_code_cell
+
+__all__ = ["badge", "setup_source", "title_cell", "write_heads"]
+
+ROOT = Path(__file__).parent.parent
+IS_BADGE = re.compile(r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\([^)]*\)$", flags=re.MULTILINE)
+IS_SETUP = 'find_spec("dtk")'
+_SETUP = """\
+# Installs dtk where it is not, as on Colab; elsewhere this does nothing.
+import importlib.util
+
+if importlib.util.find_spec("dtk") is None:
+    %pip install --quiet "dtk @ git+{repository}@{tag}\""""
+
+Notebook = Any  # nbformat's NotebookNode has no types
+
+
+def _stated(path: str, pattern: str) -> str:
+    """What a file of the project says of itself; ValueError where it does not."""
+    match = re.search(pattern, (ROOT / path).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if match is None:
+        raise ValueError(f"{path} has no line like {pattern}")
+    return match[1]
+
+
+def _repository() -> str:
+    """The repository's address, without a slash or .git at its end."""
+    return re.sub(r"(\.git|/)+$", "", _stated("pyproject.toml", r'^Repository = "(https://[^"]+)"$'))
+
+
+def _tag() -> str:
+    return "v" + _stated("dtk/__init__.py", r'^__version__ = "([^"]+)"$')
+
+
+def badge(name: str) -> str:
+    """The Markdown of a lesson's badge; name: the notebook's file name. A repository on github.com is asked for."""
+    repository = _repository().removeprefix("https://github.com/")
+    address = f"https://colab.research.google.com/github/{repository}/blob/{_tag()}/notebooks/{name}"
+    return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({address})"
+
+
+def setup_source() -> str:
+    """The set-up cell's code, the same in all lessons; `%pip` takes the tag's own dtk."""
+    return _SETUP.format(repository=_repository(), tag=_tag())
+
+
+def title_cell(notebook: Notebook) -> Any | None:
+    """The first Markdown cell that begins with a heading of the first level."""
+    titles = (cell for cell in notebook.cells if cell.cell_type == "markdown" and cell.source.startswith("# "))
+    return next(titles, None)
+
+
+def write_heads(notebook: Notebook, name: str) -> None:
+    """Puts badge and set-up cell where they belong, in place; what was there of either is replaced."""
+    title = title_cell(notebook)
+    if title is None:
+        raise ValueError(f"{name}: no Markdown cell begins with a title, as in '# All-reduce by hand'")
+    rest = IS_BADGE.sub("", title.source)
+    head, _, text = rest.partition("\n")
+    title["source"] = f"{head}\n\n{badge(name)}\n\n{text.strip()}".strip()
+    first = next((cell for cell in notebook.cells if cell.cell_type == "code"), None)
+    if first is not None and IS_SETUP in first.source:
+        first["source"] = setup_source()
+    else:
+        notebook.cells.insert(notebook.cells.index(title) + 1, new_code_cell(setup_source(), id="setup"))
