@@ -9,6 +9,7 @@ from collections import deque
 import ipywidgets
 from IPython.display import display
 
+from dtk.environment import on_colab
 from dtk.records import RunFolder
 from dtk.view.follow import Follower
 from dtk.view.log_lines import LogLines
@@ -71,7 +72,7 @@ class Dashboard:
         self.box = _Box([self.rows, progress, self.curves, self.logs])
         self.box.title = title
         self._draw("")
-        display(self.box)
+        self._shown = display(self.box, display_id=True)  # None where there is no IPython
 
     def update(self, states: list[str]) -> None:
         now = time.monotonic()
@@ -89,6 +90,20 @@ class Dashboard:
         if done:
             self.bar.value = self.bar.max
         self.bar.bar_style = "success" if done else "danger"
+        # Colab's widgets end with their cell, and a page of the notebook has none: what stays is the last frame.
+        if on_colab() and self._shown is not None:
+            self._shown.update({"text/html": self.still(), "text/plain": repr(self.box)}, raw=True)
+
+    def still(self) -> str:
+        """What the dashboard shows now, as HTML without widgets; the ends of the logs fold."""
+        amount = f'value="{self.bar.value}" max="{self.bar.max}"'
+        bar = f'<div><progress {amount} style="width:300px"></progress>{self.words.value}</div>'
+        names = (f"{self._name(member)}: what it printed" for member in range(len(self.tails)))
+        logs = (
+            f"<details><summary>{html.escape(name)}</summary>{pane.value}</details>"
+            for name, pane in zip(names, self.logs.children, strict=True)
+        )
+        return "".join([self.rows.value, bar, self.curves.value, *logs])
 
     def _name(self, worker: int) -> str:
         if worker == self.workers:
