@@ -9,10 +9,15 @@ VENV_TF215 ?= .venv-tf215
 PYTHON_TF215 ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 READY_TF215 := $(VENV_TF215)/.ready
 
-.PHONY: help setup demo lab test test-thorough lint bench notebooks setup-tf215 test-tf215 clean
+# The lane with Colab's versions. ipywidgets 7.7.1, IPython 7.34 and ipykernel 6.17.1 are older than Python 3.12.
+VENV_COLAB ?= .venv-colab
+PYTHON_COLAB ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
+READY_COLAB := $(VENV_COLAB)/.ready
+
+.PHONY: help setup demo lab test test-thorough lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-thorough | lint | bench | notebooks | setup-tf215 | test-tf215 | clean"
+	@echo "make setup | demo | lab | test | test-thorough | lint | bench | notebooks | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -62,5 +67,19 @@ $(READY_TF215): constraints/tf215.txt pyproject.toml
 test-tf215: $(READY_TF215)
 	$(VENV_TF215)/bin/python -m pytest tests dtk
 
+setup-colab: $(READY_COLAB)
+
+# Without JupyterLab, which Colab has not.
+$(READY_COLAB): constraints/colab.txt pyproject.toml
+	$(PYTHON_COLAB) -m venv $(VENV_COLAB)
+	$(VENV_COLAB)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints/colab.txt \
+		--editable '.[test]'
+	touch $(READY_COLAB)
+
+# Without the lessons' stored outputs, which are the main lane's: tests/test_colab.py runs the lessons as Colab does.
+test-colab: $(READY_COLAB)
+	$(VENV_COLAB)/bin/python -m pytest tests dtk
+	$(VENV_COLAB)/bin/python -m pytest tests/test_colab_lessons.py
+
 clean:
-	rm -rf $(VENV) $(VENV_TF215) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -24,8 +25,10 @@ __all__ = [
     "here",
     "is_chief",
     "live_mode",
+    "on_colab",
     "quiet",
     "run_dir",
+    "say",
     "scratch",
     "training_ended",
 ]
@@ -157,6 +160,12 @@ def quiet() -> Iterator[None]:
         _quiet = before
 
 
+def say(words: str) -> None:
+    """Prints a line that begins with "dtk: "; nothing inside of `quiet`."""
+    if not _quiet:
+        print(f"dtk: {words}", flush=True)
+
+
 def live_mode() -> str:
     """How a run shows itself while it goes: "widgets" in a notebook, "text" elsewhere, "off" in CI.
 
@@ -176,3 +185,19 @@ def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")
+
+
+def on_colab() -> bool:
+    """Whether this is the kernel of a notebook on Colab, where `dtk.run` starts one worker.
+
+    Workers, and programs that a cell starts there, are not. `DTK_COLAB` (1 or 0) decides for a kernel where it is set.
+    """
+    if _here is not None:
+        return False
+    asked = os.environ.get("DTK_COLAB")
+    if asked in ("0", "1"):
+        return asked == "1"
+    try:
+        return _in_notebook() and importlib.util.find_spec("google.colab") is not None
+    except (ImportError, ValueError):
+        return False  # nothing called google, or something that is no package

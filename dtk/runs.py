@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.attempts import Attempt
-from dtk.cluster import launch, request, ship, tf_config
+from dtk.cluster import launch, one_worker, request, ship, tf_config
 from dtk.cluster.restarts import set_aside
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
@@ -119,13 +119,14 @@ def run(
     faults: Sequence[Fault] = (),
     restarts: int = 0,
     start: str = "auto",
+    force: bool = False,
 ) -> Run:
     """Runs `fn` in `workers` processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
     fn: an ordinary training function, also one from a notebook's cell, with its closures and helpers. It reads
     TF_CONFIG by making its own MultiWorkerMirroredStrategy, or takes a parameter `strategy` that dtk fills.
     args, kwargs: its arguments; they travel by pickle. replicas: with `workers=1`, replicas inside the one
-    process (MirroredStrategy on logical CPU devices). seed: Python's, NumPy's, TensorFlow's and Keras's, the
+    process (MirroredStrategy on logical devices). seed: Python's, NumPy's, TensorFlow's and Keras's, the
     same in each process; None leaves seeding to `fn`. keras: 2 for tf_keras in the workers, 3 for Keras 3;
     TensorFlow 2.15 has a Keras 2 of its own and no other.
     evaluator: a further process, beside the cluster and with a TF_CONFIG of its own (task "evaluator"), that
@@ -139,6 +140,7 @@ def run(
     the same run directory, where the function finds what it has saved; `fn` is called anew, and goes on from there
     if it looks (BackupAndRestore, tf.train.Checkpoint). See `Run.attempts`.
     start: "warm" (forked from a process that has TensorFlow imported), "cold" (fresh interpreters) or "auto".
+    force: on Colab, where one worker stands in for several, start as many as asked for (docs/colab.md).
 
     Raises ClusterConfigError or NotShippable before anything starts; WorkerFailed, WorkerStalled or RunTimeout
     afterwards, each with the logs and records until then. An interrupt stops the workers.
@@ -149,27 +151,32 @@ def run(
     if replicas > 1 and workers > 1:
         words = f"workers={workers} with replicas={replicas}: on CPU, MultiWorkerMirroredStrategy has one replica a "
         raise ClusterConfigError(words + "worker; ask for several workers, or for several replicas in workers=1")
-    mode = "mirrored" if replicas > 1 else "cluster"
     request.check_times(timeout, stall_timeout)
     payload = request.pack(fn, args, kwargs)
+    again = request.checked_restarts(restarts)
+    wanted = request.checked_faults(faults, workers, again, fn)
+    plan = one_worker.plan(fn, workers, replicas, wanted, bool(evaluator), force)
+    mode = "mirrored" if plan.replicas > 1 else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
         payload=payload,
-        workers=workers,
-        replicas=replicas,
+        workers=plan.workers,
+        replicas=plan.replicas,
         mode=mode,
         seed=request.checked_seed(seed),
         keras=request.checked_keras(keras, fn),
         strategy=ship.takes_strategy(fn),
-        share=workers,
+        share=plan.share,
         fork=request.fork(start),
         timeout=timeout,
         stall_timeout=stall_timeout,
         evaluator=beside,
         evaluator_strategy=fill_beside,
-        restarts=request.checked_restarts(restarts),
-        faults=request.checked_faults(faults, workers, restarts, fn),
+        restarts=again,
+        faults=plan.faults,
     )
+    for line in plan.said:
+        environment.say(line)
     return _carry_out(job, began)
 
 

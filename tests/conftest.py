@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_
 
 # About a third of all the time that the tests take. They run by `make test-thorough`, and where a file is named.
 THOROUGH = {
+    "test_colab_lessons.py",  # all lessons, as Colab runs them; `make test-colab` names it
     "test_exercises.py",  # trains for the lessons' exercises what the lessons themselves train
     "test_hostile.py",  # full disks, no ports, no descriptors: real processes each, warm and cold
     "test_mistakes.py",  # 43 mistakes trained for real; test_diagnose*.py has them in made-up numbers

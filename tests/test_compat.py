@@ -11,11 +11,12 @@ import lanes
 import pytest
 
 import dtk
-from dtk.compat import callbacks, versions
+from dtk.compat import callbacks, optimizers, versions
 from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
+ALL = [*CORRECTIONS, optimizers.NAME]
 
 
 def uncorrected(strategy, name, steps_per_execution=1):
@@ -58,6 +59,36 @@ def test_without_the_correction_mirrored_replicas_still_fail():
     train = CORRECTIONS[2], 2
     run = dtk.run(lambda strategy: uncorrected(strategy, *train), workers=1, replicas=2)
     assert "while/cond/Placeholder" in run.results[0]
+
+
+def momentum_made_in_a_replica(strategy, corrected):
+    """What a step of one's own says whose optimizer has no variables yet."""
+    import keras
+    import tensorflow as tf
+    from keras.src.backend.tensorflow.optimizer import TFOptimizer
+
+    if not corrected:
+        TFOptimizer.add_variable = TFOptimizer.add_variable.__wrapped__
+    with strategy.scope():
+        weight, optimizer = keras.Variable([1.0, 1.0]), keras.optimizers.SGD(0.5, momentum=0.9)
+    step = tf.function(lambda: strategy.run(lambda: optimizer.apply([tf.constant([1.0, 0.0])], [weight])))
+    try:
+        step()
+        step()
+    except tf.errors.InvalidArgumentError as error:
+        return str(error)
+    return weight.numpy().tolist()
+
+
+def test_without_the_correction_an_optimizer_fails_that_two_replicas_build():
+    one = dtk.baseline(lambda strategy: momentum_made_in_a_replica(strategy, True)).results[0]
+    kept, lost = (
+        dtk.run(lambda strategy, c=c: momentum_made_in_a_replica(strategy, c), workers=1, replicas=2).results[0]
+        for c in (True, False)
+    )
+    assert one == pytest.approx([-0.45, 1.0])
+    assert kept == pytest.approx([1.0 - 2 * 0.5 - 2 * (0.9 * 0.5 + 0.5), 1.0]), "the gradients of both are added"
+    assert "cond/Placeholder" in lost
 
 
 def shuffled(strategy, corrected):
@@ -130,14 +161,14 @@ def test_what_is_applied_where():
     if not lanes.KERAS_3:
         assert run.results == [[], ["keras 2 callbacks", "keras 2 saves"]]
         return
-    assert run.results[0] == ["backups", *CORRECTIONS]
+    assert run.results[0] == ["backups", *ALL]
     assert [name for name in run.results[1] if "tf_keras" not in name] == [
         "backups",
         "callbacks",
         "saves",
-        *CORRECTIONS,
+        *ALL,
     ]
-    assert dtk.baseline(names_applied).results == [CORRECTIONS]
+    assert dtk.baseline(names_applied).results == [ALL]
 
 
 def with_tf_keras():

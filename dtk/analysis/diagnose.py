@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtk.analysis.case import Case, Diagnosis, found
-from dtk.analysis.evidence import collect
+from dtk.analysis.evidence import check_recorded, collect
 from dtk.analysis.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.analysis.losses import check_loss
 from dtk.analysis.ratios import look_at_finite, look_at_first_loss, look_at_shares
@@ -35,7 +35,8 @@ def diagnose(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, 
 
     The diagnosis shows itself as its sentence; `.mistake` is its key, "none" where verify passes and the run learns,
     "unknown" where nothing that is known explains the difference, `.evidence` what it rests on, `.also` what would look
-    the same or was found as well. Without a baseline it knows only what the run's own workers betray.
+    the same or was found as well. Without a baseline it knows only what the run's own workers betray; of a single
+    replica whether it learns.
 
     Raises:
         VerificationError: the arguments are no pair of run and baseline. TypeError, ValueError: as `verify`.
@@ -43,6 +44,8 @@ def diagnose(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, 
     try:
         passed = list(checks(run, baseline, rtol, atol))
     except VerificationError as error:
+        if error.reason == "arguments" and baseline is None:
+            return _alone(run)
         if error.reason == "arguments":
             raise
         return _explain(error, run, baseline, rtol, atol)
@@ -51,6 +54,18 @@ def diagnose(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, 
     if held_up is not None:
         return replace(held_up, evidence=(*passed, *held_up.evidence))
     return Diagnosis("none", f"{pair}: nothing to diagnose ({passed[0]})", tuple(passed))
+
+
+def _alone(run: RunLike) -> Diagnosis:
+    """A single replica has no other to agree with; whether it learns anything can be asked all the same."""
+    pair = "the run has one replica"
+    try:
+        check_recorded(run, None)
+        collect(run, name_of(run))
+    except VerificationError as error:
+        return found("records", str(error).rpartition(";")[0] or str(error))
+    held_up = look_at_standstill(run, pair)
+    return held_up or Diagnosis("none", f"{pair}, which learns; only a baseline tells whether it is right")
 
 
 def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> Diagnosis:

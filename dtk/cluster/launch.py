@@ -146,6 +146,8 @@ def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
     env["DTK_SCRATCH"] = str(environment.scratch())
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
         env.setdefault(name, threads)
+    # TensorFlow takes a whole GPU at once, and leaves none of it to an evaluator or a second worker.
+    env.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if config is not None:
         env["TF_CONFIG"] = json.dumps(config)
     if job.keras is not None:

@@ -16,7 +16,7 @@ import cloudpickle
 
 from dtk.errors import NotShippable
 
-__all__ = ["cell_sources", "fill_strategy", "pack", "takes_strategy", "unpack_sources", "uses_estimator"]
+__all__ = ["cell_sources", "fill_strategy", "pack", "takes_strategy", "unpack_sources", "uses_estimator", "uses_ring"]
 
 
 def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -56,15 +56,25 @@ def fill_strategy(
 
 def uses_estimator(fn: Any) -> bool:
     """Whether the function, or one of the learner's that it calls, uses `dtk.estimator`."""
+    return _uses(fn, "estimator", ("dtk.estimator", "tensorflow_estimator"))
+
+
+def uses_ring(fn: Any) -> bool:
+    """Whether the function, or one of the learner's that it calls, uses `dtk.ring`."""
+    return _uses(fn, "ring", ("dtk.recording.ring",))
+
+
+def _uses(fn: Any, part: str, homes: tuple[str, ...]) -> bool:
+    """Whether a function of the learner's names `dtk.<part>`, or captures something whose module is in `homes`."""
     for each in _own_functions(fn, set()):
         names = set(_names(each.__code__)) if inspect.isfunction(each) else set()
-        if "dtk.estimator" in names:  # from dtk.estimator import ..., inside the function
+        if f"dtk.{part}" in names:  # from dtk.estimator import ..., inside the function
             return True
         for name, value in [("dtk", None), *_captured(each)]:
             home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
-            if home.startswith(("dtk.estimator", "tensorflow_estimator")):
+            if home.startswith(homes):
                 return True
-            if (home == "dtk" or name == "dtk") and {name, "estimator"} <= names:  # dtk.estimator.RunConfig(...)
+            if (home == "dtk" or name == "dtk") and {name, part} <= names:  # dtk.estimator.RunConfig(...)
                 return True
     return False
 

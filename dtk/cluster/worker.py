@@ -22,7 +22,7 @@ import cloudpickle
 import wrapt
 
 from dtk import environment
-from dtk.cluster import ship
+from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
 from dtk.compat import checkpoints, evaluator
 from dtk.environment import Here
@@ -116,7 +116,7 @@ def _work(spec: dict[str, Any], here: Here) -> None:
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = cloudpickle.loads((here.run.path / call).read_bytes())
     if here.mode == "mirrored":
-        _split_cpu(here.replicas)
+        devices.split(here.replicas)
     if spec["strategy"]:
         args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here, spec["alone"]))
     here.journal.event(here.now(), "running")
@@ -164,21 +164,13 @@ def _listen_to_estimator() -> None:
     estimator.listen()
 
 
-def _split_cpu(replicas: int) -> None:
-    """The CPU as several logical devices; only possible before TensorFlow's first operation."""
-    import tensorflow as tf
-
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
-
-
 def _strategy(here: Here, alone: bool) -> Any:
     import tensorflow as tf
 
     if here.mode == "cluster" and not alone:
         return tf.distribute.MultiWorkerMirroredStrategy()
     if here.mode == "mirrored":
-        return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(here.replicas)])
+        return tf.distribute.MirroredStrategy(devices.of_replicas(here.replicas))
     return tf.distribute.get_strategy()
 
 

@@ -1,9 +1,9 @@
 """Keras 3's `fit`, `evaluate` and `predict` under MultiWorkerMirroredStrategy, corrected where they need it.
 
-Everything here touches the TensorFlow trainer of Keras (`keras.src.backend.tensorflow.trainer`), in worker
-processes only. A correction is applied when its probe finds the faulty code in the installed Keras; what is
-touched, since when, and which test says that it can go: docs/compat.md. Keras 2 (tf_keras, and `keras` beside
-TensorFlow 2.15) needs none of it.
+Everything here touches the TensorFlow trainer of Keras (`keras.src.backend.tensorflow.trainer`), and `optimizers`
+its optimizers, in worker processes only. A correction is applied when its probe finds the faulty code in the installed
+Keras; what is touched, since when, and which test says that it can go: docs/compat.md. Keras 2 (tf_keras, and `keras`
+beside TensorFlow 2.15) needs none of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from dtk.compat import callbacks
+from dtk.compat import callbacks, optimizers
 from dtk.compat.per_replica import first_spec
 from dtk.compat.versions import keras_major, leave_tf_keras_unconverted
 from dtk.errors import ClusterConfigError
@@ -43,6 +43,8 @@ def apply() -> list[str]:
         if name not in _applied and needed(trainer):
             correct(trainer)
             _applied.append(name)
+    if optimizers.NAME not in _applied and optimizers.apply():
+        _applied.append(optimizers.NAME)
     return list(_applied)
 
 

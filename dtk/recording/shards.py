@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 from dtk.errors import ClusterConfigError
 from dtk.recording.fingerprint import first_leaf
 
-__all__ = ["Seen", "see_examples"]
+__all__ = ["Seen", "see_each_pipeline", "see_examples"]
 
 MOST = 200_000  # examples on one worker: real MNIST three times over; beyond it a dataset is taken for endless
 
@@ -42,15 +42,38 @@ def see_examples(make_dataset: Callable[..., Any], policy: str | None, by_contex
             data = data.with_options(options)
         used = data.options().experimental_distribute.auto_shard_policy.name
         shared = strategy.experimental_distribute_dataset(data)
+    parts = (strategy.experimental_local_results(first_leaf(batch)) for batch in shared)
+    return Seen(policy=used, steps=_steps(parts))
+
+
+def see_each_pipeline(make_dataset: Callable[..., Any], pipelines: int, seed: int | None) -> list[Seen]:
+    """Goes through what `make_dataset` makes for each of a cluster's `pipelines`, one after the other; by worker.
+
+    An InputContext is all that such a function learns of the cluster, so one process can ask for every worker's part.
+    Each begins from the seed, as each worker of a cluster does.
+    """
+    import tensorflow as tf
+
+    found = []
+    for worker in range(pipelines):
+        if seed is not None:
+            tf.keras.utils.set_random_seed(seed)  # Python's, NumPy's and TensorFlow's
+        data = _checked(make_dataset(tf.distribute.InputContext(pipelines, worker, pipelines)))
+        steps = _steps([first_leaf(batch)] for batch in data)
+        found.append(Seen(policy="input_context", steps=steps))
+    return found
+
+
+def _steps(batches: Iterable[Sequence[Any]]) -> list[list[list[int]]]:
+    """The examples' numbers by step and replica, from each step's parts. Ends a dataset that has no end."""
     steps, count = [], 0
-    for batch in shared:
-        mine = [_numbers(part) for part in strategy.experimental_local_results(first_leaf(batch))]
-        steps.append(mine)
-        count += sum(map(len, mine))
+    for parts in batches:
+        steps.append([_numbers(part) for part in parts])
+        count += sum(map(len, steps[-1]))
         if count > MOST:
             words = f"dtk.shards: the dataset has more than {MOST:,} examples, or no end"
             raise ClusterConfigError(f"{words}; end it with .take(number of batches)")
-    return Seen(policy=used, steps=steps)
+    return steps
 
 
 def _checked(data: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets
 from IPython.display import display
 
+from dtk.environment import on_colab
 from dtk.records import RunFolder
 from dtk.view.follow import Follower
 from dtk.view.log_lines import LogLines

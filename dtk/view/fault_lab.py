@@ -98,6 +98,8 @@ def fault_lab(
     taken = {"faults", "workers"} & set(options)
     if taken:
         raise ClusterConfigError(f"fault_lab: {min(taken)}= is chosen in the lab; leave it out")
+    if environment.on_colab() and not options.get("force"):
+        workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
     if environment.live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
         return FaultLab(run, fn, workers, steps, options)
     return FaultPage(getattr(fn, "__name__", "train"), workers, steps)

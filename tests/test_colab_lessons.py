@@ -1,0 +1,94 @@
+"""Every lesson as Colab runs it: one worker, a stand-in for google.colab, the exercises solved, no output compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+ROOT = Path(__file__).parent.parent
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+PASSED, NEEDED = re.compile(r"\bPASS\b"), "needs two workers"
+# Solutions that the lesson has in words.
+IN_WORDS = {("04_keras_fit", 0): "my_global_batch = 64 * 4"}
+
+
+def tags(cell):
+    return set(cell.metadata.get("tags", ()))
+
+
+def solve(lesson, cells):
+    """Puts each folded solution into its exercise."""
+    folded = [cell.source for cell in cells if cell.cell_type == "markdown" and "<summary><b>Solution" in cell.source]
+    exercises = [cell for cell in cells if "exercise" in tags(cell)]
+    for number, (cell, text) in enumerate(zip(exercises, folded, strict=True)):
+        code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+        cell.source = code[1] if code else IN_WORDS[lesson, number]
+
+
+def said(cell):
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def errors(cell):
+    return [f"{output.ename}: {output.evalue}" for output in cell.outputs if output.output_type == "error"]
+
+
+@pytest.fixture(scope="module", params=LESSONS)
+def lesson(request):
+    """(name, code cells) of a lesson that ran from its first cell to its last, whatever raised."""
+    notebook = nbformat.read(ROOT / "notebooks" / f"{request.param}.ipynb", as_version=4)
+    solve(request.param, notebook.cells)
+    notebook.cells.append(new_code_cell("import sys\nprint('tensorflow' in sys.modules)"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests" / "standins")]))
+        patch.setenv("JUPYTER_PATH", os.path.join(sys.prefix, "share", "jupyter"))
+        for name in ("DTK_LIVE", "DTK_COLAB", "CI"):
+            patch.delenv(name, raising=False)
+        where = {"metadata": {"path": str(ROOT / "notebooks")}}
+        NotebookClient(notebook, timeout=500, kernel_name="python3", allow_errors=True, resources=where).execute()
+    return request.param, [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@pytest.mark.timeout(1200)
+def test_it_runs_to_its_end(lesson):
+    name, cells = lesson
+    unexpected = {cell.source: errors(cell) for cell in cells if errors(cell) and "raises-exception" not in tags(cell)}
+    assert not unexpected
+    one = [line for cell in cells for line in said(cell).splitlines() if line.startswith("dtk: on Colab, ")]
+    assert bool(one) == (name != "03_mirrored_strategy"), "lesson 03 asks for one worker by itself"
+
+
+@pytest.mark.timeout(1200)
+def test_every_check_passes_or_says_what_it_needs(lesson):
+    _, cells = lesson
+    checks = [cell for cell in cells if "check" in tags(cell)]
+    assert len(checks) >= 2
+    for cell in checks:
+        assert all(NEEDED in error for error in errors(cell)), cell.source
+    lines = [line for cell in cells for line in said(cell).splitlines() if line.startswith("check ")]
+    assert all(PASSED.search(line) or NEEDED in line for line in lines)
+
+
+@pytest.mark.timeout(1200)
+def test_the_kernel_never_imports_tensorflow_and_so_holds_no_gpu(lesson):
+    assert said(lesson[1][-1]) == "False\n"
+
+
+@pytest.mark.timeout(1200)
+def test_every_live_view_ends_as_a_still_page(lesson):
+    views = [
+        output.data
+        for cell in lesson[1]
+        for output in cell.outputs
+        if output.output_type == "display_data" and output.data.get("text/plain", "").startswith("<live view of dtk")
+    ]
+    assert views
+    for data in views:
+        assert set(data) == {"text/plain", "text/html"}
