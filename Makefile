@@ -9,10 +9,10 @@ VENV_TF215 ?= .venv-tf215
 PYTHON_TF215 ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 READY_TF215 := $(VENV_TF215)/.ready
 
-.PHONY: help setup demo lab test test-thorough lint bench notebooks setup-tf215 test-tf215 clean
+.PHONY: help setup demo lab test test-thorough test-browser lint bench notebooks setup-tf215 test-tf215 clean
 
 help:
-	@echo "make setup | demo | lab | test | test-thorough | lint | bench | notebooks | setup-tf215 | test-tf215 | clean"
+	@echo "make setup | demo | lab | test | test-thorough | test-browser | lint | bench | notebooks | setup-tf215 | test-tf215 | clean"
 
 setup: $(READY)
 
@@ -36,6 +36,14 @@ test: $(READY)
 # Those that take long, which `make test` leaves out; tests/conftest.py lists them.
 test-thorough: $(READY)
 	DTK_THOROUGH=1 $(BIN)/python -m pytest --nbval tests dtk notebooks
+
+# JupyterLab and the lessons in Chromium, which is not installed from here: see tests/browser/conftest.py.
+test-browser: $(VENV)/.browser
+	$(BIN)/python -m pytest -rs tests/browser
+
+$(VENV)/.browser: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]' -c constraints/main.txt
+	touch $(VENV)/.browser
 
 lint: $(READY)
 	$(BIN)/ruff check .
