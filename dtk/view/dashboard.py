@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections import deque
+from typing import Any
 
 import ipywidgets
 from IPython.display import display
@@ -20,15 +21,6 @@ __all__ = ["Dashboard"]
 _EVERY = 0.25  # seconds between two drawings
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
-
-
-class _Box(ipywidgets.VBox):
-    """A VBox whose text form, which stays in a stored notebook, tells what was here and never changes."""
-
-    title = ""
-
-    def __repr__(self) -> str:
-        return f"<live view of dtk: {self.title}>"
 
 
 class _LogTail:
@@ -51,6 +43,21 @@ class _LogTail:
         return f'<div style="{outer}"><pre style="{inner};color:inherit;background:transparent">{text}</pre></div>'
 
 
+def _one_of(panes: list[Any], names: list[str]) -> Any:
+    """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
+    if not hasattr(ipywidgets, "Stack"):  # ipywidgets 7: by mouse only
+        folded = ipywidgets.Accordion(children=panes, selected_index=None)
+        for number, name in enumerate(names):
+            folded.set_title(number, f"{name}: what it printed")
+        return folded
+    style, width = {"description_width": "initial"}, ipywidgets.Layout(width="max-content")
+    choice = ipywidgets.Dropdown(options=["nothing", *names], description="show what it printed:", style=style)
+    choice.layout = width
+    stack = ipywidgets.Stack([ipywidgets.HTML(), *panes], selected_index=0)
+    ipywidgets.jslink((choice, "index"), (stack, "selected_index"))
+    return ipywidgets.VBox([choice, stack])
+
+
 class Dashboard:
     """Where each worker and the evaluator are, progress with the time left, loss, throughput, the ends of the logs."""
 
@@ -63,15 +70,12 @@ class Dashboard:
         self._drawn = float("-inf")
         self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
-        self.logs = ipywidgets.Accordion(children=[ipywidgets.HTML() for _ in self.tails])
-        for member in range(len(self.tails)):
-            self.logs.set_title(member, f"{self._name(member)}: what it printed")
-        self.logs.selected_index = None  # ipywidgets 7 opens the first by itself
-        progress = ipywidgets.HBox([self.bar, self.words])
-        self.box = _Box([self.rows, progress, self.curves, self.logs])
-        self.box.title = title
+        self.panes = [ipywidgets.HTML() for _ in self.tails]
+        self.logs = _one_of(self.panes, [self._name(member) for member in range(len(self.tails))])
+        progress = ipywidgets.HBox([self.bar, self.words], layout=ipywidgets.Layout(flex_flow="row wrap"))
+        self.box = ipywidgets.VBox([self.rows, progress, self.curves, self.logs])
         self._draw("")
-        display(self.box)
+        self._shown = display(self._bundle(f"<live view of dtk: {title}>"), raw=True, display_id=True)
 
     def update(self, states: list[str]) -> None:
         now = time.monotonic()
@@ -89,6 +93,22 @@ class Dashboard:
         if done:
             self.bar.value = self.bar.max
         self.bar.bar_style = "success" if done else "danger"
+        if self._shown:
+            self._shown.update(self._bundle(*self._last_frame(outcome)), raw=True)
+
+    def _bundle(self, text: str, page: str = "") -> dict[str, Any]:
+        """The widgets, and beside them what stands where widgets don't run."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
+        return {**bundle, "text/html": page} if page else bundle
+
+    def _last_frame(self, outcome: str) -> tuple[str, str]:
+        """The facts of the end as text, and with the curves as HTML, for a page without a kernel."""
+        words = self.follower.words()
+        lines = [f"{self.title}: {outcome}"]
+        lines += [f"{self._name(member)}: {self._state(member)}" for member in range(len(self.states))]
+        page = f"{self.rows.value}<p>{html.escape(words)}</p>{self.curves.value}"
+        return "\n".join([*lines, words]), page
 
     def _name(self, worker: int) -> str:
         if worker == self.workers:
@@ -107,7 +127,7 @@ class Dashboard:
         loss = curve(self.follower.losses.points, "loss")
         rate = curve(self.follower.rates.points, "throughput", "examples/s")
         self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{loss}{rate}</div>' if loss else ""
-        for pane, tail in zip(self.logs.children, self.tails, strict=True):
+        for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look()
 
     def _table(self, outcome: str) -> str:

@@ -15,9 +15,10 @@ from playwright.sync_api import Locator, Page, expect
 SECONDS = 1000.0  # playwright counts in milliseconds
 
 _PANEL = "window.jupyterapp.shell.currentWidget"
-_STATUS = f"{_PANEL}?.sessionContext?.session?.kernel?.status"
+_KERNEL = f"{_PANEL}?.sessionContext?.session?.kernel"
+_STATUS = f"{_KERNEL}?.status"
 _CELLS = f"{_PANEL}.content.widgets.filter(cell => cell.model.type === 'code')"
-_AT_WORK = f"{_CELLS}.some(cell => cell.model.executionState !== 'idle')"
+_AT_WORK = f"{_CELLS}.some(cell => (cell.inputArea?.promptNode?.textContent ?? '').includes('*'))"
 
 # What the line of progress beside each bar said, a list a bar, in the order of their appearance.
 _WATCH = """() => {
@@ -47,7 +48,8 @@ class NotebookPage:
     def open(self, lab: str = "lab") -> NotebookPage:
         """Opens the notebook in a workspace of its own (else JupyterLab brings back what another page had open)."""
         self.page.goto(f"{self.url}{lab}/workspaces/{self.name}/tree/{self.path.name}?reset")
-        self.page.wait_for_function(f"{_STATUS} === 'idle' || {_STATUS} === 'busy'", timeout=60 * SECONDS)
+        # Not until the kernel answers, which one at work does only afterwards.
+        self.page.wait_for_function(f"{_KERNEL}?.connectionStatus === 'connected'", timeout=60 * SECONDS)
         expect(self.notebook).to_be_visible()
         return self
 
@@ -87,6 +89,8 @@ class NotebookPage:
         self.page.locator(".jp-Dialog .jp-mod-accept").click()
 
     def run_all(self) -> None:
+        """Without the stored outputs, which could be taken for new ones."""
+        self.menu("Edit", "Clear Outputs of All Cells")
         self.menu("Run", "Run All Cells")
         self.page.wait_for_function(_AT_WORK, timeout=30 * SECONDS)
 
