@@ -14,10 +14,10 @@ VENV_COLAB ?= .venv-colab
 PYTHON_COLAB ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 READY_COLAB := $(VENV_COLAB)/.ready
 
-.PHONY: help setup demo lab test test-thorough lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-thorough test-browser test-lanes lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-thorough | lint | bench | notebooks | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-thorough | test-browser | test-lanes | lint | bench | notebooks | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -41,6 +41,14 @@ test: $(READY)
 # Those that take long, which `make test` leaves out; tests/conftest.py lists them.
 test-thorough: $(READY)
 	DTK_THOROUGH=1 $(BIN)/python -m pytest --nbval tests dtk notebooks
+
+# JupyterLab and the lessons in Chromium, which is not installed from here: see tests/browser/conftest.py.
+test-browser: $(VENV)/.browser
+	$(BIN)/python -m pytest -rs tests/browser
+
+$(VENV)/.browser: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]' -c constraints/main.txt
+	touch $(VENV)/.browser
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -121,8 +121,8 @@ def test_dashboard_shows_states_progress_curves_and_logs(folder, dashboard):
     assert (dashboard.bar.value, dashboard.bar.max) == (5, 20)
     assert "ETA" in dashboard.words.value
     assert dashboard.curves.value.count("<svg") == 2
-    assert "&lt;b&gt;bold?&lt;/b&gt;\n2/2 ━━━━ loss: 1</pre>" in dashboard.logs.children[1].value
-    assert "nothing yet" in dashboard.logs.children[0].value
+    assert "&lt;b&gt;bold?&lt;/b&gt;\n2/2 ━━━━ loss: 1</pre>" in dashboard.panes[1].value
+    assert "nothing yet" in dashboard.panes[0].value
 
 
 def test_dashboard_ends_with_the_outcome(folder, dashboard):
@@ -152,7 +152,7 @@ def test_dashboard_shows_a_failure(folder, dashboard):
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
     dashboard.update(["running", "running"])
-    pane = dashboard.logs.children[0].value
+    pane = dashboard.panes[0].value
     assert "line 99999" in pane
     assert "kB skipped, all of it is in" in pane
     assert len(pane) < 10_000
@@ -173,11 +173,40 @@ def test_dashboard_draws_at_most_four_times_a_second(folder, monkeypatch, capsys
     assert len(drawn) <= 40
 
 
-def test_the_stored_form_of_a_dashboard_never_changes(folder, dashboard):
-    before = repr(dashboard.box)
-    step(folder, 1)
-    dashboard.close("finished in 3.2 s")
-    assert repr(dashboard.box) == before == "<live view of dtk: cluster of 2 workers>"
+def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    from dtk.view import dashboard as module
+
+    shown = []
+    handle = SimpleNamespace(update=lambda bundle, raw: shown.append(bundle))
+    monkeypatch.setattr(module, "display", lambda bundle, raw, display_id: shown.append(bundle) or handle)
+    view = module.Dashboard(folder, 1, "cluster of <2> workers")
+    for number in (1, 2, 3):
+        step(folder, number)
+    view.close("finished in 3.2 s")
+    first, last = shown
+    assert first["text/plain"] == "<live view of dtk: cluster of <2> workers>"
+    assert "text/html" not in first, "nothing is known yet"
+    lines = last["text/plain"].splitlines()
+    assert lines[:2] == ["cluster of <2> workers: finished in 3.2 s", "worker 0 (chief): finished after step 3"]
+    assert lines[-1].startswith("step 3, loss ")
+    for words in ("cluster of &lt;2&gt; workers: finished in 3.2 s", "worker 1", "<p>step 3, loss ", "<svg"):
+        assert words in last["text/html"]
+    assert {bundle["application/vnd.jupyter.widget-view+json"]["model_id"] for bundle in shown} == {view.box.model_id}
+
+
+def test_a_log_is_chosen_in_the_page_without_the_kernel(dashboard):
+    ipywidgets = pytest.importorskip("ipywidgets")
+    if not hasattr(ipywidgets, "Stack"):
+        assert [dashboard.logs.get_title(k) for k in (0, 1)] == [
+            "worker 0 (chief): what it printed",
+            "worker 1: what it printed",
+        ]
+        return
+    choice, stack = dashboard.logs.children
+    assert choice.options == ("nothing", "worker 0 (chief)", "worker 1")
+    assert list(stack.children[1:]) == dashboard.panes
+    assert (choice.index, stack.selected_index) == (0, 0)
 
 
 def test_a_dashboards_last_frame_is_there_without_widgets(folder, monkeypatch):

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["NO_RECORDS", "Recorded", "axes", "headline", "ink", "only_text"]
+__all__ = ["NO_RECORDS", "Recorded", "alternative", "axes", "headline", "ink", "only_text"]
 
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
 NO_RECORDS = "no records: add dtk.Recorder() to the callbacks of fit, or dtk.record_step to a loop"
-_CAPTION_POINTS = 8.5
+_CAPTION, _CAPTION_POINTS = "caption", 8.5
 
 
 class Recorded(Protocol):
@@ -57,6 +57,12 @@ def ink(ax: Axes) -> Any:
     return ax.xaxis.label.get_color()
 
 
+def alternative(ax: Axes) -> str:
+    """A figure's text alternative: its headline and its caption, on one line."""
+    captions = [text.get_text() for text in ax.texts if text.get_gid() == _CAPTION]
+    return " ".join(" ".join([ax.get_title(loc="left") + ".", *captions]).split())
+
+
 def headline(ax: Axes, title: str, caption: str) -> None:
     """The message as title, and under it, smaller, what to look at; both start at the left edge of the axes."""
     inches = ax.get_window_extent().width / ax.figure.dpi
@@ -73,6 +79,7 @@ def headline(ax: Axes, title: str, caption: str) -> None:
         fontsize=_CAPTION_POINTS,
         alpha=0.85,
         annotation_clip=False,
+        gid=_CAPTION,
     )
     ax.spines[["top", "right"]].set_visible(False)
     _describe(ax, f"{title}. {caption}")

@@ -24,15 +24,6 @@ _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and ch
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
 
 
-class _Box(ipywidgets.VBox):
-    """A VBox whose text form, which stays in a stored notebook, tells what was here and never changes."""
-
-    title = ""
-
-    def __repr__(self) -> str:
-        return f"<live view of dtk: {self.title}>"
-
-
 class _LogTail:
     """The last lines of one member's log, as HTML."""
 
@@ -53,6 +44,21 @@ class _LogTail:
         return f'<div style="{outer}"><pre style="{inner};color:inherit;background:transparent">{text}</pre></div>'
 
 
+def _one_of(panes: list[Any], names: list[str]) -> Any:
+    """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
+    if not hasattr(ipywidgets, "Stack"):  # ipywidgets 7: by mouse only
+        folded = ipywidgets.Accordion(children=panes, selected_index=None)
+        for number, name in enumerate(names):
+            folded.set_title(number, f"{name}: what it printed")
+        return folded
+    style, width = {"description_width": "initial"}, ipywidgets.Layout(width="max-content")
+    choice = ipywidgets.Dropdown(options=["nothing", *names], description="show what it printed:", style=style)
+    choice.layout = width
+    stack = ipywidgets.Stack([ipywidgets.HTML(), *panes], selected_index=0)
+    ipywidgets.jslink((choice, "index"), (stack, "selected_index"))
+    return ipywidgets.VBox([choice, stack])
+
+
 class Dashboard:
     """Where each worker and the evaluator are, progress with the time left, loss, throughput, the ends of the logs."""
 
@@ -65,15 +71,12 @@ class Dashboard:
         self._drawn = float("-inf")
         self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
-        self.logs = ipywidgets.Accordion(children=[ipywidgets.HTML() for _ in self.tails])
-        for member in range(len(self.tails)):
-            self.logs.set_title(member, f"{self._name(member)}: what it printed")
-        self.logs.selected_index = None  # ipywidgets 7 opens the first by itself
-        progress = ipywidgets.HBox([self.bar, self.words])
-        self.box = _Box([self.rows, progress, self.curves, self.logs])
-        self.box.title = title
+        self.panes = [ipywidgets.HTML() for _ in self.tails]
+        self.logs = _one_of(self.panes, [self._name(member) for member in range(len(self.tails))])
+        progress = ipywidgets.HBox([self.bar, self.words], layout=ipywidgets.Layout(flex_flow="row wrap"))
+        self.box = ipywidgets.VBox([self.rows, progress, self.curves, self.logs])
         self._draw("")
-        self._shown = display(self._bundle(), raw=True, display_id=True)  # None outside of IPython
+        self._shown = display(self._bundle(f"<live view of dtk: {title}>"), raw=True, display_id=True)
 
     def update(self, states: list[str]) -> None:
         now = time.monotonic()
@@ -91,16 +94,30 @@ class Dashboard:
         if done:
             self.bar.value = self.bar.max
         self.bar.bar_style = "success" if done else "danger"
-        if self._shown is not None:
-            self._shown.update(self._bundle(**self._still()), raw=True)
+        if self._shown:
+            self._shown.update(self._bundle(*self._last_frame(outcome)), raw=True)
 
-    def _bundle(self, **still: str) -> dict[str, Any]:
+    def _bundle(self, text: str, page: str = "") -> dict[str, Any]:
+        """The widgets, and beside them what stands where widgets don't run."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        return {"application/vnd.jupyter.widget-view+json": view, "text/plain": repr(self.box), **still}
+        widgets = {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
+        if not page:
+            return widgets
+        # Colab's widgets end with their cell: what stays there is the page alone.
+        return {"text/plain": text, "text/html": page} if on_colab() else {**widgets, "text/html": page}
 
-    def _still(self) -> dict[str, str]:
-        """The last frame without widgets: what a stored notebook shows, and a page that nbconvert makes of it."""
-        return {"text/html": f"{self.rows.value}<div>{self.words.value}</div>{self.curves.value}"}
+    def _last_frame(self, outcome: str) -> tuple[str, str]:
+        """The facts of the end as text, and with the curves as HTML, for a page without a kernel."""
+        words = self.follower.words()
+        lines = [f"{self.title}: {outcome}"]
+        lines += [f"{self._name(member)}: {self._state(member)}" for member in range(len(self.states))]
+        bar = f'<progress value="{self.bar.value}" max="{self.bar.max}" style="width:300px"></progress>'
+        logs = (
+            f"<details><summary>{self._name(member)}: what it printed</summary>{pane.value}</details>"
+            for member, pane in enumerate(self.panes)
+        )
+        page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div>{self.curves.value}{''.join(logs)}"
+        return "\n".join([*lines, words]), page
 
     def _name(self, worker: int) -> str:
         if worker == self.workers:
@@ -119,7 +136,7 @@ class Dashboard:
         loss = curve(self.follower.losses.points, "loss")
         rate = curve(self.follower.rates.points, "throughput", "examples/s")
         self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{loss}{rate}</div>' if loss else ""
-        for pane, tail in zip(self.logs.children, self.tails, strict=True):
+        for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look()
 
     def _table(self, outcome: str) -> str:
@@ -127,8 +144,7 @@ class Dashboard:
         for worker in range(len(self.states)):
             swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(worker, self.workers)}"
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
-            style = "padding:1px 8px 1px 0;text-align:left"  # pages made by nbconvert would put it right
-            rows.append("<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell in cells) + "</tr>")
+            rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
         return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
 

@@ -40,6 +40,13 @@ ALONE = {
 }
 SECONDS_PER_STEP, STALL_TIMEOUT = 0.05, 5.0
 _REACTION = re.compile(r"\b(Unavailable|DeadlineExceeded|Internal|Aborted|Cancelled)Error\b")
+# ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another.
+_ANSWERS_CLASS = "dtk-answers"
+_ANSWERS_STYLE = (
+    f"<style>.{_ANSWERS_CLASS} label {{height: auto; line-height: 1.4; white-space: normal; margin-bottom: 4px}}"
+    f".{_ANSWERS_CLASS} .widget-radio-box {{height: auto; margin-bottom: 0}}"
+    f".{_ANSWERS_CLASS} {{height: auto}}</style>"
+)
 
 Runner = Callable[..., Any]
 
@@ -144,14 +151,16 @@ class FaultLab:
         style = {"description_width": "6em"}
         kinds = [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
         self.kind = ipywidgets.Dropdown(options=kinds, value=kinds[0], description="fault", style=style)
-        slider: dict[str, Any] = {"continuous_update": False, "style": style}
-        self.worker = ipywidgets.IntSlider(workers - 1, min=0, max=workers - 1, description="worker", **slider)
-        self.step = ipywidgets.IntSlider((steps + 1) // 2, min=1, max=steps, description="step", **slider)
+        # Not sliders, which don't tell a screen reader their name.
+        field: dict[str, Any] = {"style": style, "layout": ipywidgets.Layout(width="11em")}
+        self.worker = ipywidgets.BoundedIntText(workers - 1, min=0, max=workers - 1, description="worker", **field)
+        self.step = ipywidgets.BoundedIntText((steps + 1) // 2, min=1, max=steps, description="step", **field)
         wide = ipywidgets.Layout(width="auto")
-        self.question = ipywidgets.HTML(f"<b>{QUESTION}</b>")
+        self.question = ipywidgets.HTML(f"{_ANSWERS_STYLE}<b>{QUESTION}</b>")
         # (label, value) pairs; None: no answer yet, so that one has to be chosen
         options_ = [(label, key) for key, label in ANSWERS.items()]
         self.prediction = ipywidgets.RadioButtons(options=options_, value=None, layout=wide)
+        self.prediction.add_class(_ANSWERS_CLASS)
         self.button = ipywidgets.Button(description="run", button_style="primary")
         self.words = ipywidgets.HTML()
         controls = [self.kind, self.worker, self.step, self.question, self.prediction, self.button, self.words]

@@ -1,4 +1,4 @@
-"""Labs: figures with sliders for a learner to turn, from core ipywidgets only, which 7.7 (Colab) and 8 both have.
+"""Labs: figures with numbers for a learner to set, from core ipywidgets only, which 7.7 (Colab) and 8 both have.
 
 Where widgets don't run (CI, a printed page, no ipywidgets) a lab is a figure of what its controls would show.
 """
@@ -6,6 +6,7 @@ Where widgets don't run (CI, a printed page, no ipywidgets) a lab is a figure of
 from __future__ import annotations
 
 import base64
+import html
 import importlib.util
 import io
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import numpy as np
 
 from dtk.analysis import scaling
 from dtk.environment import live_mode
-from dtk.view.canvas import axes, headline, ink
+from dtk.view.canvas import alternative, axes, headline, ink
 from dtk.view.palette import worker_color
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
 def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | Axes:
     """Set replicas, examples for each, and the divisor; watch shares, global loss and gradient against one device's.
 
-    In a notebook a lab with two sliders and a choice of the divisor, which shows itself and is returned. Elsewhere
+    In a notebook a lab with two numbers and a choice of the divisor, which shows itself and is returned. Elsewhere
     (`dtk.environment.live_mode` is not "widgets") a figure of all three divisors, for the numbers given. replicas: 1
     to 4. examples: of each replica, 1 to 8. Raises ValueError for others.
     """
@@ -99,15 +100,16 @@ class LossScalingLab:
     def __init__(self, replicas: int = 2, examples: int = 2):
         import ipywidgets
 
-        style = {"description_width": "8.5em"}
-        slider: dict[str, Any] = {"min": 1, "continuous_update": False, "style": style}
-        self.replicas = ipywidgets.IntSlider(replicas, max=MOST_REPLICAS, description="replicas", **slider)
-        self.examples = ipywidgets.IntSlider(examples, max=MOST_EXAMPLES, description="examples of each", **slider)
-        self.divisor = ipywidgets.ToggleButtons(
+        # Not sliders and toggle buttons, which don't tell a screen reader their name or what is chosen.
+        style, layout = {"description_width": "10em"}, ipywidgets.Layout(width="16em")
+        field: dict[str, Any] = {"min": 1, "style": style, "layout": layout}
+        self.replicas = ipywidgets.BoundedIntText(replicas, max=MOST_REPLICAS, description="replicas", **field)
+        self.examples = ipywidgets.BoundedIntText(examples, max=MOST_EXAMPLES, description="examples of each", **field)
+        self.divisor = ipywidgets.RadioButtons(
             options=list(DIVISORS), value=DIVISORS[1], description="divide by the", style=style
         )
         self.words = ipywidgets.HTML()
-        self.picture = ipywidgets.Image(format="png", layout=ipywidgets.Layout(max_width="100%", object_fit="contain"))
+        self.picture = ipywidgets.HTML()
         controls = [self.replicas, self.examples, self.divisor]
         self.box = ipywidgets.VBox([*controls, self.words, self.picture])
         for control in controls:
@@ -127,7 +129,7 @@ class LossScalingLab:
         from IPython.display import display
 
         # The picture beside the widget is what a page shows where no kernel answers.
-        still = base64.b64encode(_png(self.replicas.value, self.examples.value, DIVISORS)).decode()
+        still, _ = _png(self.replicas.value, self.examples.value, DIVISORS)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
         bundle = {"application/vnd.jupyter.widget-view+json": view, "image/png": still, "text/plain": repr(self)}
         display(bundle, raw=True)
@@ -135,7 +137,11 @@ class LossScalingLab:
     def _redraw(self, change: Any = None) -> None:
         now = self.numbers
         self.words.value = f"<b>{_sum(now)}</b>, one device: {now.alone:.3g}. {_verdict(now)}"
-        self.picture.value = _png(self.replicas.value, self.examples.value, (self.divisor.value,))
+        png, told = _png(self.replicas.value, self.examples.value, (self.divisor.value,))
+        # Below 30em its letters would be too small to read; the page then scrolls the picture.
+        style = f"width:{_size(DIVISORS)[0]}in;max-width:100%;min-width:30em"
+        picture = f'<img alt="{html.escape(told)}" style="{style}" src="data:image/png;base64,{png}">'
+        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
 
 
 def _sum(now: Numbers) -> str:
@@ -153,15 +159,16 @@ def _size(divisors: Sequence[str]) -> tuple[float, float]:
     return 7.0, 1.9 + 0.8 * len(divisors)
 
 
-def _png(replicas: int, examples: int, divisors: Sequence[str]) -> bytes:
+def _png(replicas: int, examples: int, divisors: Sequence[str]) -> tuple[str, str]:
+    """The figure as a PNG in base64, and its headline and caption as the text that stands for it."""
     from matplotlib.figure import Figure
 
     # Not by pyplot, which would show the figure under the cell as well.
     figure = Figure(figsize=_size(divisors), layout="constrained")
-    _draw(figure.subplots(), replicas, examples, divisors)
+    ax = _draw(figure.subplots(), replicas, examples, divisors)
     file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
+    figure.savefig(file, format="png", dpi=150)
+    return base64.b64encode(file.getvalue()).decode(), alternative(ax)
 
 
 def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Axes:

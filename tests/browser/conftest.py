@@ -1,0 +1,97 @@
+"""JupyterLab in Chromium. `make test-browser` runs this folder; elsewhere its tests are skipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox",  # containers have no user namespaces for it, and the only pages are our own
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config, items):
+    named = any(HERE.name in Path(argument).parts or "test_browser" in argument for argument in config.args)
+    for item in items:
+        if HERE in item.path.parents and not named:
+            item.add_marker(pytest.mark.skip(reason="make test-browser runs it"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser's path: DTK_CHROMIUM, or the first that is installed."""
+    asked = os.environ.get("DTK_CHROMIUM")
+    found = asked or next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if found is None:
+        pytest.skip("no Chromium here: `apt install chromium`, or set DTK_CHROMIUM to the path of one")
+    assert Path(found).is_file(), f"DTK_CHROMIUM={found}: there is no such file"
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright here: make test-browser installs it")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_scratch(tmp_path_factory) -> Iterator[None]:
+    """Runs of these kernels, and nobody else's, are listed here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTK_SCRATCH", str(tmp_path_factory.mktemp("scratch", numbered=True)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    from serving import serve
+
+    with serve(tmp_path_factory.mktemp("lab")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Path:
+    """Where screenshots and the browser's console go: DTK_BROWSER_OUT, or out/browser."""
+    place = Path(os.environ.get("DTK_BROWSER_OUT") or HERE.parent.parent / "out" / "browser")
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@pytest.fixture
+def visit(browser, pictures, request):
+    """Opens a lesson of a server's, in a page of its own: visit(server, "00_start_here", width=1400, dark=False)."""
+    from notebook_page import NotebookPage
+
+    contexts, said = [], []
+
+    def opened(server, lesson: str, width: int = 1400, dark: bool = False, **options) -> NotebookPage:
+        server.theme("Dark" if dark else "Light")
+        context = browser.new_context(viewport={"width": width, "height": 900})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"uncaught: {error}"))
+        return NotebookPage(page, server.url, server.notebooks / f"{lesson}.ipynb", pictures).open(**options)
+
+    yield opened
+    for context in contexts:
+        context.close()
+    name = request.node.name.replace("/", "_")
+    (pictures / f"{name}.console.txt").write_text("\n".join(said) + "\n")
+    assert not [line for line in said if line.startswith("uncaught")], "an error in the page's own programs"

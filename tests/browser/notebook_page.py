@@ -1,0 +1,141 @@
+"""A notebook in JupyterLab's page: what a learner does by mouse and keyboard, and what is seen.
+
+What is done goes through the page's own controls. What is waited for is asked from JupyterLab's application object
+(`--expose-app-in-browser`), because a cell that is scrolled away may have no element in the page.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Locator, Page, expect
+
+SECONDS = 1000.0  # playwright counts in milliseconds
+
+_PANEL = "window.jupyterapp.shell.currentWidget"
+_KERNEL = f"{_PANEL}?.sessionContext?.session?.kernel"
+_STATUS = f"{_KERNEL}?.status"
+_CELLS = f"{_PANEL}.content.widgets.filter(cell => cell.model.type === 'code')"
+_AT_WORK = f"{_CELLS}.some(cell => (cell.inputArea?.promptNode?.textContent ?? '').includes('*'))"
+
+# What the line of progress beside each bar said, a list a bar, in the order of their appearance.
+_WATCH = """() => {
+    window.dtkSaid = [];
+    const look = () => document.querySelectorAll(".widget-hprogress").forEach(bar => {
+        const words = bar.parentElement.textContent;
+        const known = window.dtkSaid.find(([view, said]) => view === bar);
+        if (!known) window.dtkSaid.push([bar, [words]]);
+        else if (known[1].at(-1) !== words) known[1].push(words);
+    });
+    new MutationObserver(look).observe(document.body, {childList: true, subtree: true, characterData: true});
+}"""
+
+_AT_STEP = """step => window.dtkSaid.some(([bar, said]) => {
+    const at = said.at(-1).match(/\\bstep (\\d+)/);
+    return (at ? Number(at[1]) : 0) >= step;
+})"""
+
+
+class NotebookPage:
+    """One open notebook. folder: where its file lies. pictures: where screenshots go."""
+
+    def __init__(self, page: Page, url: str, path: Path, pictures: Path):
+        self.page, self.url, self.path, self.pictures = page, url, path, pictures
+        self.name = path.stem
+
+    def open(self, lab: str = "lab") -> NotebookPage:
+        """Opens the notebook in a workspace of its own (else JupyterLab brings back what another page had open)."""
+        self.page.goto(f"{self.url}{lab}/workspaces/{self.name}/tree/{self.path.name}?reset")
+        # Not until the kernel answers, which one at work does only afterwards.
+        self.page.wait_for_function(f"{_KERNEL}?.connectionStatus === 'connected'", timeout=60 * SECONDS)
+        expect(self.notebook).to_be_visible()
+        return self
+
+    @property
+    def notebook(self) -> Locator:
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook")
+
+    def cell(self, source: str) -> Locator:
+        """The code cell that has this text."""
+        return self.notebook.locator(".jp-CodeCell").filter(has=self.page.locator(".jp-InputArea", has_text=source))
+
+    @property
+    def dashboards(self) -> Locator:
+        """The outputs that are live views of a run."""
+        return self.notebook.locator(".jp-OutputArea-output").filter(has=self.page.locator(".widget-hprogress"))
+
+    def watch(self) -> None:
+        """From now on notes, at each change of the page, what the live views say; `moves` tells it."""
+        self.page.evaluate(_WATCH)
+
+    @property
+    def moves(self) -> list[list[int]]:
+        """For each live view watched, the steps that it said it was at, without repetition, in order."""
+        said: list[list[str]] = self.page.evaluate("window.dtkSaid.map(([view, words]) => words)")
+        return [list(dict.fromkeys(step for step in map(steps_seen, words) if step)) for words in said]
+
+    def menu(self, menu: str, item: str) -> None:
+        self.page.get_by_role("menuitem", name=menu, exact=True).click()
+        self.page.locator(".lm-Menu-item", has=self.page.get_by_text(item, exact=True)).click()
+
+    def toolbar(self, command: str) -> None:
+        """Presses a button of the notebook's toolbar; command: "interrupt-kernel" and the like."""
+        panel = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        panel.locator(f'.jp-NotebookPanel-toolbar [data-command="notebook:{command}"]').click()
+
+    def confirm(self) -> None:
+        self.page.locator(".jp-Dialog .jp-mod-accept").click()
+
+    def run_all(self) -> None:
+        """Without the stored outputs, which could be taken for new ones."""
+        self.menu("Edit", "Clear Outputs of All Cells")
+        self.menu("Run", "Run All Cells")
+        self.page.wait_for_function(_AT_WORK, timeout=30 * SECONDS)
+
+    def run(self, source: str) -> Locator:
+        """Runs the cell that has this text, as Ctrl+Enter does; doesn't wait for it."""
+        cell = self.cell(source)
+        cell.locator(".jp-InputArea-prompt").click()
+        self.page.keyboard.press("Control+Enter")
+        return cell
+
+    def type(self, source: str) -> Locator:
+        """Writes a new cell at the notebook's end; returns it."""
+        cell = self.notebook.locator(".jp-CodeCell").last
+        cell.locator(".jp-InputArea-prompt").click()
+        self.page.keyboard.press("b")
+        new = self.notebook.locator(".jp-CodeCell").last
+        new.locator(".cm-content").fill(source)
+        return new
+
+    def wait_idle(self, seconds: float) -> None:
+        """Until no cell waits for its turn and the kernel has nothing to do."""
+        self.page.wait_for_function(f"!{_AT_WORK} && {_STATUS} === 'idle'", timeout=seconds * SECONDS)
+
+    def wait_step(self, step: int, seconds: float = 120) -> None:
+        """After `watch`: until a live view has said that its run is at this step or further on."""
+        self.page.wait_for_function(_AT_STEP, arg=step, timeout=seconds * SECONDS)
+
+    def save(self) -> nbformat.NotebookNode:
+        """Saves by the keyboard; returns the notebook as it then is on disk."""
+        self.page.keyboard.press("Control+s")
+        self.page.wait_for_function(f"!{_PANEL}.context.model.dirty", timeout=30 * SECONDS)
+        return nbformat.read(self.path, 4)
+
+    def shot(self, step: str, of: Locator | None = None) -> None:
+        """A screenshot, `lesson-step.png`; of: what has to be in sight."""
+        if of is not None:
+            of.scroll_into_view_if_needed()
+        self.page.screenshot(path=self.pictures / f"{self.name}-{step}.png")
+
+
+def steps_seen(words: str) -> int:
+    """The step that a dashboard's line of progress tells; 0 where it tells none.
+
+    >>> steps_seen("step 12/40, loss 0.5"), steps_seen("no step recorded yet")
+    (12, 0)
+    """
+    found = re.search(r"\bstep (\d+)", words)
+    return int(found[1]) if found else 0

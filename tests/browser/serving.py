@@ -1,0 +1,119 @@
+"""JupyterLab as `make lab` starts it, on a copy of the lessons and with nothing of the user's own settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+from waiting import wait_for
+
+from dtk.cluster import owned
+
+ROOT = Path(__file__).parent.parent.parent
+EXTENSIONS = "@jupyterlab/apputils-extension"
+# Nothing that reaches for the network, and no question about it over the page.
+QUIET = {"fetchNews": "false", "checkForUpdates": False}
+# No token, a port that is free (JupyterLab goes on to the next ones), no browser of the user's.
+OPTIONS = ("--no-browser", "--port=18900", "--port-retries=200", "--IdentityProvider.token=", "--expose-app-in-browser")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running JupyterLab. url: of its base, with a slash at its end. notebooks: the folder it shows."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    notebooks: Path
+    settings: Path
+
+    def theme(self, name: str) -> None:
+        """The theme of pages that are opened from now on: "Light" or "Dark"."""
+        _write_setting(self.settings, "themes", {"theme": f"JupyterLab {name}"})
+
+    @property
+    def kernels(self) -> list[int]:
+        """Process numbers of the kernels that it has started."""
+        children = psutil.Process(self.process.pid).children()
+        return [child.pid for child in children if "ipykernel_launcher" in " ".join(child.cmdline())]
+
+    @property
+    def workers(self) -> list[int]:
+        """Process numbers of the workers that train for one of its kernels now."""
+        kernels = self.kernels
+        return [each.pid for each in owned.processes() if each.kernel in kernels and each.what.startswith("worker")]
+
+
+def command() -> list[str]:
+    """What `make lab` runs, with the programs of this environment."""
+    recipe = re.search(r"^lab:.*\n\t(.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert recipe, "the Makefile has no target `lab`"
+    words = recipe[1].replace("$(BIN)", str(Path(sys.executable).parent)).split()
+    # JupyterLab refuses to run for the superuser of a container unless told to.
+    return [*words, *OPTIONS, *(["--allow-root"] if os.geteuid() == 0 else [])]
+
+
+@contextmanager
+def serve(place: Path, options: Sequence[str] = (), writable: bool = True) -> Iterator[Server]:
+    """Starts it below `place`, waits until it answers, and ends it with all its kernels."""
+    notebooks = place / "notebooks"
+    shutil.copytree(ROOT / "notebooks", notebooks, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    settings = place / "settings"
+    _write_setting(settings, "notification", QUIET)
+    env = _environment(place, settings)
+    if not writable:
+        for path in (*notebooks.iterdir(), notebooks):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+    with (place / "server.log").open("wb") as log:
+        process = subprocess.Popen([*command(), *options], cwd=place, env=env, stdout=log, stderr=log)
+    try:
+        yield Server(process, _url(process, place), notebooks, settings)
+    finally:
+        process.terminate()  # which ends its kernels as well
+        process.wait(60)
+        notebooks.chmod(0o755)
+
+
+def _environment(place: Path, settings: Path) -> dict[str, str]:
+    ours = {
+        "DTK_SCRATCH": os.environ["DTK_SCRATCH"],
+        "IPYTHONDIR": str(place / "ipython"),
+        "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        "PYTHONPATH": str(ROOT),
+        **{f"JUPYTER_{name}_DIR": str(place / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")},
+        "JUPYTERLAB_WORKSPACES_DIR": str(place / "workspaces"),
+    }
+    # In CI runs show nothing while they go; here somebody looks.
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "DTK_LIVE", "JUPYTER_PATH")}
+    return {**kept, **ours}
+
+
+def _write_setting(settings: Path, plugin: str, values: dict[str, object]) -> None:
+    path = settings / EXTENSIONS / f"{plugin}.jupyterlab-settings"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))
+
+
+def _url(process: subprocess.Popen[bytes], place: Path) -> str:
+    """Where the server listens, as its runtime file says; fails with its log where it has ended."""
+    runtime = place / "runtime" / f"jpserver-{process.pid}.json"
+
+    def answers() -> bool:
+        assert process.poll() is None, (place / "server.log").read_text()
+        try:
+            url = json.loads(runtime.read_text())["url"]
+            return bool(urlopen(f"{url}api/status", timeout=10).status == 200)
+        except (OSError, ValueError, KeyError):
+            return False  # not yet
+
+    wait_for(answers)
+    return str(json.loads(runtime.read_text())["url"])

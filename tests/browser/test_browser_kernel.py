@@ -1,0 +1,81 @@
+"""Interrupt, Restart and a closed page during a run: what the learner expects, and no process left."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from waiting import wait_gone
+
+SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step={seconds})])"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def running(server, visit):
+    """Lesson 00 with a run of 40 steps of a second each under way: the page, the run's cell, its workers."""
+
+    def start(seconds: float = 1.0, **options):
+        page = visit(server, "00_start_here", **options)
+        page.menu("Edit", "Clear Outputs of All Cells")
+        page.watch()
+        for source in ("import dtk", "def train(strategy, global_batch=128):"):
+            page.run(source)
+        page.wait_idle(60)
+        page.type(SLOW.format(seconds=seconds))
+        cell = page.run("slow = dtk.run")
+        page.wait_step(2)
+        assert len(server.workers) == 2
+        return page, cell, server.workers
+
+    return start
+
+
+def test_interrupt_ends_the_run_and_the_next_one_works(server, running):
+    page, cell, workers = running()
+    page.toolbar("interrupt-kernel")
+    page.wait_idle(10)
+    assert wait_gone(workers) == []
+    assert "KeyboardInterrupt" in cell.locator(".jp-OutputArea-output").last.inner_text()
+    view = page.dashboards.first.text_content()
+    assert re.search(r"cluster of 2 workers: interrupted", view), view
+    page.shot("interrupted", cell)
+    assert_runs(page)
+
+
+def test_restart_ends_the_run_and_its_workers(server, running):
+    page, _, workers = running()
+    (kernel,) = server.kernels
+    page.toolbar("restart-kernel")
+    page.confirm()
+    assert wait_gone([kernel, *workers], seconds=10) == []
+    page.wait_idle(60)
+    page.run("import dtk")
+    page.run("def train(strategy, global_batch=128):")
+    assert_runs(page)
+
+
+def test_a_page_closed_during_a_run_loses_nothing(server, visit, running):
+    page, _, workers = running()
+    page.save()
+    page.page.close()
+    again = visit(server, "00_start_here")
+    again.watch()
+    assert server.workers == workers, "the run goes on"
+    again.wait_step(3)
+    again.shot("reopened", again.dashboards.first)
+    again.wait_idle(120)
+    assert "finished in" in again.dashboards.first.text_content()
+    again.type("slow, slow.results")
+    shown = again.run("slow, slow.results")
+    again.wait_idle(30)
+    assert "<Run mode=cluster workers=2 replicas=2 steps=40>" in shown.locator(".jp-OutputArea-output").inner_text()
+
+
+def assert_runs(page) -> None:
+    """The lesson's own run works."""
+    cell = page.run("run = dtk.run(train, workers=2)")
+    page.wait_idle(120)
+    assert "<Run mode=cluster workers=2 replicas=2 steps=40>" in cell.inner_text()
+    assert "finished in" in cell.inner_text()

@@ -1,0 +1,68 @@
+"""Each lesson in a browser: Run All, the live view moves, progress reaches its end, nothing unexpected is shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+LESSONS = sorted(path.stem for path in (Path(__file__).parent.parent.parent / "notebooks").glob("*.ipynb"))
+WITHOUT_STEPS = ("01_all_reduce",)  # its functions exchange chunks and record no step
+
+
+def unexpected(notebook) -> list[str]:
+    """Errors in cells that are not tagged raises-exception, and anything on stderr."""
+    found = []
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", []):
+            where = f"cell {number}: "
+            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
+                found.append(f"{where}{output.ename}: {output.evalue}")
+            if output.output_type == "stream" and output.name == "stderr":
+                found.append(f"{where}stderr: {output.text[:300]}")
+    return found
+
+
+def printed(notebook) -> str:
+    streams = (output for cell in notebook.cells for output in cell.get("outputs", []) if output.get("text"))
+    return "".join(output.text for output in streams)
+
+
+def passes(notebook) -> list[str]:
+    return re.findall(r"^.*: PASS.*$", printed(notebook), flags=re.MULTILINE)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_run_all(server, visit, lesson):
+    page = visit(server, lesson)
+    stored = nbformat.read(page.path, 4)
+    page.shot("start")
+    page.watch()
+    page.run_all()
+    page.wait_step(1 if lesson not in WITHOUT_STEPS else 0)
+    page.shot("middle", page.dashboards.last)
+    page.wait_idle(600)
+    page.shot("end", page.dashboards.last)
+    notebook = page.save()
+    assert unexpected(notebook) == []
+    assert passes(notebook) == passes(stored) != []
+    if lesson not in WITHOUT_STEPS:
+        assert any(page.moves), "no live view told a step"
+        assert all(steps == sorted(steps) for steps in page.moves), page.moves
+    for view in page.dashboards.all():
+        assert_ended(view)
+
+
+def assert_ended(view) -> None:
+    """The live view says how its run ended; where it finished, its bar is full and its last step is the last of all."""
+    # Not inner_text, which is empty where the browser has left out what is scrolled away.
+    words, bar = view.text_content(), view.locator(".progress-bar")
+    if re.search(r"^.*: finished in ", words):
+        assert "progress-bar-success" in bar.get_attribute("class")
+        assert bar.evaluate("bar => bar.style.width") == "100%"
+        assert all(step == total for step, total in re.findall(r"\bstep (\d+)/(\d+)", words)), words
+    else:
+        assert "progress-bar-danger" in bar.get_attribute("class"), words
