@@ -140,7 +140,7 @@ def run(
     the same run directory, where the function finds what it has saved; `fn` is called anew, and goes on from there
     if it looks (BackupAndRestore, tf.train.Checkpoint). See `Run.attempts`.
     start: "warm" (forked from a process that has TensorFlow imported), "cold" (fresh interpreters) or "auto".
-    force: on Colab, where one worker stands in for several, start as many as asked for (docs/colab.md).
+    force: start them where dtk would not: several on Colab (docs/colab.md), or more than the free memory is for.
 
     Raises ClusterConfigError or NotShippable before anything starts; WorkerFailed, WorkerStalled or RunTimeout
     afterwards, each with the logs and records until then. An interrupt stops the workers.
@@ -175,6 +175,7 @@ def run(
         restarts=again,
         faults=plan.faults,
     )
+    request.check_memory(plan.workers + bool(evaluator), job.fork, force)
     for line in plan.said:
         environment.say(line)
     return _carry_out(job, began)

@@ -89,8 +89,9 @@ def test_too_little_memory_is_said_before_anything_starts(monkeypatch, forked, r
     monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6, "a cgroup's memory limit"))
     request.check_memory(2, forked)
     monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6 - 1e6, "a cgroup's memory limit"))
+    request.check_memory(2, forked, force=True)
     with pytest.raises(dtk.ClusterConfigError) as caught:
-        request.check_memory(2, forked)
+        dtk.run(os.getpid, start="warm" if forked else "cold")
     assert str(caught.value) == (
         f"workers=2: they need about {needed:,} MB, and a cgroup's memory limit leaves {needed - 1:,}; shut down other "
         "kernels, ask for fewer workers (or replicas=2 in one), or dtk.run(..., force=True) to try"
