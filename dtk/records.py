@@ -13,6 +13,7 @@ A run's directory (mode 0700):
     worker-0/
         log.txt          everything the process wrote to file descriptors 1 and 2
         records.jsonl    one line a (step, replica); see COLUMNS
+        marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}
         weights-initial.npz  weights-final.npz
         result.pkl       what the function returned
@@ -118,6 +119,10 @@ class WorkerFolder:
         return [json.loads(line) for line in Tail(self.path / "events.jsonl").lines()]
 
     @property
+    def marks(self) -> list[list[Any]]:
+        return [json.loads(line) for line in Tail(self.path / "marks.jsonl").lines()]
+
+    @property
     def error(self) -> dict[str, str] | None:
         """{"type", "message", "traceback"} of what the function raised, or None."""
         text = _text(self.path / "error.json")
@@ -172,6 +177,7 @@ class Journal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._records = os.open(folder.path / "records.jsonl", flags, 0o600)
         self._events = os.open(folder.path / "events.jsonl", flags, 0o600)
+        self._marks = os.open(folder.path / "marks.jsonl", flags, 0o600)
 
     def record(self, records: Iterable[Record]) -> None:
         """Appends rows; their `worker` is this folder's and is not written again."""
@@ -181,7 +187,12 @@ class Journal:
         """Appends a change of state at `at` seconds, with facts that JSON can hold."""
         _append(self._events, json.dumps({"at": at, "state": state, **facts}) + "\n")
 
+    def mark(self, kind: str, began: float, ended: float, size: int) -> None:
+        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.recording.marks`."""
+        _append(self._marks, json.dumps([kind, began, ended, size]) + "\n")
+
     def close(self) -> None:
+        os.close(self._marks)
         os.close(self._records)
         os.close(self._events)
 

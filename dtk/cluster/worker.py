@@ -26,6 +26,7 @@ from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
 from dtk.compat import checkpoints, evaluator
 from dtk.environment import Here
+from dtk.recording import marks
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
@@ -111,6 +112,7 @@ def _redirect(folder: Path) -> None:
 
 def _work(spec: dict[str, Any], here: Here) -> None:
     _prepare_libraries(spec)
+    marks.listen(here)
     wrapt.register_post_import_hook(lambda _: here.journal.event(here.now(), "imported"), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"

@@ -1,0 +1,127 @@
+"""When a worker asked for data and had it, and when its part in each all-reduce began and ended.
+
+Wraps, in worker processes only, `CollectiveReplicaLauncher.all_reduce`, through which every all-reduce of dense
+tensors of MultiWorkerMirroredStrategy goes (gradients in packs, metrics one by one; TensorFlow 2.15 to 2.21), and the
+iterators' `get_next`. In a graph a mark is two `tf.timestamp`s, which hang on what goes in and on what comes out, and
+a `numpy_function` that tells: nothing waits for them, so that what can overlap still does.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["REDUCE", "TAKE", "watch_iterators", "watch_reductions"]
+
+TAKE, REDUCE = "take", "reduce"
+Told = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
+
+_within = threading.local()  # an iterator of a strategy asks iterators of the workers' own
+
+
+def watch_reductions(module: Any, told: Told) -> None:
+    """module: tensorflow.python.distribute.cross_device_utils."""
+    launcher = module.CollectiveReplicaLauncher
+    original = launcher.all_reduce
+
+    @functools.wraps(original)
+    def all_reduce(self: Any, input_tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        given = tf.convert_to_tensor(input_tensor)
+        return _marked(told, REDUCE, lambda tensor: original(self, tensor, *args, **kwargs), given)
+
+    launcher.all_reduce = all_reduce
+
+
+def watch_iterators(kind: Any, told: Told) -> None:
+    """kind: a class of iterators, DistributedIteratorBase or OwnedIterator."""
+    for name in ("get_next", "__next__", "get_next_as_optional"):
+        if name in vars(kind):
+            setattr(kind, name, _taking(vars(kind)[name], told))
+
+
+def _taking(original: Any, told: Told) -> Any:
+    @functools.wraps(original)
+    def take(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_within, "take", False):
+            return original(self, *args, **kwargs)
+        _within.take = True
+        try:
+            return _marked(told, TAKE, lambda _: original(self, *args, **kwargs))
+        finally:
+            _within.take = False
+
+    return take
+
+
+def _marked(told: Told, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:
+    import tensorflow as tf
+
+    # In an eager loop the call lasts as long as what it does.
+    if tf.executing_eagerly():
+        eagerly = time.time()
+        made = make(given)
+        told(kind, eagerly, time.time(), _bytes(given))
+        return made
+    # A root of a graph runs at any time: of a wait for data only the end is known.
+    began, given = (tf.constant(float("nan"), tf.float64), None) if given is None else _passing(given)
+    ended, made = _passing(make(given))
+    size = 0 if given is None else tf.size(given, tf.int64) * given.dtype.size
+    tell = functools.partial(_tell, told, kind)
+    done = tf.numpy_function(tell, [began, ended, tf.cast(size, tf.int64)], tf.int64)
+    if _independent(done.op):
+        return made
+    with tf.control_dependencies([done]):  # a graph of TensorFlow 1, which runs what leads to the result
+        return tf.nest.map_structure(tf.identity, made)
+
+
+def _passing(value: Any) -> tuple[Any, Any]:
+    """The time when all parts of a value are there, and the value, which passes only then.
+
+    One that hung beside the value would be late: with one thread for operations (`dtk` gives a worker its share of the
+    cores) TensorFlow first computes what follows.
+    """
+    import tensorflow as tf
+
+    with tf.control_dependencies(_tensors(value)):
+        now = tf.timestamp()
+    _independent(now.op)
+    with tf.control_dependencies([now]):
+        return now, tf.nest.map_structure(_same, value, expand_composites=True)
+
+
+def _same(part: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.identity(part) if isinstance(part, tf.Tensor) else part
+
+
+def _independent(operation: Any) -> bool:
+    """Lets it run in any order with other operations that have effects; False in a graph that orders none."""
+    manager = operation.graph.experimental_acd_manager
+    if manager is not None:
+        manager.run_independently(operation)
+    return manager is not None
+
+
+def _tell(told: Told, kind: str, began: Any, ended: Any, size: Any) -> Any:
+    told(kind, float(began), float(ended), int(size))
+    return size
+
+
+def _bytes(value: Any) -> int:
+    return 0 if value is None else int(value.shape.num_elements()) * int(value.dtype.size)
+
+
+def _tensors(value: Any) -> list[Any]:
+    import tensorflow as tf
+
+    parts = []
+    for leaf in tf.nest.flatten(value, expand_composites=True):
+        leaf = getattr(leaf, "_variant_tensor", leaf)  # an Optional
+        parts += [leaf] if isinstance(leaf, tf.Tensor) else []
+    return parts
