@@ -72,7 +72,10 @@ class Dashboard:
         self.box = _Box([self.rows, progress, self.curves, self.logs])
         self.box.title = title
         self._draw("")
-        self._shown = display(self.box, display_id=True)  # None where there is no IPython
+        # As a bundle, since ipywidgets 7 shows itself past IPython and so can't be replaced; None without IPython.
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": repr(self.box)}
+        self._shown = display(bundle, raw=True, display_id=True)
 
     def update(self, states: list[str]) -> None:
         now = time.monotonic()
