@@ -75,7 +75,7 @@ def test_the_last_frame_stays_in_the_cell(colab, tmp_path, monkeypatch):
     folder = fabricate(tmp_path, workers=1).folder
     shown = []
     handle = types.SimpleNamespace(update=lambda bundle, raw: shown.append((bundle, raw)))
-    monkeypatch.setattr("dtk.view.dashboard.display", lambda box, display_id: handle)
+    monkeypatch.setattr("dtk.view.dashboard.display", lambda bundle, **how: handle)
     view = Dashboard(folder, 1, "1 worker with 2 replicas", "mirrored")
     view.close("finished in 1.0 s")
     ((bundle, raw),) = shown

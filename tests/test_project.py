@@ -90,6 +90,17 @@ def test_the_older_lane_is_the_last_tensorflow_with_an_estimator():
     assert pinned["ruff"] == constraints()["ruff"], "one formatter for both lanes"
 
 
+def test_colabs_lane_is_what_colab_has():
+    """Its list of packages of August 2026; the rest of the closure is what fits these."""
+    has = {
+        "tensorflow": "2.20.0", "keras": "3.13.2", "tf-keras": "2.20.1", "cloudpickle": "3.1.2",
+        "ipywidgets": "7.7.1", "ipython": "7.34.0", "ipykernel": "6.17.1",
+    }  # fmt: skip
+    pinned = constraints("colab")
+    assert {name: pinned[name] for name in has} == has
+    assert pinned["ruff"] == constraints()["ruff"]
+
+
 @pytest.mark.parametrize(("file", "name"), [test for lane in lanes.SKIPPED.values() for test in lane])
 def test_what_a_lane_skips_is_there(file, name):
     """A test that is renamed would otherwise take its reason along, and one that is gone leave it behind."""

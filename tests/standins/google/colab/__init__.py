@@ -2,5 +2,3 @@
 
 `google` has no __init__.py here, as it has none where protobuf installs its part of it.
 """
-
-from google.colab import output as output
