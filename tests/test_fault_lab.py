@@ -75,7 +75,7 @@ def test_an_error_before_the_start_is_shown(lab, monkeypatch):
 def test_only_core_widgets_with_traits_of_7_and_8(lab):
     for widget in (lab.box, *lab.box.children):
         assert widget.__class__.__module__.startswith("ipywidgets.widgets")
-        assert type(widget).__name__ in {"VBox", "Dropdown", "BoundedIntText", "RadioButtons", "Button", "HTML"}
+        assert type(widget).__name__ in {"VBox", "BoundedIntText", "RadioButtons", "Button", "HTML"}
     assert [value for _, value in lab.prediction.options] == list(ANSWERS)
     assert repr(lab) == "<lab of dtk: faults>"
 

@@ -12,6 +12,7 @@ from IPython.display import display
 
 from dtk.environment import on_colab
 from dtk.records import RunFolder
+from dtk.view.controls import STYLE, choice, in_a_row, styled
 from dtk.view.follow import Follower
 from dtk.view.log_lines import LogLines
 from dtk.view.palette import member_color
@@ -46,17 +47,15 @@ class _LogTail:
 
 def _one_of(panes: list[Any], names: list[str]) -> Any:
     """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
-    if not hasattr(ipywidgets, "Stack"):  # ipywidgets 7: by mouse only
+    if not in_a_row():  # before ipywidgets 8.1: by mouse only
         folded = ipywidgets.Accordion(children=panes, selected_index=None)
         for number, name in enumerate(names):
             folded.set_title(number, f"{name}: what it printed")
         return folded
-    style, width = {"description_width": "initial"}, ipywidgets.Layout(width="max-content")
-    choice = ipywidgets.Dropdown(options=["nothing", *names], description="show what it printed:", style=style)
-    choice.layout = width
+    chosen = choice(["nothing", *names], "nothing", "show what it printed:", "initial")
     stack = ipywidgets.Stack([ipywidgets.HTML(), *panes], selected_index=0)
-    ipywidgets.jslink((choice, "index"), (stack, "selected_index"))
-    return ipywidgets.VBox([choice, stack])
+    ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
+    return styled(ipywidgets.VBox([chosen, stack]))
 
 
 class Dashboard:
@@ -132,7 +131,7 @@ class Dashboard:
         total = self.follower.total
         self.bar.max = max(1, total or 0, self.follower.step)
         self.bar.value = self.follower.step if total else 0  # nobody knows how far it is
-        self.words.value = f'<span style="padding-left:1em">{html.escape(self.follower.words())}</span>'
+        self.words.value = f'{STYLE}<span style="padding-left:1em">{html.escape(self.follower.words())}</span>'
         loss = curve(self.follower.losses.points, "loss")
         rate = curve(self.follower.rates.points, "throughput", "examples/s")
         self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{loss}{rate}</div>' if loss else ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
+from dtk.view.controls import STYLE, choice, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Seen", "fault_lab", "seen"]
 
@@ -39,15 +40,8 @@ ALONE = {
     "the other",
 }
 SECONDS_PER_STEP, STALL_TIMEOUT = 0.05, 5.0
+_NAMES = "4em"  # width of the controls' names
 _REACTION = re.compile(r"\b(Unavailable|DeadlineExceeded|Internal|Aborted|Cancelled)Error\b")
-# ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another.
-_ANSWERS_CLASS = "dtk-answers"
-_ANSWERS_STYLE = (
-    f"<style>.{_ANSWERS_CLASS} label {{height: auto; line-height: 1.4; white-space: normal; margin-bottom: 4px}}"
-    f".{_ANSWERS_CLASS} .widget-radio-box {{height: auto; margin-bottom: 0}}"
-    f".{_ANSWERS_CLASS} {{height: auto}}</style>"
-)
-
 Runner = Callable[..., Any]
 
 
@@ -148,23 +142,19 @@ class FaultLab:
         self._run, self._fn, self._workers = run, fn, workers
         self._options = {"stall_timeout": STALL_TIMEOUT, **options}
         self.seen: Seen | None = None
-        style = {"description_width": "6em"}
         kinds = [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
-        self.kind = ipywidgets.Dropdown(options=kinds, value=kinds[0], description="fault", style=style)
-        # Not sliders, which don't tell a screen reader their name.
-        field: dict[str, Any] = {"style": style, "layout": ipywidgets.Layout(width="11em")}
-        self.worker = ipywidgets.BoundedIntText(workers - 1, min=0, max=workers - 1, description="worker", **field)
-        self.step = ipywidgets.BoundedIntText((steps + 1) // 2, min=1, max=steps, description="step", **field)
+        self.kind = choice(kinds, kinds[0], "fault", _NAMES)
+        self.worker = number(workers - 1, 0, workers - 1, "worker", _NAMES)
+        self.step = number((steps + 1) // 2, 1, steps, "step", _NAMES)
         wide = ipywidgets.Layout(width="auto")
-        self.question = ipywidgets.HTML(f"{_ANSWERS_STYLE}<b>{QUESTION}</b>")
+        self.question = ipywidgets.HTML(f"{STYLE}<b>{QUESTION}</b>")
         # (label, value) pairs; None: no answer yet, so that one has to be chosen
-        options_ = [(label, key) for key, label in ANSWERS.items()]
-        self.prediction = ipywidgets.RadioButtons(options=options_, value=None, layout=wide)
-        self.prediction.add_class(_ANSWERS_CLASS)
+        answers = [(label, key) for key, label in ANSWERS.items()]
+        self.prediction = ipywidgets.RadioButtons(options=answers, value=None, layout=wide)
         self.button = ipywidgets.Button(description="run", button_style="primary")
         self.words = ipywidgets.HTML()
         controls = [self.kind, self.worker, self.step, self.question, self.prediction, self.button, self.words]
-        self.box = ipywidgets.VBox(controls)
+        self.box = styled(ipywidgets.VBox(controls))
         self.button.on_click(lambda button: self.start())
         for control in (self.kind, self.worker, self.step):
             control.observe(self._forget, "value")

@@ -18,6 +18,7 @@ import numpy as np
 from dtk.analysis import scaling
 from dtk.environment import live_mode
 from dtk.view.canvas import alternative, axes, headline, ink
+from dtk.view.controls import STYLE, choice, number, styled
 from dtk.view.palette import worker_color
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
 
+_NAMES = "9em"  # width of the controls' names
 DIVISORS = ("global batch", "per-replica batch", "number of replicas")
 MOST_REPLICAS, MOST_EXAMPLES = 4, 8
 # The lesson's four losses come first; the rest are as plain.
@@ -100,18 +102,13 @@ class LossScalingLab:
     def __init__(self, replicas: int = 2, examples: int = 2):
         import ipywidgets
 
-        # Not sliders and toggle buttons, which don't tell a screen reader their name or what is chosen.
-        style, layout = {"description_width": "10em"}, ipywidgets.Layout(width="16em")
-        field: dict[str, Any] = {"min": 1, "style": style, "layout": layout}
-        self.replicas = ipywidgets.BoundedIntText(replicas, max=MOST_REPLICAS, description="replicas", **field)
-        self.examples = ipywidgets.BoundedIntText(examples, max=MOST_EXAMPLES, description="examples of each", **field)
-        self.divisor = ipywidgets.RadioButtons(
-            options=list(DIVISORS), value=DIVISORS[1], description="divide by the", style=style
-        )
+        self.replicas = number(replicas, 1, MOST_REPLICAS, "replicas", _NAMES)
+        self.examples = number(examples, 1, MOST_EXAMPLES, "examples of each", _NAMES)
+        self.divisor = choice(DIVISORS, DIVISORS[1], "divide by the", _NAMES)
         self.words = ipywidgets.HTML()
         self.picture = ipywidgets.HTML()
         controls = [self.replicas, self.examples, self.divisor]
-        self.box = ipywidgets.VBox([*controls, self.words, self.picture])
+        self.box = styled(ipywidgets.VBox([*controls, self.words, self.picture]))
         for control in controls:
             control.observe(self._redraw, "value")
         self._redraw()
@@ -136,7 +133,7 @@ class LossScalingLab:
 
     def _redraw(self, change: Any = None) -> None:
         now = self.numbers
-        self.words.value = f"<b>{_sum(now)}</b>, one device: {now.alone:.3g}. {_verdict(now)}"
+        self.words.value = f"{STYLE}<b>{_sum(now)}</b>, one device: {now.alone:.3g}. {_verdict(now)}"
         png, told = _png(self.replicas.value, self.examples.value, (self.divisor.value,))
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{_size(DIVISORS)[0]}in;max-width:100%;min-width:30em"

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import psutil
+import pytest
 from waiting import wait_for
 
 from dtk.cluster import owned
@@ -63,18 +64,22 @@ def command() -> list[str]:
 
 
 @contextmanager
-def serve(place: Path, options: Sequence[str] = (), writable: bool = True) -> Iterator[Server]:
-    """Starts it below `place`, waits until it answers, and ends it with all its kernels."""
-    notebooks = place / "notebooks"
+def serve(place: Path, options: Sequence[str] = (), read_only: bool = False, widgets: bool = True) -> Iterator[Server]:
+    """Starts it below `place`, waits until it answers, and ends it with all its kernels.
+
+    read_only: nothing in the notebooks' folder can be written. widgets: whether this JupyterLab can show widgets.
+    """
+    notebooks, settings = place / "notebooks", place / "settings"
     shutil.copytree(ROOT / "notebooks", notebooks, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    settings = place / "settings"
     _write_setting(settings, "notification", QUIET)
+    if not widgets:
+        (place / "config" / "labconfig").mkdir(parents=True)
+        off = {"disabledExtensions": {"@jupyter-widgets/jupyterlab-manager": True}}
+        (place / "config" / "labconfig" / "page_config.json").write_text(json.dumps(off))
     env = _environment(place, settings)
-    if not writable:
-        for path in (*notebooks.iterdir(), notebooks):
-            path.chmod(0o555 if path.is_dir() else 0o444)
+    words = [*(_lock(notebooks) if read_only else []), *command(), *options]
     with (place / "server.log").open("wb") as log:
-        process = subprocess.Popen([*command(), *options], cwd=place, env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(words, cwd=place, env=env, stdout=log, stderr=log)
     try:
         yield Server(process, _url(process, place), notebooks, settings)
     finally:
@@ -83,14 +88,26 @@ def serve(place: Path, options: Sequence[str] = (), writable: bool = True) -> It
         notebooks.chmod(0o755)
 
 
+def _lock(notebooks: Path) -> list[str]:
+    """Takes from the folder the right to write; returns the words before a command that has no other rights."""
+    for path in (*notebooks.iterdir(), notebooks):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    if os.geteuid() != 0:
+        return []
+    if not shutil.which("setpriv"):
+        pytest.skip("the superuser writes everywhere, and there is no setpriv to take that from a process")
+    return ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"]
+
+
 def _environment(place: Path, settings: Path) -> dict[str, str]:
     ours = {
         "DTK_SCRATCH": os.environ["DTK_SCRATCH"],
+        "HOME": str(place),
         "IPYTHONDIR": str(place / "ipython"),
         "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        "JUPYTERLAB_WORKSPACES_DIR": str(place / "workspaces"),
         "PYTHONPATH": str(ROOT),
         **{f"JUPYTER_{name}_DIR": str(place / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")},
-        "JUPYTERLAB_WORKSPACES_DIR": str(place / "workspaces"),
     }
     # In CI runs show nothing while they go; here somebody looks.
     kept = {name: value for name, value in os.environ.items() if name not in ("CI", "DTK_LIVE", "JUPYTER_PATH")}

@@ -1,0 +1,57 @@
+"""Controls that have a name for a screen reader and that the keyboard reaches, from core ipywidgets (7.7 and 8).
+
+Not sliders and toggle buttons, which don't tell their name or what is chosen; nor drop-down lists, whose arrow keys
+JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/interface.html#keyboard-shortcuts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["STYLE", "choice", "in_a_row", "number", "styled"]
+
+_CLASS = "dtk-controls"
+# ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
+# sets the button of a long one beside its last line.
+STYLE = f"""<style>
+.{_CLASS} .widget-radio, .{_CLASS} .widget-radio-box {{height: auto; width: auto; margin-bottom: 0}}
+.{_CLASS} .widget-radio-box {{flex-wrap: wrap}}
+.{_CLASS} .widget-radio-box-vertical label {{display: flex; flex-direction: row-reverse; justify-content: flex-end;
+    gap: 6px; align-items: flex-start; width: auto; height: auto; line-height: 1.4; margin: 2px 0; white-space: normal}}
+.{_CLASS} .widget-radio-box-vertical input {{margin: 1px 0 0}}
+.{_CLASS} .widget-html-content {{line-height: 1.4}}
+</style>"""
+
+
+def styled(box: Any) -> Any:
+    """The same box; the STYLE holds for what is in it."""
+    box.add_class(_CLASS)
+    return box
+
+
+def in_a_row() -> bool:
+    """Whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
+    import ipywidgets
+
+    return hasattr(ipywidgets.RadioButtons, "orientation")
+
+
+def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:
+    """One of `options` (names, or pairs of name and value), in a row where that can be. width: of the description."""
+    import ipywidgets
+
+    row: dict[str, Any] = {"orientation": "horizontal"} if in_a_row() else {}
+    style, layout = {"description_width": width}, ipywidgets.Layout(width="auto")
+    return ipywidgets.RadioButtons(
+        options=list(options), value=value, description=description, style=style, layout=layout, **row
+    )
+
+
+def number(value: int, least: int, most: int, description: str, width: str) -> Any:
+    """A whole number from `least` to `most`, by its digits or the arrow keys. width: of the description."""
+    import ipywidgets
+
+    layout = ipywidgets.Layout(width=f"calc({width} + 6em)")
+    style = {"description_width": width}
+    return ipywidgets.BoundedIntText(value, min=least, max=most, description=description, style=style, layout=layout)

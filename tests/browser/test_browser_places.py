@@ -1,0 +1,95 @@
+"""Other places than a folder of one's own: behind a base URL, read-only, another Python's kernel, no widgets."""
+
+from __future__ import annotations
+
+import json
+import site
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from serving import serve
+
+pytestmark = pytest.mark.timeout(600)
+LESSON = "00_start_here"
+
+
+def train_two_workers(page):
+    """Runs the cells up to the first cluster, from an empty notebook; returns the cell that ran it."""
+    page.menu("Edit", "Clear Outputs of All Cells")
+    for source in ("import dtk", "def train(strategy, global_batch=128):"):
+        page.run(source)
+    cell = page.run("run = dtk.run(train, workers=2)")
+    page.wait_idle(120)
+    shown = cell.locator(".jp-OutputArea").text_content()
+    assert "<Run mode=cluster workers=2 replicas=2 steps=40>" in shown
+    assert "cluster of 2 workers: finished in" in shown
+    assert "step 40/40" in shown
+    return cell
+
+
+def test_behind_a_base_url(tmp_path, visit):
+    with serve(tmp_path, ["--ServerApp.base_url=/user/x/"]) as server:
+        assert server.url.endswith("/user/x/")
+        page = visit(server, LESSON)
+        train_two_workers(page)
+        assert page.dashboards.count() == 1
+
+
+def test_a_folder_that_cant_be_written(tmp_path, visit):
+    with serve(tmp_path, read_only=True) as server:
+        before = nbformat.read(server.notebooks / f"{LESSON}.ipynb", 4)
+        page = visit(server, LESSON)
+        train_two_workers(page)
+        page.page.keyboard.press("Control+s")
+        page.page.locator(".jp-Dialog").wait_for()
+        page.shot("read-only")
+        assert "read-only" in page.page.locator(".jp-Dialog").inner_text()
+        assert nbformat.read(page.path, 4) == before
+
+
+def test_a_kernel_of_another_python(tmp_path, visit):
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(other)], check=True, timeout=120)
+    (home,) = other.glob("lib/python*/site-packages")
+    (home / "same.pth").write_text("\n".join(site.getsitepackages()))
+    spec = tmp_path / "lab" / "data" / "kernels" / "other"
+    spec.mkdir(parents=True)
+    argv = [str(other / "bin" / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Other", "language": "python"}))
+    with serve(tmp_path / "lab", ["--MultiKernelManager.default_kernel_name=other"]) as server:
+        notebook = nbformat.read(server.notebooks / f"{LESSON}.ipynb", 4)
+        notebook.metadata.kernelspec = {"name": "other", "display_name": "Other", "language": "python"}
+        nbformat.write(notebook, server.notebooks / f"{LESSON}.ipynb")
+        page = visit(server, LESSON)
+        train_two_workers(page)
+        page.type("import sys; sys.prefix, set(dtk.run(lambda: sys.prefix, start='cold').results)")
+        where = page.run("import sys; sys.prefix")
+        page.wait_idle(120)
+        assert where.locator(".jp-OutputArea").text_content().count(str(other)) == 2
+
+
+def test_a_jupyterlab_without_widgets_shows_the_last_frame(tmp_path, visit):
+    with serve(tmp_path, widgets=False) as server:
+        page = visit(server, LESSON)
+        cell = train_two_workers(page)
+        assert page.dashboards.count() == 0
+        assert cell.get_by_role("img", name="loss").count() == 1
+        page.shot("without-widgets", cell)
+
+
+def test_a_saved_page_still_teaches(server, visit, tmp_path):
+    """What `jupyter nbconvert --to html` makes of a lesson that was run and saved: the last frame of its live views."""
+    page = visit(server, LESSON)
+    train_two_workers(page)
+    page.save()
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(page.path)]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    alone = page.page.context.new_page()
+    alone.goto((tmp_path / f"{LESSON}.html").as_uri())
+    assert "worker 1finished after step 40" in alone.locator("body").text_content()
+    assert alone.get_by_role("img", name="throughput").count() == 1
+    picture = alone.get_by_text("cluster of 2 workers: finished in").first
+    picture.scroll_into_view_if_needed()
+    alone.screenshot(path=page.pictures / f"{LESSON}-nbconvert.png")
