@@ -16,14 +16,36 @@ sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers th
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_notebooks`
 
 
-# About a third of all the time that the tests take. They run by `make test-thorough`, and where a file is named.
+# About half of all the time that the tests take: whole files, or single tests that train for long what others train
+# for a moment. They run by `make test-thorough`, and where a file is named.
 THOROUGH = {
-    "test_colab_lessons.py",  # all lessons, as Colab runs them; `make test-colab` names it
+    "test_colab_lessons.py",  # every lesson, as on Colab
+    "test_estimator_lanes.py",  # the published tutorial on real MNIST, on two TensorFlows
     "test_exercises.py",  # trains for the lessons' exercises what the lessons themselves train
     "test_hostile.py",  # full disks, no ports, no descriptors: real processes each, warm and cold
     "test_mistakes.py",  # 43 mistakes trained for real; test_diagnose*.py has them in made-up numbers
     "test_owning_ends.py",  # Jupyter servers and kernels, started and killed
     "test_owning_load.py",  # many runs, much output, several kernels
+    "test_standstill_estimator.py",
+    "test_ends.py::test_twenty_runs_leave_nothing_behind",
+    "test_estimator.py::test_a_keras_optimizer_takes_the_sum",
+    "test_estimator.py::test_a_parameter_strategy_is_filled",
+    "test_estimator.py::test_an_estimator_is_exported_as_a_saved_model",
+    "test_estimator.py::test_autograph_still_converts_a_model_fn",
+    "test_estimator.py::test_training_goes_on_where_the_checkpoint_left_off",
+    "test_estimator_evaluator.py::test_eval_distribute_evaluates_alike",
+    "test_keras_callbacks.py::test_all_callbacks_at_once_and_a_restart",
+    "test_keras_fit.py::test_a_short_last_batch",
+    "test_keras_fit.py::test_batch_normalization_and_dropout",
+    "test_keras_fit.py::test_keras_2",
+    "test_main_job.py::test_an_epoch_is_that_of_one_device[tfds]",
+    "test_notebooks.py::test_nbval_overlooks_places_and_times_and_nothing_else",
+    "test_official_loop.py::test_with_tanh_it_is_verified_for_longer",
+    "test_official_loop.py::test_without_this_change_the_run_fails_with_one_sentence",
+    "test_official_loop.py::test_without_this_change_verify_says_why_in_one_sentence",
+    "test_owning.py::test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another",
+    "test_watch.py::test_a_chief_that_goes_on_alone_is_no_stall",
+    "test_watch.py::test_a_network_that_was_dropped_is_named_and_no_peer",
 }
 
 
@@ -41,7 +63,9 @@ def pytest_collection_modifyitems(config, items):
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"lane {lanes.LANE}: {reason}"))
         named = any(item.path.name in argument for argument in config.args)
-        if item.path.name in THOROUGH and not named and not os.environ.get("DTK_THOROUGH"):
+        name = f"{item.path.name}::{item.name}"
+        long = not THOROUGH.isdisjoint((item.path.name, name, name.partition("[")[0]))
+        if long and not named and not os.environ.get("DTK_THOROUGH"):
             item.add_marker(pytest.mark.skip(reason="make test-thorough runs it"))
 
 
