@@ -16,7 +16,7 @@ from dtk.view.controls import STYLE, choice, in_a_row, styled
 from dtk.view.follow import Follower
 from dtk.view.log_lines import LogLines
 from dtk.view.palette import member_color
-from dtk.view.sketch import curve
+from dtk.view.sketch import curve, image
 
 __all__ = ["Dashboard"]
 
@@ -110,12 +110,13 @@ class Dashboard:
         words = self.follower.words()
         lines = [f"{self.title}: {outcome}"]
         lines += [f"{self._name(member)}: {self._state(member)}" for member in range(len(self.states))]
+        curves = "".join(map(image, self._curves()))
         bar = f'<progress value="{self.bar.value}" max="{self.bar.max}" style="width:300px"></progress>'
         logs = (
             f"<details><summary>{self._name(member)}: what it printed</summary>{pane.value}</details>"
             for member, pane in enumerate(self.panes)
         )
-        page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div>{self.curves.value}{''.join(logs)}"
+        page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div><div>{curves}</div>{''.join(logs)}"
         return "\n".join([*lines, words]), page
 
     def _name(self, worker: int) -> str:
@@ -132,18 +133,26 @@ class Dashboard:
         self.bar.max = max(1, total or 0, self.follower.step)
         self.bar.value = self.follower.step if total else 0  # nobody knows how far it is
         self.words.value = f'{STYLE}<span style="padding-left:1em">{html.escape(self.follower.words())}</span>'
-        loss = curve(self.follower.losses.points, "loss")
-        rate = curve(self.follower.rates.points, "throughput", "examples/s")
-        self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{loss}{rate}</div>' if loss else ""
+        curves = "".join(self._curves())
+        self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{curves}</div>' if curves else ""
         for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look()
+
+    def _curves(self) -> list[str]:
+        """The curves as SVG; "" for one that has no line yet."""
+        loss = curve(self.follower.losses.points, "loss")
+        return [loss, curve(self.follower.rates.points, "throughput", "examples/s") if loss else ""]
 
     def _table(self, outcome: str) -> str:
         rows = []
         for worker in range(len(self.states)):
             swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(worker, self.workers)}"
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
-            rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
+            rows.append(
+                "<tr>"
+                + "".join(f'<td style="padding:1px 8px 1px 0;text-align:left">{cell}</td>' for cell in cells)
+                + "</tr>"
+            )
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
         return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
 

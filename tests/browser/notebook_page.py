@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 
 SECONDS = 1000.0  # playwright counts in milliseconds
 
-_PANEL = "window.jupyterapp.shell.currentWidget"
+_PANEL = "window.jupyterapp?.shell?.currentWidget"
 _KERNEL = f"{_PANEL}?.sessionContext?.session?.kernel"
 _STATUS = f"{_KERNEL}?.status"
 _CELLS = f"{_PANEL}.content.widgets.filter(cell => cell.model.type === 'code')"
