@@ -86,7 +86,7 @@ def test_the_last_frame_stays_in_the_cell(colab, tmp_path, monkeypatch):
     assert "<summary>worker 0 (chief): what it printed</summary>" in bundle["text/html"]
     monkeypatch.setenv("DTK_COLAB", "0")
     Dashboard(folder, 1, "run", "mirrored").close("finished in 1.0 s")
-    assert len(shown) == 1, "elsewhere the widget stays"
+    assert any("widget" in kind for kind in shown[1][0]), "elsewhere the widget stays"
 
 
 def test_a_notebook_with_colabs_package(monkeypatch):
@@ -105,7 +105,7 @@ def test_a_notebook_with_colabs_package(monkeypatch):
     nbformat.validate(notebook)
     said, view = notebook.cells[1].outputs[0], notebook.cells[1].outputs[-1]
     assert said.text.startswith("dtk: on Colab, 1 worker with 1 replica")
-    assert view.data["text/plain"] == "<live view of dtk: cluster of 1 worker>"
+    assert view.data["text/plain"].startswith("cluster of 1 worker: finished in")
     assert "widget" not in "".join(view.data)
     assert "finished in" in view.data["text/html"]
     assert "hello" in view.data["text/html"]
