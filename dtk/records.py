@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk.attempts import Attempt
-from dtk.tables import COLUMNS, Record, counting, evaluations, frame
+from dtk.tables import COLUMNS, Record, counting, evaluations, frame, joined, rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -255,13 +255,22 @@ class RunFolder:
     @property
     def own_records(self) -> pandas.DataFrame:
         """All rows of the last start of the cluster."""
-        return frame(record for folder in self.each for record in folder.records)
+        return joined([rows(worker.worker, _whole(worker.path / "records.jsonl")) for worker in self.each])
 
     @property
     def evaluations(self) -> pandas.DataFrame:
         """One row an evaluation: the evaluator's, or, without one, the chief's; see the function `evaluations`."""
         judges = [f.evaluator if f.has_evaluator else f.worker(0) for f in (*self.earlier, self)]
         return evaluations(event for judge in judges for event in judge.events)
+
+
+def _whole(path: Path) -> bytes:
+    """A file's finished lines; nothing where there is no file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    return data[: data.rfind(b"\n") + 1]
 
 
 def _replace(path: Path, data: bytes) -> None:

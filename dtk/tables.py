@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COLUMNS", "Record", "counting", "evaluations", "frame"]
+__all__ = ["COLUMNS", "Record", "counting", "evaluations", "frame", "joined", "rows"]
 
 
 class Record(NamedTuple):
@@ -35,14 +35,38 @@ class Record(NamedTuple):
 COLUMNS = Record._fields
 
 
+_TYPES: dict[str, str] = {
+    **dict.fromkeys(("worker", "replica", "step", "epoch", "examples"), "int64"),
+    **dict.fromkeys(("loss", "started", "ended", "data"), "float64"),
+}
+
+
 def frame(records: Iterable[Sequence[Any]]) -> pandas.DataFrame:
     """A DataFrame with COLUMNS, one row a (worker, replica, step), sorted by step, then replica."""
     import pandas
 
     table = pandas.DataFrame.from_records([Record(*row) for row in records], columns=list(COLUMNS))
-    whole = dict.fromkeys(("worker", "replica", "step", "epoch", "examples"), "int64")
-    table = table.astype({**whole, **dict.fromkeys(("loss", "started", "ended", "data"), "float64")})
+    return joined([table.astype(_TYPES)])
+
+
+def joined(tables: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
+    """The rows of all workers, sorted by step, then replica."""
+    import pandas
+
+    table = pandas.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
+
+
+def rows(worker: int, lines: bytes) -> pandas.DataFrame:
+    """One worker's rows from its file's lines, JSON lists of numbers, read by NumPy at once and to the last bit."""
+    import numpy as np
+    import pandas
+
+    names = COLUMNS[1:]
+    numbers = np.fromstring(lines.translate(None, b"[] ").replace(b"\n", b",").decode(), sep=",")
+    table = pandas.DataFrame(numbers.reshape(-1, len(names)), columns=list(names))
+    table.insert(0, "worker", worker)
+    return table.astype(_TYPES)
 
 
 def evaluations(events: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:

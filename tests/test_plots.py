@@ -168,7 +168,7 @@ def late(run, worker, seconds):
     """Lets a worker begin each of its steps later."""
     path = run.folder.worker(worker).path / "records.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps([*row[:5], row[5] + seconds, row[6]]) + "\n" for row in rows))
+    path.write_text("".join(json.dumps([*row[:5], row[5] + seconds, *row[6:]]) + "\n" for row in rows))
 
 
 def test_timeline_shows_who_waits(tmp_path):

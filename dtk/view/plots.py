@@ -19,6 +19,7 @@ from dtk.view.fault_lab import fault_lab
 from dtk.view.palette import worker_color
 from dtk.view.ring import ring
 from dtk.view.sharding import sharding
+from dtk.view.thin import edges, thinned
 from dtk.view.timeline import timeline
 from dtk.view.wait_for import wait_for
 from dtk.view.widgets import loss_scaling_lab
@@ -46,7 +47,8 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     """Each replica's share stacked to the global loss by step, and the baseline's loss laid over the stack.
 
     Draws the steps that all replicas recorded, and marks where a replica's records end before the others' do.
-    A step whose loss is missing, NaN or infinite is left empty and hatched. The caption says whether the baseline's
+    A step whose loss is missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps those are drawn
+    that stand out most (`dtk.view.thin`). The caption says whether the baseline's
     line runs along the top of the stack, and where it leaves it if not (by a relative difference above 1e-3).
     Raises ValueError where a step is recorded twice.
     """
@@ -59,8 +61,9 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     shares = shares.where(examples > 0, 0.0).loc[common]
     shares = shares.reindex(np.arange(examples.index[0], common[-1] + 1 if len(common) else examples.index[0]))
     total = _finite(shares.sum(axis=1, skipna=False))
-    _stack(ax, shares, total)
-    _mark_gaps(ax, total)
+    kept = thinned(total.to_numpy())
+    _stack(ax, shares.iloc[kept], total.iloc[kept])
+    _mark_gaps(ax, total.iloc[kept])
     _mark_ends(ax, examples)
     count = shares.shape[1]
     title = f"The shares of {count} replicas add up to the global loss" if count > 1 else "The loss of one replica"
@@ -80,24 +83,24 @@ def _finite(losses: pandas.Series) -> pandas.Series:
 
 def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
     """One block a step and replica, the first replica at the bottom. `shares`: `(steps, replicas)`."""
-    edges = np.arange(len(shares) + 1) + (shares.index[0] - 0.5 if len(shares) else 0.5)
+    places = edges(shares.index.to_numpy())
     bottom = np.zeros(len(shares))
     for replica in shares.columns:
         top = bottom + shares[replica].where(total.notna(), np.nan).to_numpy()
         if len(shares):
             ax.stairs(
-                top, edges, baseline=bottom, fill=True, color=worker_color(replica), lw=0, label=f"replica {replica}"
+                top, places, baseline=bottom, fill=True, color=worker_color(replica), lw=0, label=f"replica {replica}"
             )
         bottom = top
 
 
 def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
     """Hatches the steps without a finite loss: an empty place alone could be read as a loss of 0."""
-    missing = total.index[total.isna()].to_numpy()
+    places, missing = edges(total.index.to_numpy()), np.flatnonzero(total.isna())
     label = "no finite loss"
     for group in np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1):
         if len(group):
-            span = (group[0] - 0.5, group[-1] + 0.5)
+            span = (places[group[0]], places[group[-1] + 1])
             ax.axvspan(*span, fill=False, hatch="////", edgecolor=ink(ax), alpha=0.35, lw=0, label=label)
             label = ""
 
@@ -118,7 +121,8 @@ def _overlay(ax: Axes, total: pandas.Series, records: pandas.DataFrame, count: i
     """Draws the baseline's loss and returns the title and the caption that are true of the two curves."""
     shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
     alone = _finite(shares.where(examples > 0, 0.0).sum(axis=1, skipna=False))
-    ax.plot(alone.index, alone, color=ink(ax), lw=1.6, ls=(0, (4, 2)), marker="." if len(alone) < 3 else "")
+    drawn = alone.iloc[thinned(alone.to_numpy())]
+    ax.plot(drawn.index, drawn, color=ink(ax), lw=1.6, ls=(0, (4, 2)), marker="." if len(alone) < 3 else "")
     ax.lines[-1].set_label("one device alone")
     both = total.index.intersection(alone.index)
     apart = (total[both] - alone[both]).abs() > _VISIBLE * alone[both].abs()

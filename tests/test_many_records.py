@@ -1,0 +1,84 @@
+"""Runs of very many steps: read as they were written, and drawn so that nothing that stands out is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+from fabricate import fabricate
+
+from dtk.tables import COLUMNS, frame, rows
+from dtk.view import plots
+from dtk.view.thin import MOST, edges, thinned
+
+
+def test_rows_are_read_to_the_last_bit():
+    chance = random.Random(0)
+    odd = [float("nan"), float("inf"), -float("inf"), 5e-324, 1.7976931348623157e308, -0.0, 0.1 + 0.2]
+    written = [
+        [
+            k % 3,
+            k + 1,
+            1,
+            odd[k] if k < len(odd) else chance.random() * 10 ** chance.randint(-30, 30),
+            64,
+            k / 3,
+            k / 3,
+            1.0,
+        ]
+        for k in range(500)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in written).encode()
+    read = rows(2, lines)
+    slowly = frame([(2, *json.loads(line)) for line in lines.splitlines()])
+    assert list(read.columns) == list(COLUMNS)
+    assert (read.dtypes == slowly.dtypes).all()
+    for name in COLUMNS:
+        assert read[name].to_numpy().tobytes() == slowly[name].to_numpy().tobytes() or name == "loss", name
+    assert [repr(value) for value in read.loss] == [repr(value) for value in slowly.loss]
+
+
+def test_an_unfinished_line_is_left_for_later_and_no_file_is_no_rows(tmp_path):
+    run = fabricate(tmp_path, workers=2, steps=3)
+    with (run.folder.worker(1).path / "records.jsonl").open("a") as file:
+        file.write("[1, 4, 1, 0.25, 64, 1.0")
+    (run.folder.worker(0).path / "records.jsonl").unlink()
+    assert run.records[["worker", "step"]].to_numpy().tolist() == [[1, 1], [1, 2], [1, 3]]
+
+
+def test_what_stands_out_is_among_those_that_are_drawn():
+    values = np.sin(np.linspace(0, 20, 100_000))
+    values[[12_345, 77_777]] = 9.0, -9.0
+    values[50_001] = np.nan
+    kept = thinned(values)
+    assert len(kept) <= MOST + MOST // 2
+    assert {0, 12_345, 50_001, 77_777, 99_999} <= set(kept.tolist())
+    assert (np.diff(kept) > 0).all()
+    assert thinned(values[:MOST]).tolist() == list(range(MOST))
+    assert len(thinned(np.full(10_000, np.nan))) <= MOST
+
+
+def test_blocks_of_steps_meet_half_way():
+    assert edges(np.array([3, 4, 5])).tolist() == [2.5, 3.5, 4.5, 5.5]
+    assert edges(np.array([1, 11, 13])).tolist() == [0.5, 6.0, 12.0, 13.5]
+    assert edges(np.array([])).tolist() == [0.5]
+
+
+def test_a_spike_in_a_long_run_is_drawn(tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    steps = 6000
+    shares = np.full((steps, 2), 0.5)
+    shares[4321, 1] = 40.0
+    shares[1234, 0] = np.nan
+    run = fabricate(tmp_path, steps=steps, shares=shares)
+    ax = plots.loss_scaling(run, fabricate(tmp_path / "one", workers=1, mode="single", steps=steps))
+    tops = [patch.get_data() for patch in ax.patches if hasattr(patch, "get_data")]
+    assert len(tops) == 2
+    assert np.nanmax(tops[1].values) == 40.5
+    place = tops[1].edges[int(np.nanargmax(tops[1].values))]
+    assert abs(place - 4322) < 10
+    assert len(tops[0].values) <= 1.5 * MOST
+    assert "no finite loss" in [text.get_text() for text in ax.get_legend().get_texts()]
+    plt.close(ax.figure)
