@@ -109,7 +109,8 @@ def _halving_doubling(workers: int, size: float, link: Link) -> Cost:
 def _tree(workers: int, size: float, link: Link) -> Cost:
     if workers == 1:
         return Cost(0, 0.0, 0.0, 0.0)
-    steps, sent = 2 * math.ceil(math.log2(workers)), 2 * size
+    # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
+    steps, sent = 2 * math.ceil(math.log2(workers)), size if workers == 2 else 2 * size
     return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
 
 
@@ -126,7 +127,7 @@ def all_reduce(
     """What an all-reduce of `size` bytes over that many workers costs; nothing with one worker.
 
     algorithm: "ring", "halving_doubling" or "tree". With several workers on a machine, connected by `inside`, the ring
-    is one ring through all of them, which leaves each machine once, and its bytes go at the pace of the slower link.
+    is one ring through all of them, which leaves each machine once and goes at the pace of the slower link.
     The others are hierarchical, as in Goyal et al. 2017, section 4.1, and Mikami et al. 2018: the workers of a machine
     reduce and scatter by a ring, the machines all-reduce, the workers of a machine gather. The last machine may have
     fewer workers; the cost is that of full ones.
@@ -151,13 +152,25 @@ def all_reduce(
     if machines == 1 or together == 1:
         return ALGORITHMS[algorithm](workers, size, near if machines == 1 else link)
     if algorithm == "ring":
-        across = 2 * (machines - 1)
-        whole = _ring(workers, size, link)
-        latency = across * link.latency + (whole.steps - across) * near.latency
-        return whole._replace(latency=latency, transfer=whole.bytes / min(link.bandwidth, near.bandwidth))
+        return _mixed_ring(workers, size, link, near, together)
     local, far = _ring(together, size, near), ALGORITHMS[algorithm](machines, size, link)
     parts = local.latency + far.latency, local.transfer + far.transfer
     return Cost(local.steps + far.steps, far.bytes, *parts)
+
+
+def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int) -> Cost:
+    """A ring through machines: a chunk's way, or the slower link's bytes, whichever takes longer.
+
+    A chunk makes 2 (n - 1) hops in a row, of which one in `together` leaves a machine. Meanwhile the slower link is
+    busy with 2 (n - 1) chunks, and what of the hops' seconds is longer than that is latency.
+    """
+    hops = 2 * (workers - 1)
+    across = math.ceil(hops / together)
+    chunk = size / workers
+    way = across * (far.latency + chunk / far.bandwidth) + (hops - across) * (near.latency + chunk / near.bandwidth)
+    slower = far if far.bandwidth <= near.bandwidth else near
+    transfer = hops * chunk / slower.bandwidth
+    return Cost(hops, hops * chunk, max(slower.latency, way - transfer), transfer)
 
 
 def check(workers: int, size: float, algorithm: str, per_machine: int) -> None:

@@ -62,11 +62,12 @@ class Job:
     critical_batch: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value, least in (("per_example", self.per_example, 0), ("fixed", self.fixed, 0)):
-            if not least <= value < math.inf:
+        for name, value in (("per_example", self.per_example), ("fixed", self.fixed)):
+            if not 0 <= value < math.inf:
                 raise ClusterConfigError(f"{name}={value!r}, but it takes seconds from 0 up")
-        for name, value in (("batch", self.batch), ("cores", self.cores), ("critical_batch", self.critical_batch)):
-            if value is not None and not 0 < value < math.inf:
+        critical = 1.0 if self.critical_batch is None else self.critical_batch
+        for name, value in (("batch", self.batch), ("cores", self.cores), ("critical_batch", critical)):
+            if not 0 < value < math.inf:
                 raise ClusterConfigError(f"{name}={value!r}, but it takes a number above 0")
         for name, value, most in (
             ("backward", self.backward, 1.0),
@@ -162,9 +163,9 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int], scaling: str = "
     >>> table[["workers", "throughput", "efficiency", "limit"]].round(2)
        workers  throughput  efficiency      limit
     0        1     1000.00        1.00    compute
-    1        8     6597.85        0.82  bandwidth
-    2       64    48955.96        0.76  bandwidth
-    3     1000   640967.62        0.64    latency
+    1        8     6585.18        0.82  bandwidth
+    2       64    49296.33        0.77  bandwidth
+    3     1000   619540.10        0.62    latency
     """
     import pandas
 
@@ -190,7 +191,7 @@ def _row(job: Job, cluster: Cluster, workers: int, scaling: str) -> dict[str, An
     waits = sum(cost.latency for cost in costs) / whole if whole else 0.0
     alone = job.seconds(job.batch) / job.batch  # s an example with one worker
     total, ideal = batch * workers, workers / alone
-    useful, rate = 1.0, workers if scaling == "weak" else 1
+    useful, rate = 1.0, total / job.batch
     if job.critical_batch is not None:
         useful = (job.batch + job.critical_batch) / (total + job.critical_batch)
         rate = (1 + job.critical_batch / job.batch) / (1 + job.critical_batch / total)
