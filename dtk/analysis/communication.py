@@ -59,7 +59,8 @@ class Link:
             raise ClusterConfigError(f"{self.name}: bandwidth={self.bandwidth!r}, but it takes bytes/s above 0")
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.latency * 1e6:.3g} µs, {self.bandwidth / 1e9:.3g} GB/s)"
+        delay = f"{self.latency * 1e6:.3g} µs" if self.latency < 1e-3 else f"{self.latency * 1e3:.3g} ms"
+        return f"{self.name} ({delay}, {self.bandwidth / 1e9:.3g} GB/s)"
 
 
 # NCCL's own figures for a step of a ring over a network and over NVLink (hwLat in src/graph/tuning.cc, protocol

@@ -154,7 +154,7 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int], scaling: str = "
     does not hide, divided as the whole is); communication, the whole, in s; throughput, ceiling (without communication
     and stragglers) and ideal (n times one worker's), in examples/s; efficiency, throughput over ideal; useful, what an
     example is worth, in examples of one worker's batch; learning_rate, in one worker's; limit, one of LIMITS: what
-    costs most, once more than TOLERATED of the ideal progress is lost.
+    costs most, once more than TOLERATED of the ideal is lost or the global batch is beyond the critical one.
 
     Raises ClusterConfigError for what it can't compute.
 
@@ -212,16 +212,16 @@ def _row(job: Job, cluster: Cluster, workers: int, scaling: str) -> dict[str, An
         "useful": useful,
         "learning_rate": rate,
     }
-    row["limit"] = _limit(row)
+    row["limit"] = _limit(row, job.critical_batch)
     return row
 
 
-def _limit(row: dict[str, Any]) -> str:
-    """What costs most, compared with the ideal: seconds of the step, and for examples that are worth less, as much."""
-    if row["efficiency"] * row["useful"] >= 1 - TOLERATED:
+def _limit(row: dict[str, Any], critical: float | None) -> str:
+    """What costs most, compared with the ideal: seconds of the step; for examples that are worth less, as many."""
+    large = critical is not None and row["global_batch"] > critical
+    if row["efficiency"] >= 1 - TOLERATED and not large:
         return LIMITS[0]
-    best = row["global_batch"] / row["ideal"]
     lost = {name: row[name] for name in ("straggler", "bandwidth", "latency")}
-    lost["compute"] = row["compute"] - best
-    lost["batch too large"] = row["seconds"] * (1 / row["useful"] - 1)
+    lost["compute"] = row["compute"] - row["global_batch"] / row["ideal"]
+    lost["batch too large"] = row["seconds"] * (1 / row["useful"] - 1) if large else 0.0
     return max(LIMITS, key=lambda name: lost[name])
