@@ -37,6 +37,10 @@ EXAMPLE = Job(
 LIMIT_COLORS = dict(zip(LIMITS, ("#009E73", "#E69F00", "#0072B2", "#CC79A7", "#D55E00"), strict=True))
 _SIZE = (7.0, 5.2)
 _POINTS = 49
+_MOST_A_CORE = 32  # workers on one machine, to which the axis goes
+_NAMES = {"straggler": "waiting for stragglers"}
+_STRIP = (106, 124)  # above the efficiency, in %
+_CHARACTER = 0.013  # of the width of the axis, of a name in the strip
 
 
 def what_if(
@@ -79,7 +83,7 @@ def tell(table: pandas.DataFrame, workers: int) -> list[str]:
     lines = [f"{count}: {row.throughput:,.0f} examples/s, {100 * row.efficiency:.0f} % of the ideal{_because(row)}"]
     for first, last, limit in _runs(table):
         low, high = int(table.workers[first]), int(table.workers[last])
-        words = "no limit but the computation" if limit == "compute" else str(limit)
+        words = "no limit but the computation" if limit == "compute" else _NAMES.get(limit, limit)
         if limit == "compute" and table.ceiling[last] < (1 - TOLERATED) * table.ideal[last]:
             words = "the computation itself, which takes longer with more workers"
         lines.append(f"{low:,}{f' to {high:,}' if high > low else ''}: {words}")
@@ -90,7 +94,7 @@ def _because(row: Any) -> str:
     if row.limit == "batch too large":
         return f", {100 * row.efficiency * row.useful:.0f} % of the progress: the batch is too large"
     if row.limit != "compute":
-        return f"; the limit is {row.limit}"
+        return f"; the limit is {_NAMES.get(row.limit, row.limit)}"
     if row.ceiling < (1 - TOLERATED) * row.ideal:
         return f", at most {100 * row.ceiling / row.ideal:.0f} % with these cores"
     return ""
@@ -101,7 +105,8 @@ def predictions(job: Job, cluster: Cluster, workers: int, scaling: str) -> panda
     check(workers, 0, cluster.algorithm, cluster.per_machine)
     if scaling == "strong" and workers > job.batch:
         raise ClusterConfigError(f"workers={workers} for a global batch of {job.batch:g}: some would have no example")
-    most = MOST_WORKERS if scaling == "weak" else int(min(MOST_WORKERS, job.batch))
+    most = MOST_WORKERS if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
+    most = min(most, MOST_WORKERS if scaling == "weak" else int(job.batch))
     spread = np.logspace(0, np.log10(most), _POINTS).round().astype(int)
     return predict(job, cluster, sorted({*map(int, spread), workers}), scaling)
 
@@ -145,12 +150,25 @@ def _draw(
     headline(top, *_words(table, job, cluster, workers))
 
 
+def _strip(ax: Axes, table: pandas.DataFrame) -> None:
+    """The limits by name above the efficiency, where there is room; elsewhere the legend has them."""
+    whole = np.log(table.workers.iloc[-1] / table.workers.iloc[0]) or 1.0
+    for first, last, limit in _runs(table):
+        low, high = table.workers.iloc[first], table.workers.iloc[min(last + 1, len(table) - 1)]
+        ax.fill_between([low, high], *_STRIP, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
+        if np.log(high / low) >= len(limit) * _CHARACTER * whole:
+            middle = (low * high) ** 0.5, sum(_STRIP) / 2
+            ax.text(*middle, limit, ha="center", va="center_baseline", fontsize=8.5, gid="limit")
+
+
 def _efficiency(ax: Axes, table: pandas.DataFrame, job: Job, workers: int) -> None:
     ax.axhline(100, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
-    ax.axvline(workers, color=ink(ax), lw=0.8, alpha=0.6)
+    ax.plot([workers, workers], [0, 100], color=ink(ax), lw=0.8, alpha=0.6)
     if job.critical_batch is not None:
         ax.plot(table.workers, 100 * table.efficiency * table.useful, color=ink(ax), lw=1.3, ls=":")
-    ax.set(xscale="log", ylim=(0, 108), ylabel="% of the ideal", xlim=(0.9, 1.12 * table.workers.max()))
+    _strip(ax, table)
+    ax.set(xscale="log", ylim=(0, _STRIP[1]), ylabel="% of the ideal", xlim=(0.9, 1.12 * table.workers.max()))
+    ax.set_yticks(range(0, 101, 25))
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -162,6 +180,8 @@ def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) ->
         f"overlap {100 * job.overlap:.0f}\N{NO-BREAK SPACE}%, stragglers ±{100 * job.spread:.0f}\N{NO-BREAK SPACE}%. "
     )
     caption += "The colour is what costs most; the circle and the thin line are the title's."
+    if cluster.cores is not None:
+        caption = caption.replace(", overlap", f", {cluster.cores:g} cores for all, overlap")
     if job.critical_batch is not None:
         caption += f" Dotted: progress, with a critical batch of {job.critical_batch:,.0f}."
     return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), caption
