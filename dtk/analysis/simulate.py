@@ -95,7 +95,7 @@ class _Player:
         self._busy = np.zeros(workers)
 
     def __call__(self, ready: np.ndarray, size: float) -> np.ndarray:
-        if self._workers == 1:
+        if self._workers == 1 or size == 0:
             return ready
         cluster, machines = self._cluster, self._workers // self._each
         if cluster.algorithm == "ring" or machines == 1:
