@@ -146,7 +146,7 @@ def test_with_stragglers_a_step_is_within_one_per_cent(spread, overlap):
 
 
 def test_the_mean_over_the_slowest_is_the_mean_of_many_steps():
-    job = replace(JOB, spread=0.3, gradient_bytes=3e8)
+    job = replace(JOB, spread=0.3, gradient_bytes=3e8, pack_bytes=1.5e8)
     table = simulate(job, Cluster(ETHERNET_100), 4, steps=2000, seed=3)
     error = table.seconds.std() / np.sqrt(len(table))
     expected = predict(job, Cluster(ETHERNET_100), [4]).seconds[0]

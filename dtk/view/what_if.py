@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
 from dtk.analysis.communication import MOST_WORKERS, check
 from dtk.analysis.predict import LIMITS, TOLERATED, Cluster, Job, predict
@@ -142,6 +143,8 @@ def _draw(
         _efficiency(bottom, table, job, workers)
         top.tick_params(labelbottom=False)
     bottom.set_xlabel("workers")
+    for axis in (top.xaxis, top.yaxis, bottom.xaxis):
+        axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
     bottom.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
     count = len(top.get_legend_handles_labels()[1])
     top.figure.legend(
