@@ -22,6 +22,8 @@ from dtk.view.sharding import sharding
 from dtk.view.thin import edges, thinned
 from dtk.view.timeline import timeline
 from dtk.view.wait_for import wait_for
+from dtk.view.what_if import what_if
+from dtk.view.what_if_lab import what_if_lab
 from dtk.view.widgets import loss_scaling_lab
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ __all__ = [
     "throughput",
     "timeline",
     "wait_for",
+    "what_if",
+    "what_if_lab",
 ]
 
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves part

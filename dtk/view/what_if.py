@@ -1,0 +1,202 @@
+"""What if there were more workers: predicted throughput and efficiency up to 10,000, and what limits them where.
+
+`tell` says the same in words; `dtk.view.what_if_lab` has sliders.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.ticker import NullFormatter
+
+from dtk.analysis.communication import MOST_WORKERS, check
+from dtk.analysis.predict import LIMITS, TOLERATED, Cluster, Job, predict
+from dtk.errors import ClusterConfigError
+from dtk.view.canvas import axes, headline, ink
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+__all__ = ["EXAMPLE", "LIMIT_COLORS", "png", "predictions", "tell", "what_if"]
+
+# ResNet-50 on ImageNet with P100 GPUs: TensorFlow's benchmarks of May 2017 for the seconds, 25.6 million float32 for
+# the gradients, "tens of thousands" for the critical batch (McCandlish et al. 2018). Overlap and spread are made up.
+EXAMPLE = Job(
+    per_example=1 / 219,
+    batch=64,
+    gradient_bytes=102.4e6,
+    pack_bytes=6.4e6,
+    overlap=1.0,
+    spread=0.03,
+    critical_batch=20_000,
+)
+# Of Okabe and Ito's palette; no worker has a colour here.
+LIMIT_COLORS = dict(zip(LIMITS, ("#009E73", "#E69F00", "#0072B2", "#CC79A7", "#D55E00"), strict=True))
+_SIZE = (7.0, 5.2)
+_POINTS = 49
+_MOST_A_CORE = 32  # workers on one machine, to which the axis goes
+_NAMES = {"straggler": "waiting for stragglers"}
+_STRIP = (106, 124)  # above the efficiency, in %
+_CHARACTER = 0.013  # of the width of the axis, of a name in the strip
+
+
+def what_if(
+    job: Job = EXAMPLE,
+    cluster: Cluster | None = None,
+    workers: int = 256,
+    scaling: str = "weak",
+    measured: Mapping[int, float] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colours name what limits it.
+
+        dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))
+
+    job, cluster, scaling: as for `dtk.analysis.predict.predict`. workers: the number that the title speaks of.
+    measured: examples/s by number of workers, drawn as dots. ax: for the throughput alone. The dotted line under the
+    efficiency is the progress, where the job has a critical batch: an example of a large batch counts for less.
+
+    Raises ClusterConfigError for what can't be predicted.
+    """
+    table = predictions(job, cluster or Cluster(), workers, scaling)
+    grid = axes(ax, rows=(1.25, 1.0), size=_SIZE)
+    _draw(grid, table, job, cluster or Cluster(), workers, measured or {})
+    return grid[0]
+
+
+def tell(table: pandas.DataFrame, workers: int) -> list[str]:
+    """The figure in words: the number of workers asked for, then each limit with the workers from which it holds.
+
+    >>> from dtk.analysis.communication import ETHERNET_10
+    >>> job = Job(per_example=0.001, batch=64, gradient_bytes=1e8)
+    >>> for line in tell(predict(job, Cluster(ETHERNET_10), [1, 2, 100]), workers=100):
+    ...     print(line)
+    100 workers: 28,423 examples/s, 28 % of the ideal; the limit is bandwidth
+    1: no limit but the computation
+    2 to 100: bandwidth
+    """
+    row = table[table.workers == workers].iloc[0]
+    count = f"{workers:,} worker{'s' * (workers > 1)}"
+    lines = [f"{count}: {row.throughput:,.0f} examples/s, {100 * row.efficiency:.0f} % of the ideal{_because(row)}"]
+    for first, last, limit in _runs(table):
+        low, high = int(table.workers[first]), int(table.workers[last])
+        words = "no limit but the computation" if limit == "compute" else _NAMES.get(limit, limit)
+        if limit == "compute" and table.ceiling[last] < (1 - TOLERATED) * table.ideal[last]:
+            words = "the computation itself, which takes longer with more workers"
+        lines.append(f"{low:,}{f' to {high:,}' if high > low else ''}: {words}")
+    return lines
+
+
+def _because(row: Any) -> str:
+    if row.limit == "batch too large":
+        return f", {100 * row.efficiency * row.useful:.0f} % of the progress: the batch is too large"
+    if row.limit != "compute":
+        return f"; the limit is {_NAMES.get(row.limit, row.limit)}"
+    if row.ceiling < (1 - TOLERATED) * row.ideal:
+        return f", at most {100 * row.ceiling / row.ideal:.0f} % with these cores"
+    return ""
+
+
+def predictions(job: Job, cluster: Cluster, workers: int, scaling: str) -> pandas.DataFrame:
+    """Predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
+    check(workers, 0, cluster.algorithm, cluster.per_machine)
+    if scaling == "strong" and workers > job.batch:
+        raise ClusterConfigError(f"workers={workers} for a global batch of {job.batch:g}: some would have no example")
+    most = MOST_WORKERS if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
+    most = min(most, MOST_WORKERS if scaling == "weak" else int(job.batch))
+    spread = np.logspace(0, np.log10(most), _POINTS).round().astype(int)
+    return predict(job, cluster, sorted({*map(int, spread), workers}), scaling)
+
+
+def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
+    """Rows in a row with one limit: first, last, limit."""
+    limits = list(table.limit)
+    first = 0
+    for row in range(1, len(limits) + 1):
+        if row == len(limits) or limits[row] != limits[first]:
+            yield first, row - 1, limits[first]
+            first = row
+
+
+def _draw(
+    grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int, measured: Mapping[int, float]
+) -> None:
+    top, bottom = grid[0], grid[-1]
+    top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label="ideal")
+    for first, last, limit in _runs(table):
+        part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
+        label = limit if limit not in top.get_legend_handles_labels()[1] else None
+        top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=label)
+        if bottom is not top:
+            bottom.fill_between(part.workers, 0, 100 * part.efficiency, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
+    if measured:
+        counts, rates = zip(*sorted(measured.items()), strict=True)
+        top.plot(counts, rates, "o", color=ink(top), ms=4.5, label="measured", ls="")
+    row = table[table.workers == workers].iloc[0]
+    top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
+    top.set(xscale="log", yscale="log", ylabel="examples/s", xlim=(0.9, 1.12 * table.workers.max()))
+    if bottom is not top:
+        _efficiency(bottom, table, job, workers)
+        top.tick_params(labelbottom=False)
+    bottom.set_xlabel("workers")
+    for axis in (top.xaxis, top.yaxis, bottom.xaxis):
+        axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
+    bottom.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
+    count = len(top.get_legend_handles_labels()[1])
+    top.figure.legend(
+        *top.get_legend_handles_labels(), loc="outside lower center", ncols=count, frameon=False, fontsize=9
+    )
+    headline(top, *_words(table, job, cluster, workers))
+
+
+def _strip(ax: Axes, table: pandas.DataFrame) -> None:
+    """The limits by name above the efficiency, where there is room; elsewhere the legend has them."""
+    whole = np.log(table.workers.iloc[-1] / table.workers.iloc[0]) or 1.0
+    for first, last, limit in _runs(table):
+        low, high = table.workers.iloc[first], table.workers.iloc[min(last + 1, len(table) - 1)]
+        ax.fill_between([low, high], *_STRIP, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
+        if np.log(high / low) >= len(limit) * _CHARACTER * whole:
+            middle = (low * high) ** 0.5, sum(_STRIP) / 2
+            ax.text(*middle, limit, ha="center", va="center_baseline", fontsize=8.5, gid="limit")
+
+
+def _efficiency(ax: Axes, table: pandas.DataFrame, job: Job, workers: int) -> None:
+    ax.axhline(100, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
+    ax.plot([workers, workers], [0, 100], color=ink(ax), lw=0.8, alpha=0.6)
+    if job.critical_batch is not None:
+        ax.plot(table.workers, 100 * table.efficiency * table.useful, color=ink(ax), lw=1.3, ls=":")
+    _strip(ax, table)
+    ax.set(xscale="log", ylim=(0, _STRIP[1]), ylabel="% of the ideal", xlim=(0.9, 1.12 * table.workers.max()))
+    ax.set_yticks(range(0, 101, 25))
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> tuple[str, str]:
+    total = sum(job.buckets) / 1e6
+    batch = f"{job.batch:g} examples a replica" if table.batch.nunique() == 1 else f"global batch {job.batch:g}"
+    caption = f"{batch}, {total:.3g} MB of gradients, {cluster.link}, {cluster.algorithm.replace('_', ' and ')}, "
+    caption += (
+        f"overlap {100 * job.overlap:.0f}\N{NO-BREAK SPACE}%, stragglers ±{100 * job.spread:.0f}\N{NO-BREAK SPACE}%. "
+    )
+    caption += "The colour is what costs most; the circle and the thin line are the title's."
+    if cluster.cores is not None:
+        caption = caption.replace(", overlap", f", {cluster.cores:g} cores for all, overlap")
+    if job.critical_batch is not None:
+        caption += f" Dotted: progress, with a critical batch of {job.critical_batch:,.0f}."
+    return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), caption
+
+
+def png(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> bytes:
+    from matplotlib.figure import Figure
+
+    # Not by pyplot, which would show the figure under the cell as well.
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    grid = list(figure.subplots(2, 1, gridspec_kw={"height_ratios": (1.25, 1.0)}))
+    _draw(grid, table, job, cluster, workers, {})
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()

@@ -1,0 +1,220 @@
+"""The cost of an all-reduce against counting by hand, and latency and bandwidth found again from timings."""
+
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from dtk import ClusterConfigError
+from dtk.analysis import communication, fitting
+from dtk.analysis.communication import ALGORITHMS, LINKS, NVLINK, Link, all_reduce, ethernet
+from dtk.analysis.fitting import fit
+
+LINK = Link("test", latency=1e-3, bandwidth=1e6)
+COLUMNS = ["workers", "bytes", "seconds"]
+
+
+@pytest.mark.parametrize(("module", "examples"), [(communication, 4), (fitting, 2)])
+def test_the_docstrings_examples_hold(module, examples):
+    result = doctest.testmod(module)
+    assert result.attempted >= examples
+    assert result.failed == 0
+
+
+# ---- formulas
+
+
+def counted(workers):
+    """A ring's messages one after the other and chunks out of a link, by doing it."""
+    parts = [[{worker} for _ in range(workers)] for worker in range(workers)]
+    messages = 0
+    while any(part != set(range(workers)) for row in parts for part in row):
+        step, messages = messages, messages + 1
+        # Worker w sends chunk w - step: first its sum so far, later what it was given.
+        moved = [(w, (w - step) % workers, set(parts[w][(w - step) % workers])) for w in range(workers)]
+        for worker, chunk, held in moved:
+            parts[(worker + 1) % workers][chunk] |= held
+    return messages
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 7, 16])
+def test_a_ring_costs_what_counting_its_messages_says(workers):
+    messages, size = counted(workers), 6e5
+    cost = all_reduce(workers, size, LINK)
+    assert cost.steps == messages == 2 * (workers - 1)
+    assert cost.bytes == pytest.approx(messages * size / workers)
+    assert cost.seconds == pytest.approx(messages * (LINK.latency + size / workers / LINK.bandwidth))
+
+
+@pytest.mark.parametrize("workers", [2, 4, 16, 1024])
+def test_halving_and_doubling_sends_a_rings_bytes_in_fewer_messages(workers):
+    ring, halving = all_reduce(workers, 1e6, LINK), all_reduce(workers, 1e6, LINK, "halving_doubling")
+    assert halving.steps == 2 * round(math.log2(workers))
+    # A half, a quarter, ... of the data, and back.
+    assert halving.bytes == pytest.approx(2 * sum(1e6 / 2**step for step in range(1, halving.steps // 2 + 1)))
+    assert halving.bytes == pytest.approx(ring.bytes)
+
+
+def test_a_number_of_machines_that_is_no_power_of_2_takes_two_steps_more():
+    steps = [all_reduce(workers, 1.0, LINK, "halving_doubling").steps for workers in (4, 5, 7, 8)]
+    assert steps == [4, 6, 6, 6]
+
+
+def test_a_tree_wins_where_messages_are_small_and_a_ring_where_they_are_large():
+    for size, best in ((1e3, "tree"), (1e10, "ring")):
+        seconds = {name: all_reduce(1000, size, LINK, name).seconds for name in ("ring", "tree")}
+        assert min(seconds, key=seconds.get) == best
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("per_machine", [1, 4])
+def test_one_worker_sends_nothing(algorithm, per_machine):
+    assert all_reduce(1, 1e9, LINK, algorithm, per_machine, NVLINK) == (0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_workers_of_one_machine_use_its_link(algorithm):
+    inside = all_reduce(8, 1e6, LINK, algorithm, 8, NVLINK)
+    assert inside == all_reduce(8, 1e6, NVLINK, algorithm)
+    assert all_reduce(8, 1e6, LINK, algorithm, 8) == all_reduce(8, 1e6, LINK, algorithm)
+
+
+def test_machines_all_reduce_what_their_workers_have_put_together():
+    cost = all_reduce(32, 1e6, LINK, "halving_doubling", 8, NVLINK)
+    local, far = all_reduce(8, 1e6, NVLINK), all_reduce(4, 1e6, LINK, "halving_doubling")
+    assert cost.seconds == pytest.approx(local.seconds + far.seconds)
+    assert cost.steps == local.steps + far.steps
+
+
+def test_a_ring_through_machines_goes_at_the_pace_of_the_slower_link():
+    cost = all_reduce(32, 1e8, LINK, "ring", 8, NVLINK)
+    flat = all_reduce(32, 1e8, LINK)
+    assert cost.transfer == pytest.approx(flat.transfer)
+    assert cost.latency < flat.latency
+    assert all_reduce(32, 1e8, LINK, "ring", 8, LINK).seconds == pytest.approx(flat.seconds)
+
+
+def test_the_presets_have_their_line_rates():
+    rates = {name: link.bandwidth for name, link in LINKS.items()}
+    assert rates == {
+        "10 Gb/s Ethernet": 1.25e9,
+        "100 Gb/s Ethernet": 12.5e9,
+        "400 Gb/s Ethernet": 50e9,
+        "NVLink": 450e9,
+    }
+    assert str(Link("slow", 2e-3, 1e8)) == "slow (2 ms, 0.1 GB/s)"
+    assert ethernet(25).latency == LINKS["10 Gb/s Ethernet"].latency
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Link("x", -1.0, 1.0), "x: latency=-1.0, but it takes seconds from 0 up"),
+        (lambda: Link("x", math.nan, 1.0), "x: latency=nan"),
+        (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0, but it takes bytes/s above 0"),
+        (lambda: all_reduce(0, 1.0, LINK), "workers=0, but it takes a whole number from 1 to 10,000"),
+        (lambda: all_reduce(10_001, 1.0, LINK), "workers=10001, but"),
+        (lambda: all_reduce(2.5, 1.0, LINK), "workers=2.5, but"),
+        (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0, but"),
+        (lambda: all_reduce(2, -1.0, LINK), "an all-reduce of -1.0 bytes"),
+        (lambda: all_reduce(2, 1.0, LINK, "star"), "'star' is not known; it takes one of 'ring', 'halving_doubling'"),
+    ],
+)
+def test_what_has_no_cost(call, words):
+    with pytest.raises(ClusterConfigError, match=words):
+        call()
+
+
+# ---- fits
+
+
+def timed(seed=0, noise=0.0, workers=(2, 3, 4), overhead=0.0, algorithm="ring", repeats=3):
+    """All-reduces over a link of 80 µs and 1.5 GB/s, with errors of that relative size."""
+    random, link = np.random.default_rng(seed), Link("true", 80e-6, 1.5e9)
+    rows = [
+        (count, size, (overhead + all_reduce(count, size, link, algorithm).seconds) * random.lognormal(0, noise))
+        for count in workers
+        for size in (1e3, 1e4, 1e5, 1e6, 1e7)
+        for _ in range(repeats)
+    ]
+    return pandas.DataFrame(rows, columns=COLUMNS)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_exact_timings_give_back_the_link(algorithm):
+    found = fit(timed(algorithm=algorithm), algorithm)
+    assert found.latency == pytest.approx(80e-6, rel=1e-6)
+    assert found.bandwidth == pytest.approx(1.5e9, rel=1e-6)
+    assert found.error < 1e-6
+    assert found.overhead == 0.0
+    assert (found.link().latency, found.link().bandwidth) == (found.latency, found.bandwidth)
+
+
+def test_one_worker_gives_the_overhead_of_a_call():
+    found = fit(timed(workers=(1, 2), overhead=3e-4))
+    assert found.overhead == pytest.approx(3e-4, rel=1e-6)
+    assert found.latency == pytest.approx(80e-6, rel=1e-6)
+    truth = 3e-4 + all_reduce(4, 1e6, Link("true", 80e-6, 1.5e9)).seconds
+    assert found.seconds(4, 1e6) == pytest.approx(truth, rel=1e-6)
+
+
+def test_the_intervals_hold_the_truth_about_as_often_as_they_say():
+    latency = bandwidth = 0
+    for seed in range(40):
+        found = fit(timed(seed, noise=0.15))
+        latency += found.latency_interval[0] <= 80e-6 <= found.latency_interval[1]
+        bandwidth += found.bandwidth_interval[0] <= 1.5e9 <= found.bandwidth_interval[1]
+        assert found.latency_interval[0] <= found.latency <= found.latency_interval[1]
+    assert 34 <= latency <= 40
+    assert 34 <= bandwidth <= 40
+
+
+def test_a_busy_core_now_and_then_does_not_change_the_fit():
+    table = timed(noise=0.05)
+    clean = fit(table)
+    table.loc[[4, 20, 37], "seconds"] *= 20
+    found = fit(table)
+    assert found.latency == pytest.approx(clean.latency, rel=0.1)
+    assert found.bandwidth == pytest.approx(clean.bandwidth, rel=0.1)
+
+
+def test_more_noise_makes_wider_intervals():
+    low, high = (fit(timed(noise=noise)).latency_interval for noise in (0.02, 0.2))
+    assert high[1] - high[0] > 3 * (low[1] - low[0])
+
+
+def test_a_latency_is_never_below_0():
+    table = pandas.DataFrame([(2, size, size / 1e9) for size in (1e5, 1e6, 1e7, 2e7, 3e7)], columns=COLUMNS)
+    table.seconds *= [0.8, 1.05, 1.0, 0.99, 1.0]
+    found = fit(table)
+    assert found.latency >= 0
+    assert found.latency_interval[0] >= 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "no measurement with two workers or more"),
+        ([(1, 10, 0.1), (1, 20, 0.2)], "no measurement with two workers or more: one worker alone sends nothing"),
+        ([(2, 100, 0.1)] * 5, "all measurements are of 100 bytes: latency and bandwidth can't be told apart"),
+        ([(2, 100, 0.1), (2, 200, 0.1), (2, 300, 0.1)], "3 measurements for 2 unknowns; it takes 4 or more"),
+        ([(2, 10**k, 0.1) for k in range(2, 7)], "up to 1 MB, larger arrays did not take longer"),
+        ([(2, 100, 0.1), (2, 200, float("nan"))], "measurement 1 has seconds=nan; leave it out"),
+        ([(2, 100, 0.0), (2, 200, 0.1)], "measurement 0 has seconds=0; leave it out"),
+        ([(0, 100, 0.1), (2, 200, 0.1)], "measurement 0 has workers=0; leave it out"),
+    ],
+)
+def test_what_does_not_tell_latency_and_bandwidth(rows, words):
+    with pytest.raises(ClusterConfigError, match=words):
+        fit(pandas.DataFrame(rows, columns=COLUMNS))
+
+
+def test_a_table_without_the_columns():
+    with pytest.raises(ClusterConfigError, match="without a column 'bytes'; it takes workers, bytes and seconds"):
+        fit(pandas.DataFrame({"workers": [2], "seconds": [0.1]}))
+    with pytest.raises(ClusterConfigError, match="'star' is not known"):
+        fit(timed(), "star")

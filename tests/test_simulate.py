@@ -1,0 +1,191 @@
+"""Steps played message by message against the formulas: equal where they are exact, near where they are not."""
+
+from __future__ import annotations
+
+import doctest
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dtk import ClusterConfigError
+from dtk.analysis import events
+from dtk.analysis import simulate as module
+from dtk.analysis.communication import ETHERNET_100, NVLINK, Link, all_reduce
+from dtk.analysis.events import Events, trees
+from dtk.analysis.predict import Cluster, Job, predict, schedule
+from dtk.analysis.simulate import all_reduce_ends, all_reduce_events, simulate
+
+FAR, NEAR = Link("far", 1e-4, 1e9), Link("near", 5e-6, 10e9)
+SIZES = [1e3, 1e6, 1e8]  # bytes: latency decides, both do, bandwidth decides
+JOB = Job(per_example=0.001, batch=100, gradient_bytes=1e8, pack_bytes=25e6, overlap=1.0)
+
+
+@pytest.mark.parametrize("named", [module, events])
+def test_the_docstrings_examples_hold(named):
+    result = doctest.testmod(named)
+    assert result.attempted >= 1
+    assert result.failed == 0
+
+
+def ready(workers, seed=0):
+    return np.random.default_rng(seed).random(workers) * 0.01
+
+
+# ---- all-reduces
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("workers", [1, 2, 5, 16])
+def test_a_rings_formula_is_exact(workers, size):
+    cluster, start = Cluster(FAR), np.full(workers, 0.25)
+    for play in (all_reduce_ends, all_reduce_events):
+        assert play(cluster, start, size) - 0.25 == pytest.approx(all_reduce(workers, size, FAR).seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("workers", "per_machine"), [(2, 1), (16, 1), (64, 1), (16, 8), (32, 4), (8, 8)])
+def test_halving_and_doubling_is_exact(workers, per_machine, size):
+    cluster = Cluster(FAR, "halving_doubling", per_machine, NVLINK)
+    ends = all_reduce_ends(cluster, np.zeros(workers), size)
+    assert ends == pytest.approx(cluster.all_reduce(workers, size).seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("per_machine", [1, 4])
+def test_events_and_arrays_are_the_same_ring(per_machine, size):
+    for workers in (4, 12):
+        cluster = Cluster(FAR, "ring", per_machine, NEAR)
+        events_, arrays = (play(cluster, ready(workers), size) for play in (all_reduce_events, all_reduce_ends))
+        np.testing.assert_allclose(events_, arrays, rtol=1e-12)
+
+
+def test_every_message_of_a_ring_is_an_event():
+    world = Events([FAR] * 5)
+    start = events.ring(world, 1e6, lambda worker, now: None)
+    for worker in range(5):
+        world.at(0.0, lambda now, worker=worker: start(worker, now))
+    world.run()
+    assert world.handled == 5 + 5 * all_reduce(5, 1e6, FAR).steps
+
+
+@pytest.mark.parametrize("near", [NVLINK, NEAR, FAR, Link("slow inside", 1e-4, 0.5e9)])
+def test_a_ring_through_machines_is_within_three_per_cent(near):
+    for workers, per_machine in ((8, 2), (8, 4), (16, 4), (64, 8)):
+        cluster = Cluster(FAR, "ring", per_machine, near)
+        for size in (1e3, 1e5, 1e6, 1e7, 1e8):
+            played = all_reduce_ends(cluster, np.zeros(workers), size).max()
+            ratio = played / cluster.all_reduce(workers, size).seconds
+            assert 1 - 1e-9 <= ratio <= 1.03, (workers, per_machine, size)
+
+
+@pytest.mark.parametrize(("size", "least", "most"), [(1e3, 0.82, 1.01), (1e6, 0.86, 1.10), (1e8, 0.97, 1.32)])
+def test_a_trees_formula_is_a_limit(size, least, most):
+    for workers in (2, 4, 8, 16, 33, 64):
+        played = all_reduce_ends(Cluster(ETHERNET_100, "tree"), np.zeros(workers), size).max()
+        assert least <= played / all_reduce(workers, size, ETHERNET_100, "tree").seconds <= most, workers
+
+
+def test_smaller_chunks_fill_the_tree_sooner():
+    seconds = [all_reduce_events(Cluster(FAR, "tree"), np.zeros(16), 1e8, chunks).max() for chunks in (1, 4, 32)]
+    assert seconds[0] > 1.5 * seconds[1] > 1.5 * seconds[2]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 8, 21, 64])
+def test_the_two_trees_share_the_work(workers):
+    pair = trees(workers)
+    for parents in pair:
+        assert len(parents) == workers - 1
+        (root,) = set(range(workers)) - set(parents)
+        depth = 0
+        for worker in range(workers):
+            way = [worker]
+            while way[-1] in parents:
+                way.append(parents[way[-1]])
+            assert way[-1] == root
+            depth = max(depth, len(way) - 1)
+        assert depth <= np.ceil(np.log2(workers + 1))
+        assert max(np.bincount(list(parents.values()))) <= 2
+    assert not set(pair[0].values()) & set(pair[1].values()) or workers == 2
+
+
+def test_nobody_has_the_sums_before_the_last_has_begun():
+    begin = np.zeros(8)
+    begin[3] = 1.0
+    for algorithm in ("ring", "halving_doubling", "tree"):
+        ends = all_reduce_ends(Cluster(FAR, algorithm), begin, 1e6)
+        assert ends.min() > 1.0
+        assert ends.max() <= 1.0 + 1.35 * all_reduce(8, 1e6, FAR, algorithm).seconds
+
+
+# ---- steps
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_without_stragglers_a_step_is_the_formulas(workers, overlap):
+    job = replace(JOB, overlap=overlap)
+    for cluster in (Cluster(FAR), Cluster(FAR, "halving_doubling"), Cluster(FAR, cores=4)):
+        expected = predict(job, cluster, [workers]).seconds[0]
+        assert simulate(job, cluster, workers, steps=3).seconds.to_numpy() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+def test_with_stragglers_a_step_is_within_one_per_cent(spread, overlap):
+    """The formula for the slowest worker of each step that was played: the same luck on both sides."""
+    job = replace(JOB, spread=spread, overlap=overlap)
+    for link in (ETHERNET_100, Link("slow", 14e-6, 1.25e9)):
+        for workers in (2, 16, 64):
+            cluster = Cluster(link)
+            table = simulate(job, cluster, workers, steps=20, seed=3)
+            costs = [cluster.all_reduce(workers, size) for size in job.buckets]
+            expected = schedule(table.slowest.to_numpy(), job, costs)
+            assert table.seconds.mean() == pytest.approx(expected.mean(), rel=0.01)
+            assert (table.seconds >= 0.999 * table.slowest).all()
+
+
+def test_the_mean_over_the_slowest_is_the_mean_of_many_steps():
+    job = replace(JOB, spread=0.3, gradient_bytes=3e8, pack_bytes=1.5e8)
+    table = simulate(job, Cluster(ETHERNET_100), 4, steps=2000, seed=3)
+    error = table.seconds.std() / np.sqrt(len(table))
+    expected = predict(job, Cluster(ETHERNET_100), [4]).seconds[0]
+    assert table.seconds.mean() == pytest.approx(expected, abs=3 * error)
+    assert error < 0.01 * expected
+
+
+def test_a_late_worker_finds_messages_waiting():
+    """Where latency is all there is, the formula, which begins with the last worker, says too much."""
+    job = Job(per_example=0.001, batch=100, gradient_bytes=1e3, spread=0.3)
+    cluster = Cluster(Link("slow", 1e-3, 1e9))
+    played = simulate(job, cluster, 32, steps=60).seconds.mean()
+    assert 0.75 * predict(job, cluster, [32]).seconds[0] < played < 0.97 * predict(job, cluster, [32]).seconds[0]
+
+
+def test_thousands_of_workers_are_played_on_arrays():
+    job = replace(JOB, spread=0.05, pack_bytes=0.0)
+    played = simulate(job, Cluster(ETHERNET_100), 4096, steps=1).seconds[0]
+    assert played == pytest.approx(predict(job, Cluster(ETHERNET_100), [4096]).seconds[0], rel=0.05)
+
+
+def test_a_seed_gives_the_same_steps_again():
+    job = replace(JOB, spread=0.2)
+    one, same, other = (simulate(job, Cluster(), 4, steps=5, seed=seed) for seed in (1, 1, 2))
+    assert one.equals(same)
+    assert not one.equals(other)
+    assert one.step.tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "workers", "steps", "words"),
+    [
+        (Cluster(), 2, 0, "steps=0, but it takes a whole number from 1 up"),
+        (Cluster(), 0, 1, "workers=0, but it takes a whole number"),
+        (Cluster(FAR, "ring", 4, NEAR), 6, 1, "6 workers don't fill machines of 4; take a multiple"),
+        (Cluster(FAR, "halving_doubling"), 6, 1, "with a power of 2 of machines, not 6"),
+        (Cluster(FAR, "tree"), 65, 1, "trees are played with up to 64 workers, not 65"),
+    ],
+)
+def test_what_can_not_be_played(cluster, workers, steps, words):
+    with pytest.raises(ClusterConfigError, match=words):
+        simulate(JOB, cluster, workers, steps)

@@ -1,0 +1,233 @@
+"""What if there were more workers: what is drawn is what is predicted, and the lab's controls change it."""
+
+from __future__ import annotations
+
+import doctest
+from dataclasses import replace
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+import dtk
+from dtk.analysis.communication import ETHERNET_10, ETHERNET_100, LINKS, Link
+from dtk.analysis.predict import LIMITS, Cluster, Job, predict
+from dtk.view import what_if as module
+from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if
+
+LOOPBACK = Link("loopback, as measured", 2e-3, 4e8)
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def lab(monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    return dtk.plot.what_if_lab(workers=64)
+
+
+def said(ax):
+    words = " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)])
+    return words.replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_docstrings_examples_hold():
+    result = doctest.testmod(module)
+    assert result.attempted >= 3
+    assert result.failed == 0
+
+
+# ---- the figure
+
+
+def test_the_line_is_the_prediction_and_its_colours_are_the_limits():
+    top = what_if(EXAMPLE, Cluster(ETHERNET_10), workers=100)
+    table = predictions(EXAMPLE, Cluster(ETHERNET_10), 100, "weak")
+    ideal, *parts, mark = top.lines
+    np.testing.assert_allclose(ideal.get_ydata(), table.ideal)
+    at, rate = (np.concatenate([getattr(part, f"get_{axis}data")() for part in parts]) for axis in "xy")
+    again = predict(EXAMPLE, Cluster(ETHERNET_10), map(int, at))
+    np.testing.assert_allclose(rate, again.throughput)
+    for part in parts:  # the last point is the first of the next colour
+        limits = set(
+            predict(
+                EXAMPLE, Cluster(ETHERNET_10), map(int, part.get_xdata()[: max(1, len(part.get_xdata()) - 1)])
+            ).limit
+        )
+        assert {to_hex(part.get_color()).upper()} == {LIMIT_COLORS[limit] for limit in limits}
+    assert mark.get_xdata() == [100]
+    assert mark.get_ydata() == table.throughput[table.workers == 100].tolist()
+
+
+def test_title_and_strip_name_the_limit():
+    top = what_if(replace(EXAMPLE, critical_batch=None), Cluster(ETHERNET_10), workers=1000)
+    bottom = top.figure.axes[1]
+    row = predict(replace(EXAMPLE, critical_batch=None), Cluster(ETHERNET_10), [1000]).iloc[0]
+    assert said(top).startswith(f"1,000 workers: {row.throughput:,.0f} examples/s, {100 * row.efficiency:.0f} % of")
+    assert f"the limit is {row.limit}" in said(top)
+    names = [text.get_text() for text in bottom.texts if text.get_gid() == "limit"]
+    assert row.limit in names
+    assert set(names) <= set(LIMITS)
+
+
+def test_the_legend_names_every_limit_once():
+    top = what_if(EXAMPLE, Cluster(ETHERNET_10), workers=100)
+    limits = list(dict.fromkeys(predictions(EXAMPLE, Cluster(ETHERNET_10), 100, "weak").limit))
+    (legend,) = top.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ideal", *limits]
+
+
+def test_measured_rates_are_dots():
+    job = Job(per_example=0.01 / 64, batch=64, gradient_bytes=1.4e6)
+    top = what_if(job, Cluster(LOOPBACK, cores=2), workers=2, measured={4: 7000.0, 1: 6400.0, 2: 7100.0})
+    dots = next(line for line in top.lines if line.get_label() == "measured")
+    assert list(dots.get_xdata()) == [1, 2, 4]
+    assert list(dots.get_ydata()) == [6400.0, 7100.0, 7000.0]
+    assert "2 cores for all" in said(top)
+    assert "loopback, as measured (2 ms, 0.4 GB/s)" in said(top)
+
+
+def test_on_one_machine_the_axis_ends_where_nobody_would_go():
+    job = Job(per_example=0.001, batch=64, gradient_bytes=0.0)
+    assert predictions(job, Cluster(cores=2), 4, "weak").workers.max() == 64
+    assert predictions(job, Cluster(cores=2), 100, "weak").workers.max() == 100
+    assert predictions(job, Cluster(), 4, "weak").workers.max() == 10_000
+    assert predictions(job, Cluster(), 4, "strong").workers.max() == 64
+
+
+def test_words_for_each_limit():
+    plain = Job(per_example=0.001, batch=100, gradient_bytes=0.0)
+    assert tell(predict(plain, Cluster(), [1, 8]), 8) == [
+        "8 workers: 8,000 examples/s, 100 % of the ideal",
+        "1 to 8: no limit but the computation",
+    ]
+    cores = tell(predict(plain, Cluster(cores=2), [1, 8]), 8)
+    assert cores[0].endswith("25 % of the ideal, at most 25 % with these cores")
+    assert cores[1] == "1 to 8: the computation itself, which takes longer with more workers"
+    large = tell(predict(replace(plain, critical_batch=100), Cluster(), [1, 3]), 3)
+    assert large == [
+        "3 workers: 3,000 examples/s, 100 % of the ideal, 50 % of the progress: the batch is too large",
+        "1: no limit but the computation",
+        "3: batch too large",
+    ]
+    slow = tell(predict(replace(plain, spread=0.5), Cluster(), [64]), 64)
+    assert slow[0].endswith("; the limit is waiting for stragglers")
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_it_draws_in_both_themes_without_a_warning(style):
+    with plt.style.context(style):
+        top = what_if(EXAMPLE, Cluster(ETHERNET_100), workers=512)
+        top.figure.canvas.draw()
+        title = top.title if top.get_title() else top._left_title
+        box = title.get_window_extent()
+    assert box.x1 <= top.figure.bbox.x1
+    assert box.y1 <= top.figure.bbox.y1 + 1
+
+
+def test_on_given_axes_only_the_throughput():
+    _, ax = plt.subplots()
+    assert what_if(EXAMPLE, ax=ax) is ax
+    assert len(ax.figure.axes) == 1
+    assert ax.get_xlabel() == "workers"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"workers": 0}, "workers=0, but it takes a whole number from 1 to 10,000"),
+        ({"workers": 20_000}, "workers=20000, but"),
+        ({"workers": 100, "scaling": "strong"}, "workers=100 for a global batch of 64: some would have no example"),
+        ({"scaling": "some"}, "scaling='some', but it takes 'weak' or 'strong'"),
+    ],
+)
+def test_what_can_not_be_drawn(kwargs, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        what_if(EXAMPLE, **kwargs)
+
+
+# ---- the lab
+
+
+def test_the_lab_begins_with_what_was_given(lab):
+    assert lab.job == EXAMPLE
+    assert lab.cluster == Cluster()
+    assert lab.workers.value == 64
+    assert bytes(lab.picture.value).startswith(b"\x89PNG")
+    lines = tell(lab.table, 64)[1:]
+    assert lab.words.value == "<br>".join(lines)
+
+
+def test_each_control_changes_the_picture(lab):
+    now = {
+        "workers": lambda: lab.workers.value,
+        "batch": lambda: lab.job.batch,
+        "megabytes": lambda: sum(lab.job.buckets) / 1e6,
+        "link": lambda: lab.cluster.link.name,
+        "algorithm": lambda: lab.cluster.algorithm,
+        "overlap": lambda: lab.job.overlap,
+        "spread": lambda: lab.job.spread,
+    }
+    for name, value in zip(now, (1024, 8, 1000, "10 Gb/s Ethernet", "tree", 0.0, 0.3), strict=True):
+        before = bytes(lab.picture.value)
+        getattr(lab, name).value = value
+        assert bytes(lab.picture.value) != before, name
+        assert now[name]() == (value if isinstance(value, str) else pytest.approx(value)), name
+
+
+def test_a_larger_gradient_keeps_its_buckets(lab):
+    lab.megabytes.value = 1000
+    assert len(lab.job.buckets) == len(EXAMPLE.buckets)
+    assert sum(lab.job.buckets) == pytest.approx(1e9)
+    lab.megabytes.value = 102.4
+    assert lab.job == EXAMPLE
+
+
+def test_a_measured_link_is_one_of_the_links(monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    job = Job(per_example=0.001, batch=50, gradient_bytes=0.0)
+    lab = dtk.plot.what_if_lab(job, Cluster(LOOPBACK, cores=2), workers=3)
+    assert [value for _, value in lab.link.options] == [*LINKS, LOOPBACK.name]
+    assert lab.cluster == Cluster(LOOPBACK, cores=2)
+    assert lab.job == job
+    lab.megabytes.value = 10
+    assert lab.job.buckets == (10e6,)
+
+
+def test_only_core_widgets_with_traits_of_7_and_8(lab):
+    known = {"VBox", "HBox", "Dropdown", "SelectionSlider", "FloatSlider", "HTML", "Image"}
+    waiting = [lab.box]
+    while waiting:
+        widget = waiting.pop()
+        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
+        assert type(widget).__name__ in known
+        waiting.extend(getattr(widget, "children", ()))
+    assert repr(lab) == "<lab of dtk: what if>"
+
+
+def test_a_page_without_a_kernel_has_the_picture(lab, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
+    lab._ipython_display_()
+    assert shown[0]["text/plain"] == "<lab of dtk: what if>"
+    assert shown[0]["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
+    assert len(shown[0]["image/png"]) > 1000
+
+
+def test_without_widgets_it_is_the_figure(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "off")
+    ax = dtk.plot.what_if_lab(workers=16)
+    assert said(ax).startswith("16 workers: ")
+    with pytest.raises(dtk.ClusterConfigError, match="workers=0, but"):
+        dtk.plot.what_if_lab(workers=0)
