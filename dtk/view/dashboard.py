@@ -100,13 +100,14 @@ class Dashboard:
     def still(self) -> str:
         """What the dashboard shows now, as HTML without widgets; the ends of the logs fold."""
         amount = f'value="{self.bar.value}" max="{self.bar.max}"'
-        bar = f'<div><progress {amount} style="width:300px"></progress>{self.words.value}</div>'
+        color = {"success": "#4CAF50", "danger": "#F44336"}.get(self.bar.bar_style, "auto")
+        bar = f'<progress {amount} style="width:300px;accent-color:{color}"></progress>'
         names = (f"{self._name(member)}: what it printed" for member in range(len(self.tails)))
         logs = (
             f"<details><summary>{html.escape(name)}</summary>{pane.value}</details>"
             for name, pane in zip(names, self.logs.children, strict=True)
         )
-        return "".join([self.rows.value, bar, self.curves.value, *logs])
+        return "".join([self.rows.value, f"<div>{bar}{self.words.value}</div>", self.curves.value, *logs])
 
     def _name(self, worker: int) -> str:
         if worker == self.workers:
@@ -135,7 +136,7 @@ class Dashboard:
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
             rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
-        return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
+        return f'<div style="line-height:1.4"><b>{head}</b><table style="color:inherit;font:inherit">{"".join(rows)}</table></div>'
 
     def _state(self, worker: int) -> str:
         corner, total = self.follower.corners[worker], self.follower.total
