@@ -101,7 +101,7 @@ class Dashboard:
         """What the dashboard shows now, as HTML without widgets; the ends of the logs fold."""
         amount = f'value="{self.bar.value}" max="{self.bar.max}"'
         color = {"success": "#4CAF50", "danger": "#F44336"}.get(self.bar.bar_style, "auto")
-        bar = f'<progress {amount} style="width:300px;accent-color:{color}"></progress>'
+        bar = f'<progress aria-label="steps" {amount} style="width:300px;accent-color:{color}"></progress>'
         names = (f"{self._name(member)}: what it printed" for member in range(len(self.tails)))
         logs = (
             f"<details><summary>{html.escape(name)}</summary>{pane.value}</details>"
@@ -136,7 +136,8 @@ class Dashboard:
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
             rows.append("<tr>" + "".join(f'<td style="padding:1px 8px 1px 0">{cell}</td>' for cell in cells) + "</tr>")
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
-        return f'<div style="line-height:1.4"><b>{head}</b><table style="color:inherit;font:inherit">{"".join(rows)}</table></div>'
+        table = f'<table style="color:inherit;font:inherit">{"".join(rows)}</table>'  # a page may set it otherwise
+        return f'<div style="line-height:1.4"><b>{head}</b>{table}</div>'
 
     def _state(self, worker: int) -> str:
         corner, total = self.follower.corners[worker], self.follower.total
