@@ -9,9 +9,9 @@ VENV_TF215 ?= .venv-tf215
 PYTHON_TF215 ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 READY_TF215 := $(VENV_TF215)/.ready
 
-# The lane with Colab's versions. ipywidgets 7.7.1, IPython 7.34 and ipykernel 6.17.1 are older than Python 3.12.
+# The lane with Colab's versions: Python 3.11, as ipywidgets 7.7.1, IPython 7.34 and ipykernel 6.17.1 are older than 3.12.
 VENV_COLAB ?= .venv-colab
-PYTHON_COLAB ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
+PYTHON_COLAB ?= python3.11
 READY_COLAB := $(VENV_COLAB)/.ready
 
 .PHONY: help setup demo lab test test-thorough test-browser test-lanes lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean

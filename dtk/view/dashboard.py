@@ -111,7 +111,9 @@ class Dashboard:
         lines = [f"{self.title}: {outcome}"]
         lines += [f"{self._name(member)}: {self._state(member)}" for member in range(len(self.states))]
         curves = "".join(map(image, self._curves()))
-        bar = f'<progress value="{self.bar.value}" max="{self.bar.max}" style="width:300px"></progress>'
+        amount = f'value="{self.bar.value}" max="{self.bar.max}"'
+        color = {"success": "#4CAF50", "danger": "#F44336"}.get(self.bar.bar_style, "auto")
+        bar = f'<progress aria-label="steps" {amount} style="width:300px;accent-color:{color}"></progress>'
         logs = (
             f"<details><summary>{self._name(member)}: what it printed</summary>{pane.value}</details>"
             for member, pane in enumerate(self.panes)
@@ -154,7 +156,8 @@ class Dashboard:
                 + "</tr>"
             )
         head = html.escape(f"{self.title}: {outcome}" if outcome else self.title)
-        return f'<div style="line-height:1.4"><b>{head}</b><table>{"".join(rows)}</table></div>'
+        table = f'<table style="color:inherit;font:inherit">{"".join(rows)}</table>'  # a page may set it otherwise
+        return f'<div style="line-height:1.4"><b>{head}</b>{table}</div>'
 
     def _state(self, worker: int) -> str:
         corner, total = self.follower.corners[worker], self.follower.total
