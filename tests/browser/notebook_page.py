@@ -20,6 +20,13 @@ _STATUS = f"{_KERNEL}?.status"
 _CELLS = f"{_PANEL}.content.widgets.filter(cell => cell.model.type === 'code')"
 _AT_WORK = f"{_CELLS}.some(cell => (cell.inputArea?.promptNode?.textContent ?? '').includes('*'))"
 
+# A cell far below may not have been drawn yet, and between two cells the kernel is idle: the counts tell.
+_ALL_RAN = f"""() => {{
+    const cells = {_CELLS}.map(cell => cell.model).filter(model => model.sharedModel.getSource().trim());
+    const failed = model => !(model.getMetadata("tags") ?? []).includes("raises-exception")
+        && model.outputs.toJSON().some(output => output.output_type === "error");
+    return {_STATUS} === "idle" && (cells.every(model => model.executionCount !== null) || cells.some(failed));
+}}"""
 # What the line of progress beside each bar said, a list a bar, in the order of their appearance.
 _WATCH = """() => {
     window.dtkSaid = [];
@@ -110,8 +117,13 @@ class NotebookPage:
         new.locator(".cm-content").fill(source)
         return new
 
+    def wait_all_ran(self, seconds: float) -> None:
+        """After `run_all`: until every cell has run, or one has failed that is not meant to."""
+        self.page.wait_for_function(_ALL_RAN, timeout=seconds * SECONDS)
+        self.wait_idle(30)
+
     def wait_idle(self, seconds: float) -> None:
-        """Until no cell waits for its turn and the kernel has nothing to do."""
+        """Until no cell in sight waits for its turn and the kernel has nothing to do."""
         self.page.wait_for_function(f"!{_AT_WORK} && {_STATUS} === 'idle'", timeout=seconds * SECONDS)
 
     def wait_step(self, step: int, seconds: float = 120) -> None:

@@ -44,7 +44,7 @@ def test_run_all(server, visit, lesson):
     page.run_all()
     page.wait_step(1 if lesson not in WITHOUT_STEPS else 0)
     page.shot("middle", page.dashboards.last)
-    page.wait_idle(600)
+    page.wait_all_ran(600)
     page.shot("end", page.dashboards.last)
     notebook = page.save()
     assert unexpected(notebook) == []
