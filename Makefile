@@ -89,5 +89,8 @@ test-colab: $(READY_COLAB)
 	$(VENV_COLAB)/bin/python -m pytest tests dtk
 	$(VENV_COLAB)/bin/python -m pytest tests/test_colab_lessons.py
 
+# Each of the other two lanes in full; the main one is `make test`.
+test-lanes: test-colab test-tf215
+
 clean:
 	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache
