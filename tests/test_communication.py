@@ -11,8 +11,9 @@ import pytest
 
 from dtk import ClusterConfigError
 from dtk.analysis import communication, fitting
-from dtk.analysis.communication import ALGORITHMS, LINKS, NVLINK, Link, all_reduce, ethernet
+from dtk.analysis.communication import ALGORITHMS, all_reduce
 from dtk.analysis.fitting import fit
+from dtk.analysis.links import H100_NVLINK, LINKS, Link, ethernet
 
 LINK = Link("test", latency=1e-3, bandwidth=1e6)
 COLUMNS = ["workers", "bytes", "seconds"]
@@ -73,25 +74,25 @@ def test_a_tree_wins_where_messages_are_small_and_a_ring_where_they_are_large():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("per_machine", [1, 4])
 def test_one_worker_sends_nothing(algorithm, per_machine):
-    assert all_reduce(1, 1e9, LINK, algorithm, per_machine, NVLINK) == (0, 0.0, 0.0, 0.0)
+    assert all_reduce(1, 1e9, LINK, algorithm, per_machine, H100_NVLINK) == (0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_workers_of_one_machine_use_its_link(algorithm):
-    inside = all_reduce(8, 1e6, LINK, algorithm, 8, NVLINK)
-    assert inside == all_reduce(8, 1e6, NVLINK, algorithm)
+    inside = all_reduce(8, 1e6, LINK, algorithm, 8, H100_NVLINK)
+    assert inside == all_reduce(8, 1e6, H100_NVLINK, algorithm)
     assert all_reduce(8, 1e6, LINK, algorithm, 8) == all_reduce(8, 1e6, LINK, algorithm)
 
 
 def test_machines_all_reduce_what_their_workers_have_put_together():
-    cost = all_reduce(32, 1e6, LINK, "halving_doubling", 8, NVLINK)
-    local, far = all_reduce(8, 1e6, NVLINK), all_reduce(4, 1e6, LINK, "halving_doubling")
+    cost = all_reduce(32, 1e6, LINK, "halving_doubling", 8, H100_NVLINK)
+    local, far = all_reduce(8, 1e6, H100_NVLINK), all_reduce(4, 1e6, LINK, "halving_doubling")
     assert cost.seconds == pytest.approx(local.seconds + far.seconds)
     assert cost.steps == local.steps + far.steps
 
 
 def test_a_ring_through_machines_goes_at_the_pace_of_the_slower_link():
-    cost = all_reduce(32, 1e8, LINK, "ring", 8, NVLINK)
+    cost = all_reduce(32, 1e8, LINK, "ring", 8, H100_NVLINK)
     flat = all_reduce(32, 1e8, LINK)
     assert cost.transfer == pytest.approx(flat.transfer)
     assert cost.latency < flat.latency

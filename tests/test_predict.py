@@ -13,8 +13,10 @@ import pytest
 from dtk import ClusterConfigError
 from dtk.analysis import predict as module
 from dtk.analysis import published, stragglers
-from dtk.analysis.communication import ETHERNET_10, ETHERNET_100, ETHERNET_400, Link, all_reduce
-from dtk.analysis.predict import LIMITS, Cluster, Job, predict
+from dtk.analysis.communication import all_reduce
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.links import ETHERNET_10, ETHERNET_100, ETHERNET_400, Link
+from dtk.analysis.predict import LIMITS, predict
 from dtk.analysis.published import RESULTS, compare
 from dtk.analysis.stragglers import slowest, slowest_mean
 

@@ -11,9 +11,11 @@ import pytest
 from dtk import ClusterConfigError
 from dtk.analysis import events
 from dtk.analysis import simulate as module
-from dtk.analysis.communication import ETHERNET_100, NVLINK, Link, all_reduce
+from dtk.analysis.communication import all_reduce
 from dtk.analysis.events import Events, trees
-from dtk.analysis.predict import Cluster, Job, predict, schedule
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.links import ETHERNET_100, H100_NVLINK, Link
+from dtk.analysis.predict import predict, schedule
 from dtk.analysis.simulate import all_reduce_ends, all_reduce_events, simulate
 
 FAR, NEAR = Link("far", 1e-4, 1e9), Link("near", 5e-6, 10e9)
@@ -46,7 +48,7 @@ def test_a_rings_formula_is_exact(workers, size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("workers", "per_machine"), [(2, 1), (16, 1), (64, 1), (16, 8), (32, 4), (8, 8)])
 def test_halving_and_doubling_is_exact(workers, per_machine, size):
-    cluster = Cluster(FAR, "halving_doubling", per_machine, NVLINK)
+    cluster = Cluster(FAR, "halving_doubling", per_machine, H100_NVLINK)
     ends = all_reduce_ends(cluster, np.zeros(workers), size)
     assert ends == pytest.approx(cluster.all_reduce(workers, size).seconds, rel=1e-9)
 
@@ -69,7 +71,7 @@ def test_every_message_of_a_ring_is_an_event():
     assert world.handled == 5 + 5 * all_reduce(5, 1e6, FAR).steps
 
 
-@pytest.mark.parametrize("near", [NVLINK, NEAR, FAR, Link("slow inside", 1e-4, 0.5e9)])
+@pytest.mark.parametrize("near", [H100_NVLINK, NEAR, FAR, Link("slow inside", 1e-4, 0.5e9)])
 def test_a_ring_through_machines_is_within_three_per_cent(near):
     for workers, per_machine in ((8, 2), (8, 4), (16, 4), (64, 8)):
         cluster = Cluster(FAR, "ring", per_machine, near)

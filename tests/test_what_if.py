@@ -15,8 +15,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.analysis.communication import ETHERNET_10, ETHERNET_100, LINKS, Link
-from dtk.analysis.predict import LIMITS, Cluster, Job, predict
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.links import ETHERNET_10, ETHERNET_100, LINKS, Link
+from dtk.analysis.predict import LIMITS, predict
 from dtk.view import what_if as module
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if
 
@@ -109,16 +110,16 @@ def test_words_for_each_limit():
     plain = Job(per_example=0.001, batch=100, gradient_bytes=0.0)
     assert tell(predict(plain, Cluster(), [1, 8]), 8) == [
         "8 workers: 8,000 examples/s, 100 % of the ideal",
-        "1 to 8: no limit but the computation",
+        "from 1: no limit but the computation",
     ]
     cores = tell(predict(plain, Cluster(cores=2), [1, 8]), 8)
     assert cores[0].endswith("25 % of the ideal, at most 25 % with these cores")
-    assert cores[1] == "1 to 8: the computation itself, which takes longer with more workers"
+    assert cores[1] == "from 1: the computation itself, which takes longer with more workers"
     large = tell(predict(replace(plain, critical_batch=100), Cluster(), [1, 3]), 3)
     assert large == [
         "3 workers: 3,000 examples/s, 100 % of the ideal, 50 % of the progress: the batch is too large",
-        "1: no limit but the computation",
-        "3: batch too large",
+        "from 1: no limit but the computation",
+        "from 3: batch too large",
     ]
     slow = tell(predict(replace(plain, spread=0.5), Cluster(), [64]), 64)
     assert slow[0].endswith("; the limit is waiting for stragglers")
@@ -164,8 +165,7 @@ def test_the_lab_begins_with_what_was_given(lab):
     assert lab.cluster == Cluster()
     assert lab.workers.value == 64
     assert bytes(lab.picture.value).startswith(b"\x89PNG")
-    lines = tell(lab.table, 64)[1:]
-    assert lab.words.value == "<br>".join(lines)
+    assert lab.words.value == f"Workers: {'; '.join(tell(lab.table, 64)[1:])}."
 
 
 def test_each_control_changes_the_picture(lab):

@@ -22,65 +22,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from dtk.analysis.links import Link
 from dtk.errors import ClusterConfigError
 
-__all__ = [
-    "ALGORITHMS",
-    "ETHERNET_10",
-    "ETHERNET_100",
-    "ETHERNET_400",
-    "LINKS",
-    "MOST_WORKERS",
-    "NVLINK",
-    "Cost",
-    "Link",
-    "all_reduce",
-    "ethernet",
-]
+__all__ = ["ALGORITHMS", "BIGGEST_CLUSTER", "Cost", "Link", "all_reduce", "check"]
 
-MOST_WORKERS = 10_000
-
-
-@dataclass(frozen=True)
-class Link:
-    """A connection between two workers. latency: s a message. bandwidth: bytes/s in each direction, both at once."""
-
-    name: str
-    latency: float
-    bandwidth: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.latency < math.inf:
-            raise ClusterConfigError(f"{self.name}: latency={self.latency!r}, but it takes seconds from 0 up")
-        if not 0 < self.bandwidth < math.inf:
-            raise ClusterConfigError(f"{self.name}: bandwidth={self.bandwidth!r}, but it takes bytes/s above 0")
-
-    def __str__(self) -> str:
-        delay = f"{self.latency * 1e6:.3g} µs" if self.latency < 1e-3 else f"{self.latency * 1e3:.3g} ms"
-        return f"{self.name} ({delay}, {self.bandwidth / 1e9:.3g} GB/s)"
-
-
-# NCCL's own figures for a step of a ring over a network and over NVLink (hwLat in src/graph/tuning.cc, protocol
-# "Simple"); they hold for its protocol and a fast network card, not for gRPC on TCP, which is slower.
-_NETWORK, _NVLINK = 14e-6, 3.4e-6
-
-
-def ethernet(gigabits: float) -> Link:
-    """Ethernet of that many Gb/s: nominal. The line rate, without headers or congestion, and NCCL's latency, 14 µs.
-
-    >>> print(ethernet(25))
-    25 Gb/s Ethernet (14 µs, 3.12 GB/s)
-    """
-    return Link(f"{gigabits:g} Gb/s Ethernet", _NETWORK, gigabits * 1e9 / 8)
-
-
-ETHERNET_10, ETHERNET_100, ETHERNET_400 = ethernet(10), ethernet(100), ethernet(400)
-# Nominal: the fourth generation (H100) has 900 GB/s a GPU, both directions together.
-NVLINK = Link("NVLink", _NVLINK, 450e9)
-LINKS = {link.name: link for link in (ETHERNET_10, ETHERNET_100, ETHERNET_400, NVLINK)}
+BIGGEST_CLUSTER = 10_000
 
 
 class Cost(NamedTuple):
@@ -177,8 +126,8 @@ def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int)
 def check(workers: int, size: float, algorithm: str, per_machine: int) -> None:
     """Raises ClusterConfigError where nothing can be computed for these."""
     for name, value in (("workers", workers), ("per_machine", per_machine)):
-        if isinstance(value, bool) or int(value) != value or not 1 <= value <= MOST_WORKERS:
-            raise ClusterConfigError(f"{name}={value!r}, but it takes a whole number from 1 to {MOST_WORKERS:,}")
+        if isinstance(value, bool) or int(value) != value or not 1 <= value <= BIGGEST_CLUSTER:
+            raise ClusterConfigError(f"{name}={value!r}, but it takes a whole number from 1 to {BIGGEST_CLUSTER:,}")
     if not 0 <= size < math.inf:
         raise ClusterConfigError(f"an all-reduce of {size!r} bytes: it takes a number from 0 up")
     if algorithm not in ALGORITHMS:

@@ -12,7 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from dtk.analysis.communication import Link
+from dtk.analysis.links import Link
 
 __all__ = ["Events", "ring", "tree", "trees"]
 

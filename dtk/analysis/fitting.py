@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtk.analysis.communication import ALGORITHMS, Link, all_reduce, check
+from dtk.analysis.communication import ALGORITHMS, all_reduce, check
+from dtk.analysis.links import Link
 from dtk.errors import ClusterConfigError
 
 if TYPE_CHECKING:

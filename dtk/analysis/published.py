@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dtk.analysis.communication import Link, ethernet
-from dtk.analysis.predict import Cluster, Job, predict
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.links import Link, ethernet
+from dtk.analysis.predict import predict
 from dtk.analysis.simulate import simulate
 from dtk.analysis.stragglers import MOST_SPREAD, slowest_mean
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtk.analysis import events
-from dtk.analysis.communication import Link, check
-from dtk.analysis.predict import Cluster, Job
+from dtk.analysis.communication import check
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.links import Link
 from dtk.errors import ClusterConfigError
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import NullFormatter
 
-from dtk.analysis.communication import MOST_WORKERS, check
-from dtk.analysis.predict import LIMITS, TOLERATED, Cluster, Job, predict
+from dtk.analysis.communication import BIGGEST_CLUSTER, check
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.predict import LIMITS, TOLERATED, predict
 from dtk.errors import ClusterConfigError
 from dtk.view.canvas import axes, headline, ink
 
@@ -69,25 +70,24 @@ def what_if(
 
 
 def tell(table: pandas.DataFrame, workers: int) -> list[str]:
-    """The figure in words: the number of workers asked for, then each limit with the workers from which it holds.
+    """The figure in words: the number of workers asked for, then each limit with the workers from which on it holds.
 
-    >>> from dtk.analysis.communication import ETHERNET_10
+    >>> from dtk.analysis.links import ETHERNET_10
     >>> job = Job(per_example=0.001, batch=64, gradient_bytes=1e8)
     >>> for line in tell(predict(job, Cluster(ETHERNET_10), [1, 2, 100]), workers=100):
     ...     print(line)
     100 workers: 28,423 examples/s, 28 % of the ideal; the limit is bandwidth
-    1: no limit but the computation
-    2 to 100: bandwidth
+    from 1: no limit but the computation
+    from 2: bandwidth
     """
     row = table[table.workers == workers].iloc[0]
     count = f"{workers:,} worker{'s' * (workers > 1)}"
     lines = [f"{count}: {row.throughput:,.0f} examples/s, {100 * row.efficiency:.0f} % of the ideal{_because(row)}"]
     for first, last, limit in _runs(table):
-        low, high = int(table.workers[first]), int(table.workers[last])
         words = "no limit but the computation" if limit == "compute" else _NAMES.get(limit, limit)
         if limit == "compute" and table.ceiling[last] < (1 - TOLERATED) * table.ideal[last]:
             words = "the computation itself, which takes longer with more workers"
-        lines.append(f"{low:,}{f' to {high:,}' if high > low else ''}: {words}")
+        lines.append(f"from {table.workers[first]:,}: {words}")
     return lines
 
 
@@ -106,8 +106,8 @@ def predictions(job: Job, cluster: Cluster, workers: int, scaling: str) -> panda
     check(workers, 0, cluster.algorithm, cluster.per_machine)
     if scaling == "strong" and workers > job.batch:
         raise ClusterConfigError(f"workers={workers} for a global batch of {job.batch:g}: some would have no example")
-    most = MOST_WORKERS if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
-    most = min(most, MOST_WORKERS if scaling == "weak" else int(job.batch))
+    most = BIGGEST_CLUSTER if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
+    most = min(most, BIGGEST_CLUSTER if scaling == "weak" else int(job.batch))
     spread = np.logspace(0, np.log10(most), _POINTS).round().astype(int)
     return predict(job, cluster, sorted({*map(int, spread), workers}), scaling)
 

@@ -11,8 +11,9 @@ import importlib.util
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dtk.analysis.communication import ALGORITHMS, LINKS, MOST_WORKERS, check
-from dtk.analysis.predict import Cluster, Job
+from dtk.analysis.communication import ALGORITHMS, BIGGEST_CLUSTER, check
+from dtk.analysis.job import Cluster, Job
+from dtk.analysis.links import LINKS
 from dtk.environment import live_mode
 from dtk.view.what_if import EXAMPLE, png, predictions, tell, what_if
 
@@ -63,14 +64,17 @@ class WhatIfLab:
         job, links = start.job, {**LINKS, start.cluster.link.name: start.cluster.link}
         self._links = links
         size = round(sum(job.buckets) / 1e6, 3)
-        self.workers = choice("workers", start.workers, [*(2**power for power in range(14)), MOST_WORKERS])
-        self.batch = choice("examples of each", job.batch, [2**power for power in range(11)])
+        self.workers = choice("workers", start.workers, [*(2**power for power in range(14)), BIGGEST_CLUSTER])
+        self.batch = choice("per-replica batch", job.batch, [2**power for power in range(11)])
         self.megabytes = choice("gradients, MB", size, [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000])
+        wide = ipywidgets.Layout(width="26em")
         names = [(str(link), name) for name, link in links.items()]
-        self.link = ipywidgets.Dropdown(options=names, value=start.cluster.link.name, description="link", style=style)
+        self.link = ipywidgets.Dropdown(
+            options=names, value=start.cluster.link.name, description="link", style=style, layout=wide
+        )
         kinds = [(name.replace("_", " and "), name) for name in ALGORITHMS]
         self.algorithm = ipywidgets.Dropdown(
-            options=kinds, value=start.cluster.algorithm, description="all-reduce", style=style
+            options=kinds, value=start.cluster.algorithm, description="all-reduce", style=style, layout=wide
         )
         part: dict[str, Any] = {"min": 0.0, "readout_format": ".0%", **still}
         self.overlap = ipywidgets.FloatSlider(job.overlap, max=1.0, step=0.05, description="overlap", **part)
@@ -124,5 +128,6 @@ class WhatIfLab:
 
     def _redraw(self, change: Any = None) -> None:
         table = self.table
-        self.words.value = "<br>".join(html.escape(line) for line in tell(table, self.workers.value)[1:])
+        lines = [html.escape(line) for line in tell(table, self.workers.value)[1:]]
+        self.words.value = f"Workers: {'; '.join(lines)}."
         self.picture.value = png(table, self.job, self.cluster, self.workers.value)
