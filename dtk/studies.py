@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -22,7 +23,7 @@ from dtk.runs import carry_out
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Study", "study"]
+__all__ = ["Study", "job_of", "study"]
 
 _NO_RECORDS = "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
 _NO_RECORDS += "dtk.record_step to a loop, and train some 20 steps or more"
@@ -130,9 +131,10 @@ def study(
     request.check_times(timeout, None)
     _check_place(max(plan.workers), force)
     if not ship.takes_strategy(fn):
-        label = getattr(fn, "__name__", repr(fn))
-        raise ClusterConfigError(f"`{label}` has no parameter `strategy`; a study runs it with and without a cluster")
-    jobs = {cell: _job(fn, cell, batch_argument, request.checked_seed(seed), timeout) for cell in plan.cells}
+        raise ClusterConfigError(
+            f"`{_label(fn)}` has no parameter `strategy`; a study runs it with and without a cluster"
+        )
+    jobs = {cell: job_of(fn, cell, batch_argument, request.checked_seed(seed), timeout) for cell in plan.cells}
     found = _resumed(fn, plan, path)
     left = [cell for cell in plan.cells if _key(asdict(cell)) not in found._done]
     random.Random(seed).shuffle(left)
@@ -157,7 +159,7 @@ def _check_place(most: int, force: bool) -> None:
         raise ClusterConfigError(f"{words}; dtk.study(..., force=True) measures several on its two cores")
 
 
-def _job(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: float | None) -> launch.Job:
+def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: float | None) -> launch.Job:
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
     settings = dict(cell.settings)
@@ -195,7 +197,7 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
 
 def _resumed(fn: Any, plan: Plan, path: str | os.PathLike[str] | None) -> Study:
     """The study that lies at the path, if it is one of this function on as many cores; otherwise a new one."""
-    name, print_, cores = getattr(fn, "__name__", type(fn).__name__), ship.fingerprint(fn), environment.cores()
+    name, print_, cores = _label(fn), ship.fingerprint(fn), environment.cores()
     asked = {name: dict(settings) for name, settings in plan.switches.items()}
     if path is None or not Path(path).exists():
         if path is not None and not Path(path).absolute().parent.is_dir():
@@ -215,6 +217,12 @@ def _resumed(fn: Any, plan: Plan, path: str | os.PathLike[str] | None) -> Study:
             raise ClusterConfigError(f"{words}; {remedy}")
     there.switches |= asked
     return there
+
+
+def _label(fn: Any) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return str(getattr(fn, "__name__", type(fn).__name__))
 
 
 def _plain(cell: Cell) -> dict[str, Any]:

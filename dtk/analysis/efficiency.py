@@ -6,7 +6,7 @@ processes compute at the same time without any communication: no distribution sc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dtk.records import RunFolder
 
-__all__ = ["GAPS", "MEASURES", "apart", "measures", "summary"]
+__all__ = ["GAPS", "MEASURES", "apart", "losses", "measures", "summary"]
 
 GAPS = ("smaller batch", "cores", "communication", "stragglers", "input", "other")
 MEASURES = ("examples_per_second", *PARTS)
@@ -73,12 +73,29 @@ def summary(points: pandas.DataFrame) -> pandas.DataFrame:
     - input: what the part input takes longer than in the ceiling.
     - other: the rest. Python's part, and computing that is slower beside communication.
 
-    gap: the largest of them; "" where nothing was lost. failed: what was said of the points that failed, or "".
+    gap: which of them costs the most efficiency (`losses`); "" where nothing was lost. failed: what was said of the points that failed, or "".
     """
     import pandas as pd
 
     rows = [_row(points, *key) for key in _keys(points)]
     return pd.DataFrame(rows, columns=_columns())
+
+
+def losses(row: Mapping[str, Any]) -> dict[str, float]:
+    """By gap, how much of the efficiency it costs: parts of 1 - efficiency, of a row of `summary`.
+
+    What lies between ideal and the ceiling is divided like the seconds of smaller batch and cores, what lies between the
+    ceiling and measured like those of the other four. A gap that noise made negative, or that is not known, is left out.
+    """
+    reached = row["efficiency"]
+    ceiling = row["ceiling"] / row["ideal"]
+    middle = max(reached, ceiling) if np.isfinite(ceiling) else reached
+    found = {}
+    for names, lost in ((GAPS[2:], middle - reached), (GAPS[:2], 1 - middle)):
+        seconds = {name: float(row[name]) for name in names if row[name] > 0}
+        if lost > 0 and seconds:
+            found |= {name: lost * value / sum(seconds.values()) for name, value in seconds.items()}
+    return found
 
 
 def _columns() -> list[str]:
@@ -117,7 +134,7 @@ def _row(points: pandas.DataFrame, scaling: str, switch: str, workers: int, batc
     row["efficiency"], row["of_ceiling"] = row["measured"] / row["ideal"], row["measured"] / row["ceiling"]
     gaps = _gaps(row, _median(part, "examples_per_second"), cluster, ceiling)
     row |= gaps
-    known = {name: value for name, value in gaps.items() if value > 0}
+    known = losses(row)
     row["gap"] = max(known, key=lambda name: known[name]) if known else ""
     row["failed"] = "; ".join(dict.fromkeys(words for table in (at, whole, part) for words in table.failed if words))
     return row
