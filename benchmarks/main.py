@@ -1,6 +1,6 @@
 """A worker as the official tutorial starts it: `python main.py`, TF_CONFIG in the environment, nothing warm.
 
-Prints `time.monotonic()` at the end of the first training step.
+Prints `time.monotonic()` at the end of each training step: `main.py STEPS`, by default of the first.
 """
 
 import os
@@ -20,5 +20,6 @@ from dtk.compat import keras3  # noqa: E402
 if __name__ == "__main__":
     assert keras.backend.backend() == "tensorflow"
     keras3.apply()  # without it Keras 3's fit raises under this strategy
-    print(workload.train(tf.distribute.MultiWorkerMirroredStrategy(), record=False)[0], flush=True)
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    print(*workload.train(tf.distribute.MultiWorkerMirroredStrategy(), steps, record=False), flush=True)
     os._exit(0)  # the measurement is over; an orderly shutdown of two peers takes seconds

@@ -31,8 +31,18 @@ def _model() -> Any:
     )
 
 
-def train(strategy: Any, steps: int = 3, record: bool = True, global_batch: int = 128) -> list[float]:
-    """Trains `steps` steps with fit; returns `time.monotonic()` at the end of each."""
+def train(
+    strategy: Any,
+    steps: int = 3,
+    record: bool = True,
+    global_batch: int = 128,
+    steps_per_execution: int = 1,
+    policy: str = "float32",
+) -> list[float]:
+    """Trains `steps` steps with fit; returns `time.monotonic()` at the end of each, or of each steps_per_execution.
+
+    policy: Keras's, of the numbers that it computes with: "float32", or "mixed_bfloat16".
+    """
     import keras
 
     class Clock(keras.callbacks.Callback):
@@ -42,11 +52,13 @@ def train(strategy: Any, steps: int = 3, record: bool = True, global_batch: int 
         def on_train_batch_end(self, batch, logs=None):
             self.ends.append(time.monotonic())
 
+    keras.mixed_precision.set_global_policy(policy)
     batches = _batches(global_batch)
     with strategy.scope():
         model = _model()
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizer=keras.optimizers.SGD(0.05), loss=loss, metrics=["accuracy"])
+        optimizer = keras.optimizers.SGD(0.05)
+        model.compile(optimizer, loss=loss, metrics=["accuracy"], steps_per_execution=steps_per_execution)
     clock = Clock()
     model.fit(batches, steps_per_epoch=steps, callbacks=[clock, *([dtk.Recorder()] if record else [])], verbose=0)
     return clock.ends

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dtk import environment as environment
     from dtk import estimator as estimator
     from dtk import faults as faults
+    from dtk.all_reduce import benchmark_allreduce as benchmark_allreduce
     from dtk.analysis.diagnose import diagnose as diagnose
     from dtk.analysis.verify import verify as verify
     from dtk.cluster.warm import warm as warm
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from dtk.runs import baseline as baseline
     from dtk.runs import run as run
     from dtk.shards import shards as shards
+    from dtk.studies import Study as Study
+    from dtk.studies import study as study
     from dtk.view import plots as plot
 
 _HOMES = {
@@ -51,10 +54,12 @@ _HOMES = {
     "Recorder": "dtk.recording.keras",
     "Run": "dtk.runs",
     "RunTimeout": "dtk.errors",
+    "Study": "dtk.studies",
     "VerificationError": "dtk.errors",
     "WorkerFailed": "dtk.errors",
     "WorkerStalled": "dtk.errors",
     "baseline": "dtk.runs",
+    "benchmark_allreduce": "dtk.all_reduce",
     "datasets": "dtk.datasets",
     "diagnose": "dtk.analysis.diagnose",
     "environment": "dtk.environment",
@@ -67,6 +72,7 @@ _HOMES = {
     "run": "dtk.runs",
     "run_dir": "dtk.environment",
     "shards": "dtk.shards",
+    "study": "dtk.studies",
     "training_ended": "dtk.environment",
     "verify": "dtk.analysis.verify",
     "warm": "dtk.cluster.warm",
@@ -83,10 +89,12 @@ __all__ = [
     "Recorder",
     "Run",
     "RunTimeout",
+    "Study",
     "VerificationError",
     "WorkerFailed",
     "WorkerStalled",
     "baseline",
+    "benchmark_allreduce",
     "datasets",
     "diagnose",
     "environment",
@@ -99,6 +107,7 @@ __all__ = [
     "run",
     "run_dir",
     "shards",
+    "study",
     "training_ended",
     "verify",
     "warm",

@@ -38,9 +38,10 @@ __all__ = [
 class Here:
     """This process's place in a run.
 
-    mode: "cluster" (MultiWorkerMirroredStrategy), "mirrored" (several replicas in one process) or "single"
-    (a baseline). clock: `time.monotonic()` at the call of `dtk.run`. role: "worker" or "evaluator"; the
-    evaluator's number is `workers`, one more than the last worker's.
+    mode: "cluster" (MultiWorkerMirroredStrategy), "mirrored" (several replicas in one process), "single"
+    (a baseline) or "apart" (several processes at once, each a baseline of its own). clock:
+    `time.monotonic()` at the call of `dtk.run`. role: "worker" or "evaluator"; the evaluator's number is
+    `workers`, one more than the last worker's.
     """
 
     run: RunFolder
@@ -97,7 +98,7 @@ def training_ended() -> bool:
     nobody trains beside the caller.
     """
     global _asked, _seen_ended
-    if _here is None or _here.mode == "single" or _seen_ended:
+    if _here is None or _here.mode in ("single", "apart") or _seen_ended:
         return True
     _seen_ended = all(
         any(event["state"] == "finished" for event in reversed(worker.events)) for worker in _here.run.each

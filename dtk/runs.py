@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas
 
-__all__ = ["Run", "baseline", "run"]
+__all__ = ["Run", "baseline", "carry_out", "run"]
 
 
 @dataclass(eq=False)
@@ -178,7 +178,7 @@ def run(
     request.check_memory(plan.workers + bool(evaluator), job.fork, force)
     for line in plan.said:
         environment.say(line)
-    return _carry_out(job, began)
+    return carry_out(job, began)
 
 
 def baseline(
@@ -213,10 +213,11 @@ def baseline(
         timeout=timeout,
         stall_timeout=None,
     )
-    return _carry_out(job, began)
+    return carry_out(job, began)
 
 
-def _carry_out(job: launch.Job, began: float) -> Run:
+def carry_out(job: launch.Job, began: float) -> Run:
+    """Runs a job that was checked and packed; began: `time.monotonic()` at the call that asked for it."""
     _notice_tf_config()
     folder = launch.new_folder(job)
     try:
@@ -277,4 +278,4 @@ def _notice_tf_config() -> None:
     if text is not None:
         wrong = tf_config.complaint(text)
         why = f"it could not be used anyway: {wrong}" if wrong else "each worker gets one of its own"
-        print(f"dtk: the TF_CONFIG that is set in this process is ignored; {why}")
+        environment.say(f"the TF_CONFIG that is set in this process is ignored; {why}")

@@ -7,8 +7,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dtk import environment
@@ -51,6 +51,8 @@ class Job:
     evaluator_strategy: bool = False  # whether that has a parameter `strategy`
     faults: tuple[Fault, ...] = ()
     restarts: int = 0  # further starts of the cluster, each after a failure
+    env: Mapping[str, str | None] = field(default_factory=dict)  # beyond the kernel's; None takes a variable away
+    communication: Mapping[str, Any] = field(default_factory=dict)  # of the strategy: bytes_per_pack, implementation
 
 
 @in_one_sentence()
@@ -128,6 +130,7 @@ def _spec(
         "clock": clock,
         "seed": job.seed,
         "strategy": job.evaluator_strategy if evaluates else job.strategy,
+        "communication": dict(job.communication),
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": {**_environment(job, config), "TMPDIR": str(member.path / "tmp")},
@@ -152,7 +155,8 @@ def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
         env["TF_CONFIG"] = json.dumps(config)
     if job.keras is not None:
         env["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
-    return env
+    changed = {**env, **job.env}
+    return {name: value for name, value in changed.items() if value is not None}
 
 
 def _sys_path() -> list[str]:

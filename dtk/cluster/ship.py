@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import linecache
 import os
@@ -16,7 +17,16 @@ import cloudpickle
 
 from dtk.errors import NotShippable
 
-__all__ = ["cell_sources", "fill_strategy", "pack", "takes_strategy", "unpack_sources", "uses_estimator", "uses_ring"]
+__all__ = [
+    "cell_sources",
+    "fill_strategy",
+    "fingerprint",
+    "pack",
+    "takes_strategy",
+    "unpack_sources",
+    "uses_estimator",
+    "uses_ring",
+]
 
 
 def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -77,6 +87,36 @@ def _uses(fn: Any, part: str, homes: tuple[str, ...]) -> bool:
             if (home == "dtk" or name == "dtk") and {name, part} <= names:  # dtk.estimator.RunConfig(...)
                 return True
     return False
+
+
+def fingerprint(fn: Any) -> str:
+    """The same for a function that does the same: by the code of the learner's functions and the values they capture.
+
+    Not by comments and line numbers. Of captured values those count that are numbers, strings, None or tuples of them.
+    """
+    said: list[str] = []
+    for each in _own_functions(fn, set()):
+        if inspect.isfunction(each):
+            said += _code(each.__code__)
+        for name, value in sorted(_captured(each), key=lambda pair: pair[0]):
+            if _is_plain(value):
+                said.append(f"{name}={value!r}")
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+
+
+def _code(code: types.CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        else:  # a set of strings has another order in each process
+            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
 
 
 def _own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:

@@ -120,7 +120,7 @@ def _work(spec: dict[str, Any], here: Here) -> None:
     if here.mode == "mirrored":
         devices.split(here.replicas)
     if spec["strategy"]:
-        args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here, spec["alone"]))
+        args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here, spec))
     here.journal.event(here.now(), "running")
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
@@ -166,14 +166,24 @@ def _listen_to_estimator() -> None:
     estimator.listen()
 
 
-def _strategy(here: Here, alone: bool) -> Any:
+def _strategy(here: Here, spec: dict[str, Any]) -> Any:
     import tensorflow as tf
 
-    if here.mode == "cluster" and not alone:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+    if here.mode == "cluster" and not spec["alone"]:
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(spec["communication"]))
     if here.mode == "mirrored":
         return tf.distribute.MirroredStrategy(devices.of_replicas(here.replicas))
     return tf.distribute.get_strategy()
+
+
+def _options(asked: dict[str, Any]) -> Any:
+    """The strategy's communication options; None, its default, where nothing is asked for."""
+    from tensorflow import distribute
+
+    if "implementation" in asked:
+        named = distribute.experimental.CommunicationImplementation[asked["implementation"]]
+        asked = {**asked, "implementation": named}
+    return distribute.experimental.CommunicationOptions(**asked) if asked else None
 
 
 class _ResultPickler(cloudpickle.Pickler):

@@ -10,6 +10,7 @@ from dtk.compat.per_replica import differing_copy, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.recording.injecting import Injector, Weights
+from dtk.recording.meeting import meet
 from dtk.records import WorkerFolder
 
 __all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_weights"]
@@ -30,6 +31,7 @@ class Progress:
     at_end: dict[str, Callable[[], None]] = field(default_factory=dict)
     _trainings: int = 0
     _injector: Injector | None = None
+    _met: bool = False
 
     @property
     def counts(self) -> bool:
@@ -41,6 +43,9 @@ class Progress:
 
         weights: gives the trainable weights of the model. Every recorder calls this, on every worker.
         """
+        if self.place.mode == "apart" and self.steps and not self._met:
+            self._met = True
+            meet(self.place)
         if self._injector is None:
             self._injector = Injector(self.place)
         self._injector.before(self.steps + 1, self.steps + count, weights)
@@ -95,7 +100,7 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
             "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
         )
     strategy = strategy_of(weights)
-    if place.workers == 1 or strategy is None or strategy.num_replicas_in_sync > 1:
+    if place.workers == 1 or place.mode == "apart" or strategy is None or strategy.num_replicas_in_sync > 1:
         return
     raise ClusterConfigError(
         f"{who}: the model was made under {type(strategy).__name__}, so each of the {place.workers} workers "

@@ -60,6 +60,8 @@ def heading(workers: int, replicas: int, mode: str) -> str:
     if mode == "single":
         return "baseline on one device"
     plural = "s" if workers != 1 else ""
+    if mode == "apart":
+        return f"{workers} worker{plural} without communication"
     return (
         f"{workers} worker with {replicas} replicas" if mode == "mirrored" else f"cluster of {workers} worker{plural}"
     )

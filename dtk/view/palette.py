@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-__all__ = ["EVALUATOR_COLOR", "member_color", "worker_color"]
+__all__ = ["EVALUATOR_COLOR", "PART_COLORS", "member_color", "worker_color"]
 
 # Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/) without its black, which would be lost
 # on a dark page; blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
 _OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+
+# Parts of a step and what a study's gaps are called, in Paul Tol's "bright" palette, colour-blind-safe as well
+# (https://sronpersonalpages.nl/~pault/), so that no part looks like a worker.
+PART_COLORS = {
+    "compute": "#4477AA",
+    "all_reduce": "#EE6677",
+    "communication": "#EE6677",
+    "waiting": "#CCBB44",
+    "stragglers": "#CCBB44",
+    "input": "#228833",
+    "python": "#999999",
+    "other": "#999999",
+    "cores": "#AA3377",
+    "smaller batch": "#66CCEE",
+}
 
 # The evaluator has no replica of the model that is trained, and so none of the workers' colours.
 EVALUATOR_COLOR = "#8A8A8A"

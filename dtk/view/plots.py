@@ -18,7 +18,9 @@ from dtk.view.fan import fan
 from dtk.view.fault_lab import fault_lab
 from dtk.view.palette import worker_color
 from dtk.view.ring import ring
+from dtk.view.scaling import Studied, efficiency, study_throughput
 from dtk.view.sharding import sharding
+from dtk.view.step_time import step_time
 from dtk.view.thin import edges, thinned
 from dtk.view.timeline import timeline
 from dtk.view.wait_for import wait_for
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "efficiency",
     "fan",
     "fault_lab",
     "loss_scaling",
     "loss_scaling_lab",
     "ring",
     "sharding",
+    "step_time",
     "throughput",
     "timeline",
     "wait_for",
@@ -144,15 +148,25 @@ def _overlay(ax: Axes, total: pandas.Series, records: pandas.DataFrame, count: i
     return title, caption
 
 
-def throughput(*runs: Recorded, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
-    """Examples/s of each worker, stacked to a bar a run; at its end, in figures, the rate of all workers together.
+def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
+    """Of a study: examples/s by number of workers, ideal, ceiling and measured, with ranges. Of runs: as follows.
+
+    Examples/s of each worker, stacked to a bar a run; at its end, in figures, the rate of all workers together.
 
     Medians over the steps after the first, which includes tracing (`dtk.analysis.timing.throughput`). The mark is
     ideal: N times the rate of the first run given that has one replica, for a run of N replicas. Without such a
     run nothing here says what one device alone would reach, and no mark is drawn.
 
-    Raises ValueError where the number of labels is not the number of runs.
+    Raises ValueError where the number of labels is not the number of runs, and for a study beside something else.
     """
+    if any(isinstance(each, Studied) for each in runs):
+        if len(runs) > 1 or labels is not None:
+            raise ValueError("a study is drawn by itself; its rows are named by what was studied")
+        return study_throughput(runs[0], ax)
+    return _of_runs(runs, ax, labels)
+
+
+def _of_runs(runs: Sequence[Recorded], ax: Axes | None, labels: Sequence[str] | None) -> Axes:
     names = [_label(run) for run in runs] if labels is None else list(labels)
     if len(names) != len(runs):
         raise ValueError(f"{len(names)} labels for {len(runs)} runs; give one a run")

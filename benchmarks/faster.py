@@ -1,0 +1,136 @@
+"""What makes workers faster, on the lesson's CNN: each switch against dtk's defaults, side by side.
+
+    python benchmarks/faster.py --rounds 3
+
+One table of ratios of examples/s. In each round every configuration runs once, in shuffled order; a ratio is that of
+one round, and the median of the rounds is quoted with the lowest and the highest. "TensorFlow's defaults" are the same
+training started as the official tutorial does it: `python main.py` for each worker, with TF_CONFIG and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tqdm
+import workload
+
+import dtk
+from dtk.cluster import launch, request, tf_config
+from dtk.plans import make_plan
+from dtk.runs import carry_out
+from dtk.studies import job_of
+
+HERE = Path(__file__).parent
+BATCH = 128
+LEFT_OUT = 8  # ends of steps: tracing, and what the first steps allocate
+
+SWITCHES: dict[str, dict[str, Any]] = {
+    "TensorFlow's threads": {"threads": 0},
+    "2 threads each": {"threads": 2},
+    "packs of 1 MB": {"bytes_per_pack": 1 << 20},
+    "packs of 4 MB": {"bytes_per_pack": 1 << 22},
+    "RING": {"implementation": "RING"},
+    "5 steps per execution": {"steps_per_execution": 5},
+    "global batch 512": {"global_batch": 512},
+    "mixed_bfloat16": {"policy": "mixed_bfloat16"},
+}
+
+
+def rate(ends: list[float], batch: int, each: int = 1) -> float:
+    """Examples/s from the ends of steps; each: steps between two of them."""
+    kept = ends[max(1, LEFT_OUT // each) :]
+    return batch * each / statistics.median(after - before for before, after in itertools.pairwise(kept))
+
+
+def by_tensorflow(workers: int, steps: int) -> float:
+    """Examples/s of `python main.py`, started by hand."""
+    started = []
+    for config in tf_config.build(launch.free_ports(workers)):
+        env = {**os.environ, "TF_CONFIG": json.dumps(config)}
+        command = [sys.executable, str(HERE / "main.py"), str(steps)]
+        started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+    said = [worker.communicate(timeout=600)[0].split() for worker in started]
+    if any(worker.returncode for worker in started):
+        raise RuntimeError(f"main.py ended with {[worker.returncode for worker in started]}")
+    return rate([float(end) for end in said[0]], BATCH)
+
+
+def by_dtk(workers: int, steps: int, settings: dict[str, Any]) -> float:
+    """Examples/s under dtk's defaults, but for what the switch changes."""
+    own = {"steps": steps, "record": False, **settings}
+    batch = own.pop("global_batch", BATCH)
+    threads = own.get("threads", max(1, dtk.environment.cores() // workers))
+    plan = make_plan([workers], batch, None, "strong", 1, {"asked": own}, threads)
+    (cell,) = (cell for cell in plan.cells if cell.kind == "cluster" and cell.switch)
+    job = job_of(workload.train, cell, "global_batch", 0, None)
+    request.check_memory(workers, job.fork)
+    return rate(carry_out(job, time.monotonic()).results[0], batch, own.get("steps_per_execution", 1))
+
+
+def measure(rounds: int, steps: int, most: int) -> dict[str, list[float]]:
+    """Examples/s by configuration, in the order of the rounds."""
+    todo: dict[str, Callable[[], float]] = {}
+    for workers in (2, 4)[: 1 + (most >= 4)]:
+        todo[f"{workers}: TensorFlow's defaults"] = partial(by_tensorflow, workers, steps)
+        todo[f"{workers}: dtk's defaults"] = partial(by_dtk, workers, steps, {})
+    for name, settings in SWITCHES.items():
+        todo[f"2: {name}"] = partial(by_dtk, 2, steps, settings)
+    if most >= 4:
+        todo["4: TensorFlow's threads"] = partial(by_dtk, 4, steps, SWITCHES["TensorFlow's threads"])
+    dtk.run(workload.train, workers=2)  # the warm parent imports, the disk's cache fills
+    series: dict[str, list[float]] = {name: [] for name in todo}
+    for number in tqdm.trange(rounds, desc="rounds", disable=None):
+        order = list(todo)
+        random.Random(number).shuffle(order)
+        for name in order:
+            series[name].append(todo[name]())
+            print(f"  round {number + 1}  {name:32} {series[name][-1]:8.0f}", file=sys.stderr, flush=True)
+    return series
+
+
+def table(series: dict[str, list[float]]) -> list[tuple[str, str, float, float, float]]:
+    """Rows: configuration, what it is compared with, median ratio, lowest, highest."""
+    rows = []
+    for name, values in series.items():
+        workers = name[0]
+        against = "TensorFlow's defaults" if name.endswith("dtk's defaults") else "dtk's defaults"
+        if name.endswith("TensorFlow's defaults"):
+            continue
+        base = series[f"{workers}: {against}"]
+        ratios = [value / other for value, other in zip(values, base, strict=True)]
+        rows.append((name, against, statistics.median(ratios), min(ratios), max(ratios)))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--workers", type=int, default=4, choices=(2, 4), help="the most workers")
+    parser.add_argument("--out", type=Path, default=Path("out/faster.json"))
+    options = parser.parse_args()
+    os.environ["DTK_LIVE"] = "off"
+    series = measure(options.rounds, options.steps, options.workers)
+    rows = table(series)
+    print(f"{'workers: configuration':34} {'against':24} {'median':>7} {'lowest':>7} {'highest':>7}")
+    for name, against, *figures in rows:
+        print(f"{name:34} {against:24} " + " ".join(f"{figure:7.2f}" for figure in figures))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"examples_per_second": series, "rows": rows, "cores": dtk.environment.cores()}
+    options.out.write_text(json.dumps(facts, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
