@@ -78,19 +78,24 @@ def pictures() -> Path:
 
 @pytest.fixture
 def visit(browser, pictures, request):
-    """Opens a lesson of a server's, in a page of its own: visit(server, "00_start_here", width=1400, dark=False)."""
+    """Opens a lesson of a server's in a page of its own, with a new kernel unless it is opened `again`.
+
+    visit(server, "00_start_here", width=1400, dark=False, again=False)
+    """
     from notebook_page import NotebookPage
 
     contexts, said = [], []
 
-    def opened(server, lesson: str, width: int = 1400, dark: bool = False, **options) -> NotebookPage:
+    def opened(server, lesson: str, width: int = 1400, dark: bool = False, again: bool = False) -> NotebookPage:
+        if not again:
+            server.fresh(f"{lesson}.ipynb")
         server.theme("Dark" if dark else "Light")
         context = browser.new_context(viewport={"width": width, "height": 900})
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(f"uncaught: {error}"))
-        return NotebookPage(page, server.url, server.notebooks / f"{lesson}.ipynb", pictures).open(**options)
+        return NotebookPage(page, server.url, server.notebooks / f"{lesson}.ipynb", pictures).open()
 
     yield opened
     for context in contexts:

@@ -27,6 +27,13 @@ _ALL_RAN = f"""() => {{
         && model.outputs.toJSON().some(output => output.output_type === "error");
     return {_STATUS} === "idle" && (cells.every(model => model.executionCount !== null) || cells.some(failed));
 }}"""
+# JupyterLab moves the page while it draws cells, also away from what was scrolled to.
+_IN_SIGHT = """part => {
+    const {top, bottom, height} = part.getBoundingClientRect();
+    const seen = height > 0 && top < innerHeight - 100 && bottom > 150;
+    if (!seen) part.scrollIntoView({block: "center"});
+    return seen;
+}"""
 # What the line of progress beside each bar said, a list a bar, in the order of their appearance.
 _WATCH = """() => {
     window.dtkSaid = [];
@@ -52,9 +59,9 @@ class NotebookPage:
         self.page, self.url, self.path, self.pictures = page, url, path, pictures
         self.name = path.stem
 
-    def open(self, lab: str = "lab") -> NotebookPage:
+    def open(self) -> NotebookPage:
         """Opens the notebook in a workspace of its own (else JupyterLab brings back what another page had open)."""
-        self.page.goto(f"{self.url}{lab}/workspaces/{self.name}/tree/{self.path.name}?reset")
+        self.page.goto(f"{self.url}lab/workspaces/{self.name}/tree/{self.path.name}?reset")
         # Not until the kernel answers, which one at work does only afterwards.
         self.page.wait_for_function(f"{_KERNEL}?.connectionStatus === 'connected'", timeout=60 * SECONDS)
         expect(self.notebook).to_be_visible()
@@ -139,7 +146,7 @@ class NotebookPage:
     def shot(self, step: str, of: Locator | None = None) -> None:
         """A screenshot, `lesson-step.png`; of: what has to be in sight."""
         if of is not None:
-            of.scroll_into_view_if_needed()
+            self.page.wait_for_function(_IN_SIGHT, arg=of.element_handle(), timeout=30 * SECONDS)
         self.page.screenshot(path=self.pictures / f"{self.name}-{step}.png")
 
 

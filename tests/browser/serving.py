@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -25,7 +25,14 @@ EXTENSIONS = "@jupyterlab/apputils-extension"
 # Nothing that reaches for the network, and no question about it over the page.
 QUIET = {"fetchNews": "false", "checkForUpdates": False}
 # No token, a port that is free (JupyterLab goes on to the next ones), no browser of the user's.
-OPTIONS = ("--no-browser", "--port=18900", "--port-retries=200", "--IdentityProvider.token=", "--expose-app-in-browser")
+OPTIONS = (
+    "--no-browser",
+    "--port=18900",
+    "--port-retries=200",
+    "--IdentityProvider.token=",
+    "--ServerApp.disable_check_xsrf=True",
+    "--expose-app-in-browser",
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,14 @@ class Server:
     def theme(self, name: str) -> None:
         """The theme of pages that are opened from now on: "Light" or "Dark"."""
         _write_setting(self.settings, "themes", {"theme": f"JupyterLab {name}"})
+
+    def fresh(self, lesson: str) -> None:
+        """Ends all kernels, and sets the lesson back to what the project has."""
+        for session in json.load(urlopen(f"{self.url}api/sessions", timeout=30)):
+            urlopen(Request(f"{self.url}api/sessions/{session['id']}", method="DELETE"), timeout=60).close()
+        ours, there = ROOT / "notebooks" / lesson, self.notebooks / lesson
+        if ours.read_bytes() != there.read_bytes():
+            shutil.copyfile(ours, there)
 
     @property
     def kernels(self) -> list[int]:

@@ -7,7 +7,7 @@ import re
 import pytest
 from waiting import wait_gone
 
-SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step={seconds})])"
+SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=1.0)])"
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.timeout(600)
 def running(server, visit):
     """Lesson 00 with a run of 40 steps of a second each under way: the page, the run's cell, its workers."""
 
-    def start(seconds: float = 1.0, **options):
-        page = visit(server, "00_start_here", **options)
+    def start():
+        page = visit(server, "00_start_here")
         page.menu("Edit", "Clear Outputs of All Cells")
         page.watch()
         for source in ("import dtk", "def train(strategy, global_batch=128):"):
             page.run(source)
         page.wait_idle(60)
-        page.type(SLOW.format(seconds=seconds))
+        page.type(SLOW)
         cell = page.run("slow = dtk.run")
         page.wait_step(2)
         assert len(server.workers) == 2
@@ -60,7 +60,7 @@ def test_a_page_closed_during_a_run_loses_nothing(server, visit, running):
     page, _, workers = running()
     page.save()
     page.page.close()
-    again = visit(server, "00_start_here")
+    again = visit(server, "00_start_here", again=True)
     assert server.workers == workers, "the run goes on"
     # A kernel at work doesn't answer a page that asks for its widgets: it has them once the run has ended.
     again.wait_idle(120)

@@ -43,9 +43,9 @@ def test_run_all(server, visit, lesson):
     page.watch()
     page.run_all()
     page.wait_step(1 if lesson not in WITHOUT_STEPS else 0)
-    page.shot("middle", page.dashboards.last)
     page.wait_all_ran(600)
     page.shot("end", page.dashboards.last)
+    page.shot("first-view", page.dashboards.first)
     notebook = page.save()
     assert unexpected(notebook) == []
     assert passes(notebook) == passes(stored) != []

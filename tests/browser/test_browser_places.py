@@ -61,7 +61,7 @@ def test_a_kernel_of_another_python(tmp_path, visit):
         notebook = nbformat.read(server.notebooks / f"{LESSON}.ipynb", 4)
         notebook.metadata.kernelspec = {"name": "other", "display_name": "Other", "language": "python"}
         nbformat.write(notebook, server.notebooks / f"{LESSON}.ipynb")
-        page = visit(server, LESSON)
+        page = visit(server, LESSON, again=True)
         train_two_workers(page)
         page.type("import sys; sys.prefix, set(dtk.run(lambda: sys.prefix, start='cold').results)")
         where = page.run("import sys; sys.prefix")
@@ -104,7 +104,7 @@ def test_a_saved_lesson_opened_another_day(tmp_path, visit):
         page.page.close()
     with serve(tmp_path / "second") as server:
         (server.notebooks / f"{LESSON}.ipynb").write_bytes(saved)
-        page = visit(server, LESSON)
+        page = visit(server, LESSON, again=True)
         page.wait_idle(60)
         cell = page.cell("run = dtk.run(train, workers=2)")
         page.shot("another-day", cell)
