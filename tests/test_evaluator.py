@@ -202,8 +202,8 @@ def test_a_busy_evaluator_does_not_hide_workers_that_stall(start):
 
 
 def test_a_timeout_counts_for_the_evaluator(start):
-    with pytest.raises(dtk.RunTimeout, match="its timeout of 2 s; .*, evaluator running"):
-        dtk.run(role_of_all, args=(1,), evaluator=busy_for_ever, timeout=2, start=start)
+    with pytest.raises(dtk.RunTimeout, match="its timeout of 4 s; .*, evaluator running"):
+        dtk.run(role_of_all, args=(1,), evaluator=busy_for_ever, timeout=4, start=start)
 
 
 def busy_for_ever():

@@ -37,6 +37,11 @@ _KNOWN = [
         "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)",
     ),
     (
+        re.compile(r"Only `STANDALONE_CLIENT` mode is supported when you call `estimator\.(train|evaluate)`"),
+        "in a cluster estimator.{0} does not run by itself; call dtk.estimator.train_and_evaluate(estimator, "
+        "train_spec, eval_spec), which gives every task its part",
+    ),
+    (
         re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
         "TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'",
     ),
