@@ -60,8 +60,8 @@ def what_if(
 
     job, cluster, scaling: as for `dtk.analysis.predict.predict`. workers: the number that the title speaks of.
     measured: examples/s by number of workers, drawn as dots. The ceiling, without communication and stragglers, is
-    drawn where it is below the ideal. ax: for the throughput alone. The dotted line under the
-    efficiency is the progress, where the job has a critical batch: an example of a large batch counts for less.
+    drawn where it is below the ideal. ax: for the throughput alone. The dotted line under the efficiency is the
+    progress, where the job has a critical batch: an example of a large batch counts for less.
 
     Raises ClusterConfigError for what can't be predicted.
     """
