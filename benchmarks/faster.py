@@ -5,6 +5,10 @@
 One table of ratios of examples/s. In each round every configuration runs once, in shuffled order; a ratio is that of
 one round, and the median of the rounds is quoted with the lowest and the highest. "TensorFlow's defaults" are the same
 training started as the official tutorial does it: `python main.py` for each worker, with TF_CONFIG and nothing else.
+
+Where other programs use the machine's cores, more threads get a larger share of them, and the comparison is none. So
+the share of the cores that others take is looked at before and after each run, and the table says how many of the runs
+were undisturbed; `--patience` waits for quiet ones.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import tqdm
 import workload
 
@@ -34,6 +39,7 @@ from dtk.studies import job_of
 
 HERE = Path(__file__).parent
 BATCH = 128
+BUSY = 0.2  # of all cores: an idle machine's share, with what a kernel and an editor do
 LEFT_OUT = 8  # ends of steps: tracing, and what the first steps allocate
 
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -79,25 +85,51 @@ def by_dtk(workers: int, steps: int, settings: dict[str, Any]) -> float:
     return rate(carry_out(job, time.monotonic()).results[0], batch, own.get("steps_per_execution", 1))
 
 
-def measure(rounds: int, steps: int, most: int) -> dict[str, list[float]]:
-    """Examples/s by configuration, in the order of the rounds."""
+def others() -> float:
+    """The share of the cores that is in use while nothing of ours is."""
+    return psutil.cpu_percent(0.4) / 100
+
+
+def in_quiet(run: Callable[[], float], until: float) -> tuple[float, bool]:
+    """The run's figure and whether it was undisturbed; tried again until `time.monotonic()` is `until`."""
+    while True:
+        while (before := others()) > BUSY and time.monotonic() < until:
+            time.sleep(0.2)
+        figure = run()
+        quiet = max(before, others()) <= BUSY
+        if quiet or time.monotonic() > until:
+            return figure, quiet
+
+
+def measure(
+    chosen: dict[str, Any], rounds: int, steps: int, most: int, patience: float
+) -> tuple[dict[str, list[float]], int]:
+    """Examples/s by configuration, in the order of the rounds, and how many of all runs were undisturbed.
+
+    patience: seconds a run may wait for quiet, and be made again.
+    """
     todo: dict[str, Callable[[], float]] = {}
     for workers in (2, 4)[: 1 + (most >= 4)]:
         todo[f"{workers}: TensorFlow's defaults"] = partial(by_tensorflow, workers, steps)
         todo[f"{workers}: dtk's defaults"] = partial(by_dtk, workers, steps, {})
-    for name, settings in SWITCHES.items():
+    for name, settings in chosen.items():
         todo[f"2: {name}"] = partial(by_dtk, 2, steps, settings)
     if most >= 4:
         todo["4: TensorFlow's threads"] = partial(by_dtk, 4, steps, SWITCHES["TensorFlow's threads"])
     dtk.run(workload.train, workers=2)  # the warm parent imports, the disk's cache fills
     series: dict[str, list[float]] = {name: [] for name in todo}
+    undisturbed = 0
     for number in tqdm.trange(rounds, desc="rounds", disable=None):
         order = list(todo)
         random.Random(number).shuffle(order)
         for name in order:
-            series[name].append(todo[name]())
-            print(f"  round {number + 1}  {name:32} {series[name][-1]:8.0f}", file=sys.stderr, flush=True)
-    return series
+            began = time.monotonic()
+            figure, quiet = in_quiet(todo[name], began + patience)
+            series[name].append(figure)
+            undisturbed += quiet
+            note = "" if quiet else "  disturbed"
+            print(f"  round {number + 1}  {name:32} {figure:8.0f}{note}", file=sys.stderr, flush=True)
+    return series, undisturbed
 
 
 def table(series: dict[str, list[float]]) -> list[tuple[str, str, float, float, float]]:
@@ -119,14 +151,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--workers", type=int, default=4, choices=(2, 4), help="the most workers")
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds that a run may wait for a quiet machine")
+    parser.add_argument("--only", nargs="*", default=[], help="names of switches; by default all")
     parser.add_argument("--out", type=Path, default=Path("out/faster.json"))
     options = parser.parse_args()
     os.environ["DTK_LIVE"] = "off"
-    series = measure(options.rounds, options.steps, options.workers)
+    chosen = {name: SWITCHES[name] for name in options.only or SWITCHES}
+    series, undisturbed = measure(chosen, options.rounds, options.steps, options.workers, options.patience)
     rows = table(series)
     print(f"{'workers: configuration':34} {'against':24} {'median':>7} {'lowest':>7} {'highest':>7}")
     for name, against, *figures in rows:
         print(f"{name:34} {against:24} " + " ".join(f"{figure:7.2f}" for figure in figures))
+    total = sum(map(len, series.values()))
+    print(f"{undisturbed} of {total} runs undisturbed: others took at most {BUSY:.0%} of the cores before and after")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     facts = {"examples_per_second": series, "rows": rows, "cores": dtk.environment.cores()}
     options.out.write_text(json.dumps(facts, indent=2) + "\n")
