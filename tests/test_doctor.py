@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from dtk import cli, doctor, environment, limits
+from dtk.cluster import request
 from dtk.errors import ClusterConfigError
 
 
@@ -28,6 +29,7 @@ def test_here_everything_works(capsys):
 
 def test_too_little_memory_is_bad_and_the_exit_code_says_so(monkeypatch, capsys):
     monkeypatch.setattr(limits, "memory", lambda: limits.Limit(100e6, "MEM_LIMIT"))
+    monkeypatch.setattr(request, "is_warm", lambda fork: False)
     monkeypatch.setattr(doctor, "_workers", lambda: iter(()))
     assert cli.main(["doctor"]) == 1
     assert "bad   memory      100 MB free, by MEM_LIMIT; two workers need about 1,100" in capsys.readouterr().out
