@@ -44,6 +44,7 @@ THOROUGH = {
     "test_official_loop.py::test_without_this_change_the_run_fails_with_one_sentence",
     "test_official_loop.py::test_without_this_change_verify_says_why_in_one_sentence",
     "test_owning.py::test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another",
+    "test_parts.py::test_the_parts_add_up_to_the_time_on_the_clock",
     "test_watch.py::test_a_chief_that_goes_on_alone_is_no_stall",
     "test_watch.py::test_a_network_that_was_dropped_is_named_and_no_peer",
 }
