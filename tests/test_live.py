@@ -151,6 +151,13 @@ def test_dashboard_shows_a_failure(folder, dashboard):
     assert dashboard.bar.bar_style == "danger"
 
 
+def test_dashboard_leaves_out_tensorflows_notes_on_its_start(folder, dashboard):
+    write(folder, 0, "I0000 00:00:1794212.123 41 cpu_feature_guard.cc:227] This TensorFlow binary\nmine\n")
+    dashboard.update(["running", "running"])
+    assert "mine" in dashboard.panes[0].value
+    assert "TensorFlow" not in dashboard.panes[0].value
+
+
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
     dashboard.update(["running", "running"])

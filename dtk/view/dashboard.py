@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets
 from IPython.display import display
 
+from dtk.cluster.chatter import is_chatter
 from dtk.environment import on_colab
 from dtk.records import RunFolder
 from dtk.view.controls import STYLE, choice, in_a_row, styled
@@ -26,14 +27,15 @@ _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes m
 
 
 class _LogTail:
-    """The last lines of one member's log, as HTML."""
+    """The last lines of one member's log, as HTML, without TensorFlow's notes on its start."""
 
     def __init__(self, log: LogLines):
         self.log = log
         self.lines: deque[str] = deque(maxlen=_LINES)
 
     def look(self) -> str:
-        self.lines.extend(line[:_CHARACTERS] for line in self.log.read(_PIECE, newest=True))
+        news = self.log.read(_PIECE, newest=True)
+        self.lines.extend(line[:_CHARACTERS] for line in news if not is_chatter(line))
         shown = [*self.lines, self.log.partial[:_CHARACTERS]] if self.log.partial else list(self.lines)
         if self.log.skipped:
             where = f"{self.log.skipped // 1000:,} kB skipped, all of it is in {self.log.path}"
