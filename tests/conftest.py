@@ -46,6 +46,7 @@ THOROUGH = {
     "test_owning.py::test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another",
     "test_parts.py::test_the_parts_add_up_to_the_time_on_the_clock",
     "test_watch.py::test_a_chief_that_goes_on_alone_is_no_stall",
+    "test_watch.py::test_a_stall_inside_of_a_graph_is_the_stalled_workers",
     "test_watch.py::test_a_network_that_was_dropped_is_named_and_no_peer",
 }
 

@@ -35,6 +35,14 @@ READING = dump(
     (f"{TF}/ops/gen_dataset_ops.py", 9, "iterator_get_next"), (f"{TF}/data/ops/iterator_ops.py", 5, "f"), OWN
 )
 GENERATOR = dump((f"{STDLIB}/threading.py", 1, "wait"), ("/home/me/data.py", 4, "rows"), head="Thread") + IN_A_FUNCTION
+CALLED_BACK = (
+    dump(
+        ("/v/site-packages/dtk/recording/injecting.py", 1, "f"),
+        (f"{TF}/ops/script_ops.py", 5, "__call__"),
+        head="Thread",
+    )
+    + IN_A_FUNCTION
+)
 KERAS_2 = Activity("operation", "evaluate", "line 17 in train")
 FIT = dump(RUNTIME, (KERAS, 377, "fit"), OWN)
 
@@ -53,6 +61,7 @@ FIT = dump(RUNTIME, (KERAS, 377, "fit"), OWN)
         (SAVING, Activity("", "", "line 17 in train")),
         (READING, Activity("", "", "line 17 in train")),
         (GENERATOR, Activity("", "", "line 17 in train")),
+        (CALLED_BACK, Activity("", "", "line 17 in train")),
         (dump((f"{STDLIB}/socket.py", 3, "recv"), OWN), Activity("", "", "line 17 in train")),
         (dump(OWN), Activity("", "", "line 17 in train")),
         (dump((f"{STDLIB}/x.py", 3, "f")), Activity()),

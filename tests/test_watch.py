@@ -213,3 +213,26 @@ def test_a_network_that_was_dropped_is_named_and_no_peer():
     words = f"worker 0 was cut off from its peers by the fault {fault}, so that their all-reduce failed on every worker"
     assert (str(caught.value), caught.value.worker) == (words, 0)
     assert sorted(caught.value.records.step.unique()) == [1, 2, 3]
+
+
+def a_loop_inside_of_a_graph(strategy):
+    import tensorflow as tf
+
+    with strategy.scope():
+        variable = tf.Variable(1.0)
+
+    @tf.function
+    def steps():
+        for _ in tf.range(8):
+            add = lambda: tf.distribute.get_replica_context().all_reduce("sum", variable + 0.0)  # noqa: E731
+            dtk.record_step(strategy.run(add), batch=tf.zeros([1, 1]))
+
+    steps()
+
+
+def test_a_stall_inside_of_a_graph_is_the_stalled_workers():
+    """Both main threads wait inside TensorFlow; one of them for Python that its graph has called."""
+    error = stalled(a_loop_inside_of_a_graph, 5, faults=[dtk.faults.stall(worker=1, step=5)])
+    assert "worker 0 waits in step 5 for worker 1, but worker 1 is silent at line " in str(error)
+    assert (error.reason, error.waits) == ("silent", {0: [1]})
+    assert "_stand_still" in error.detail

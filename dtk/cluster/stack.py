@@ -21,6 +21,8 @@ _COLLECTIVE = re.compile(r"tensorflow/python/(distribute/cross_device_(ops|utils
 _CONNECTING = "tensorflow/python/distribute/collective_all_reduce_strategy.py"
 # Where Python hands over to TensorFlow's runtime; what goes on below it, no Python stack shows.
 _RUNTIME = re.compile(r"tensorflow/python/(eager/(execute|context)|client/session|ops/gen_\w+_ops)\.py$")
+# Python that an operation of a graph runs: `py_function`, `numpy_function`, a dataset's generator.
+_CALLED_BACK = re.compile(r"tensorflow/python/ops/script_ops\.py$")
 _SAVING = re.compile(r"(checkpoint|saved_model|saving|gfile|file_io|saver|summary)")
 _TRAINERS = re.compile(r"(keras/src/backend/tensorflow/trainer|keras/src/engine/training)\.py$")
 _CALLS = ("fit", "evaluate", "predict")
@@ -91,8 +93,8 @@ def _blocked(stacks: list[list[Frame]]) -> str:
         return "collective"
     if not main or not _RUNTIME.search(main[0].file) or any(_SAVING.search(frame.file) for frame in main):
         return ""
-    # The learner's Python in another thread (a generator of a dataset, a py_function): TensorFlow waits for that.
-    if any(not frame.library for stack in stacks[1:] for frame in stack):
+    # Python in another thread, the learner's or called by the graph: TensorFlow waits for that.
+    if any(not frame.library or _CALLED_BACK.search(frame.file) for stack in stacks[1:] for frame in stack):
         return ""
     return "" if any(frame.file.endswith("data/ops/iterator_ops.py") for frame in main) else "operation"
 
@@ -117,9 +119,11 @@ def _parts(text: str) -> list[str]:
 
 
 def _tells(thread: str) -> bool:
-    """Whether a thread is the learner's own, or inside of a collective."""
+    """Whether a thread is the learner's own, called by the graph, or inside of a collective."""
     frames = [frame for stack in threads(thread) for frame in stack]
-    return any(not frame.library or _COLLECTIVE.search(frame.file) for frame in frames)
+    return any(
+        not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file) for frame in frames
+    )
 
 
 def _without_start(text: str) -> str:
