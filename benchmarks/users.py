@@ -52,7 +52,7 @@ def one(user: int) -> None:
     told: dict[str, Any] = {"cores": limits.cores().value, "free": limits.memory().source}
     try:
         run = dtk.run(train, args=(user,), workers=2, seed=user)
-        told |= {"results": run.results, "loss": float(run.records.loss.iloc[-1]), "dir": str(run.dir)}
+        told |= {"results": run.results, "loss": float(run.records.loss.tail(2).sum()), "dir": str(run.dir)}
     except dtk.DtkError as error:
         told["said"] = str(error)
     print(json.dumps({**told, "seconds": time.monotonic() - began}), flush=True)
@@ -117,7 +117,6 @@ def main() -> int:
     parser.add_argument("--users", type=int, default=10)
     count = parser.parse_args().users
     poor, killed = count - 1, count - 2
-    before = {process.identity for process in owned.processes()}
     wrong: list[str] = []
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dtk-users-")))
@@ -146,7 +145,7 @@ def main() -> int:
         readable = [path for path in place.glob("user-*/dtk-*/runs/*") if path.stat().st_mode & 0o077]
         wrong += [f"{path} can be read by others" for path in readable]
         time.sleep(3)
-        left = [process for process in owned.processes() if process.identity not in before]
+        left = [process for process in owned.processes() if process.kernel in {program.pid for program in programs}]
         wrong += [f"{process.what} (process {process.pid}) is left" for process in left]
         report(told, [killed, poor], enter is not None, most)
     print(*wrong, sep="\n")
