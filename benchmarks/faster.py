@@ -54,6 +54,8 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "mixed_bfloat16": {"policy": "mixed_bfloat16"},
 }
 
+OF_FOUR = ("TensorFlow's threads", "packs of 1 MB")  # compared with four workers too
+
 
 class Figures(NamedTuple):
     """Examples/s, and examples in a second of the workers' processor time."""
@@ -129,8 +131,9 @@ def measure(
         todo[f"{workers}: dtk's defaults"] = partial(by_dtk, workers, steps, {})
     for name, settings in chosen.items():
         todo[f"2: {name}"] = partial(by_dtk, 2, steps, settings)
-    if most >= 4:
-        todo["4: TensorFlow's threads"] = partial(by_dtk, 4, steps, SWITCHES["TensorFlow's threads"])
+    for name in OF_FOUR if most >= 4 else ():
+        if name in chosen:
+            todo[f"4: {name}"] = partial(by_dtk, 4, steps, chosen[name])
     dtk.run(workload.train, workers=2)  # the warm parent imports, the disk's cache fills
     series: dict[str, list[Figures]] = {name: [] for name in todo}
     undisturbed = 0
