@@ -146,7 +146,7 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:48} {value:10.3f}   {TARGETS.get(name, '')}")
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"figures": figures, "rounds": options.rounds, "environment": dtk.environment.describe()}
+    facts = {"figures": figures, "rounds": options.rounds, "cores": dtk.environment.cores()}
     options.out.write_text(json.dumps(facts, indent=2) + "\n")
 
 

@@ -1,8 +1,10 @@
 """A worker as the official tutorial starts it: `python main.py`, TF_CONFIG in the environment, nothing warm.
 
-Prints `time.monotonic()` at the end of each training step: `main.py STEPS`, by default of the first.
+Prints `time.monotonic()` at the end of the first training step; `main.py STEPS` prints that and the process's own
+processor time at the end of each, as JSON.
 """
 
+import json
 import os
 import sys
 import warnings
@@ -20,6 +22,9 @@ from dtk.compat import keras3  # noqa: E402
 if __name__ == "__main__":
     assert keras.backend.backend() == "tensorflow"
     keras3.apply()  # without it Keras 3's fit raises under this strategy
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    print(*workload.train(tf.distribute.MultiWorkerMirroredStrategy(), steps, record=False), flush=True)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    if len(sys.argv) > 1:
+        print(json.dumps(workload.train(strategy, int(sys.argv[1]), record=False, clock=workload.times)), flush=True)
+    else:
+        print(workload.train(strategy, record=False)[0], flush=True)
     os._exit(0)  # the measurement is over; an orderly shutdown of two peers takes seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import dtk
@@ -31,6 +32,11 @@ def _model() -> Any:
     )
 
 
+def times() -> tuple[float, float]:
+    """`time.monotonic()`, and the processor time of this process, s."""
+    return time.monotonic(), time.process_time()
+
+
 def train(
     strategy: Any,
     steps: int = 3,
@@ -38,8 +44,9 @@ def train(
     global_batch: int = 128,
     steps_per_execution: int = 1,
     policy: str = "float32",
-) -> list[float]:
-    """Trains `steps` steps with fit; returns `time.monotonic()` at the end of each, or of each steps_per_execution.
+    clock: Callable[[], Any] = time.monotonic,
+) -> list[Any]:
+    """Trains `steps` steps with fit; returns what the clock says at the end of each, or of each steps_per_execution.
 
     policy: Keras's, of the numbers that it computes with: "float32", or "mixed_bfloat16".
     """
@@ -50,7 +57,7 @@ def train(
             self.ends = []
 
         def on_train_batch_end(self, batch, logs=None):
-            self.ends.append(time.monotonic())
+            self.ends.append(clock())
 
     keras.mixed_precision.set_global_policy(policy)
     batches = _batches(global_batch)
@@ -59,9 +66,9 @@ def train(
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         optimizer = keras.optimizers.SGD(0.05)
         model.compile(optimizer, loss=loss, metrics=["accuracy"], steps_per_execution=steps_per_execution)
-    clock = Clock()
-    model.fit(batches, steps_per_epoch=steps, callbacks=[clock, *([dtk.Recorder()] if record else [])], verbose=0)
-    return clock.ends
+    noted = Clock()
+    model.fit(batches, steps_per_epoch=steps, callbacks=[noted, *([dtk.Recorder()] if record else [])], verbose=0)
+    return noted.ends
 
 
 def loop(strategy: Any, steps: int = 3, record: bool = True, global_batch: int = 128) -> list[float]:

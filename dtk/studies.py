@@ -111,7 +111,7 @@ def study(
 ) -> Study:
     """A scaling study: `fn` on so many workers, against one process and against workers without communication.
 
-    fn: as for `dtk.run`, with a parameter `strategy` and one for the global batch, named by batch_argument; it records
+    fn: as for `dtk.run`, with a parameter for the global batch, named by batch_argument; it records
     its steps (dtk.Recorder, dtk.record_step). The longer it trains, the less noise: 50 steps and more.
     global_batch: strong scaling, this batch on every number of workers. per_replica_batch: weak scaling, this batch on
     each worker. Each takes a number or a list. scaling: "strong", "weak" or "both"; None: what was given. Where only
@@ -130,10 +130,11 @@ def study(
     plan = make_plan(workers, global_batch, per_replica_batch, scaling, repeats, switches or {}, threads)
     request.check_times(timeout, None)
     _check_place(max(plan.workers), force)
-    if not ship.takes_strategy(fn):
-        raise ClusterConfigError(
-            f"`{_label(fn)}` has no parameter `strategy`; a study runs it with and without a cluster"
-        )
+    for name, settings in plan.switches.items():
+        asked = [option for option in _COMMUNICATION if option in settings]
+        if asked and not ship.takes_strategy(fn):
+            words = f"switch {name!r}: {asked[0]} is the strategy's, and `{_label(fn)}` makes its own"
+            raise ClusterConfigError(f"{words}; give it a parameter `strategy`, which dtk fills")
     jobs = {cell: job_of(fn, cell, batch_argument, request.checked_seed(seed), timeout) for cell in plan.cells}
     found = _resumed(fn, plan, path)
     left = [cell for cell in plan.cells if _key(asdict(cell)) not in found._done]
@@ -173,7 +174,7 @@ def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: 
         mode={"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind],
         seed=seed,
         keras=request.checked_keras(None, fn),
-        strategy=True,
+        strategy=ship.takes_strategy(fn),
         share=cell.workers,
         fork=request.fork("auto"),
         timeout=timeout,

@@ -33,7 +33,7 @@ def apart(records: pandas.DataFrame) -> float:
     has no step in that time.
 
     >>> from dtk.records import frame
-    >>> rows = [(w, w, step, 1, 0.5, 64, (1 + w) * step, (1 + w) * (step + 1)) for step in (1, 2, 3, 4) for w in (0, 1)]
+    >>> rows = [(w, w, step, 1, 0.5, 64, (1 + w) * step, (1 + w) * (step + 1)) for step in range(1, 9) for w in (0, 1)]
     >>> apart(frame(rows))  # 64 examples/s of one, 32 of the other
     96.0
     """
@@ -73,7 +73,8 @@ def summary(points: pandas.DataFrame) -> pandas.DataFrame:
     - input: what the part input takes longer than in the ceiling.
     - other: the rest. Python's part, and computing that is slower beside communication.
 
-    gap: which of them costs the most efficiency (`losses`); "" where nothing was lost. failed: what was said of the points that failed, or "".
+    gap: which of them costs the most efficiency (`losses`); "" where nothing was lost. failed: what was said of the
+    points that failed, or "".
     """
     import pandas as pd
 
@@ -84,13 +85,14 @@ def summary(points: pandas.DataFrame) -> pandas.DataFrame:
 def losses(row: Mapping[str, Any]) -> dict[str, float]:
     """By gap, how much of the efficiency it costs: parts of 1 - efficiency, of a row of `summary`.
 
-    What lies between ideal and the ceiling is divided like the seconds of smaller batch and cores, what lies between the
-    ceiling and measured like those of the other four. A gap that noise made negative, or that is not known, is left out.
+    What lies between ideal and the ceiling is divided like the seconds of smaller batch and cores, what lies between
+    the ceiling and measured like those of the other four. A gap that noise made negative, or that is not known, is
+    left out.
     """
     reached = row["efficiency"]
     ceiling = row["ceiling"] / row["ideal"]
     middle = max(reached, ceiling) if np.isfinite(ceiling) else reached
-    found = {}
+    found: dict[str, float] = {}
     for names, lost in ((GAPS[2:], middle - reached), (GAPS[:2], 1 - middle)):
         seconds = {name: float(row[name]) for name in names if row[name] > 0}
         if lost > 0 and seconds:

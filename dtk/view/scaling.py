@@ -136,7 +136,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     highest = 1.0
     for x, row in zip(at, curve.itertuples(index=False), strict=True):
         if not np.isfinite(row.efficiency):
-            _failed(ax, x)
+            _failed(ax, x, "failed" if np.isnan(row.measured) else "no baseline")
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
@@ -188,9 +188,9 @@ def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
     return title, f"{_name(curve).capitalize()}.{lost} Thick mark: the ceiling. {_repeated(curve)}"
 
 
-def _failed(ax: Axes, x: int) -> None:
+def _failed(ax: Axes, x: int, said: str = "failed") -> None:
     words: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
-    ax.text(x, 0.02, "failed", transform=ax.get_xaxis_transform(), **words)
+    ax.text(x, 0.02, said, transform=ax.get_xaxis_transform(), **words)
 
 
 def _frame(ax: Axes, workers: pandas.Series) -> None:

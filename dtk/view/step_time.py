@@ -77,9 +77,13 @@ def _bar(ax: Axes, row: int, parts: dict[str, float], longest: float) -> None:
         ax.barh(row, value, left=left, height=0.62, color=PART_COLORS[name], label=label, lw=0)
         if value > _SHOWN * longest:
             color = "white" if name in ("compute", "input") else "black"
-            ax.text(left + value / 2, row, f"{value:.3g}", ha="center", va="center", color=color, fontsize=9)
+            ax.text(left + value / 2, row, _ms(value), ha="center", va="center", color=color, fontsize=9)
         left += value
-    ax.annotate(f"{left:.3g} ms", (left, row), (5, 0), textcoords="offset points", va="center", size=9, color=ink(ax))
+    ax.annotate(f"{_ms(left)} ms", (left, row), (5, 0), textcoords="offset points", va="center", size=9, color=ink(ax))
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _words(table: pandas.DataFrame) -> tuple[str, str]:
@@ -87,7 +91,7 @@ def _words(table: pandas.DataFrame) -> tuple[str, str]:
     longest = table.sum(axis=1).idxmax()
     row = table.loc[longest]
     biggest = str(row.idxmax())
-    title = f"The biggest part of a step is {_MEANING[biggest]}: {row[biggest]:.3g} of {row.sum():.3g} ms ({longest})"
+    title = f"The biggest part of a step is {_MEANING[biggest]}: {_ms(row[biggest])} of {_ms(row.sum())} ms ({longest})"
     caption = "Medians over the steps after the first. What is sent while it computes counts as computing."
     if (table["all_reduce"] == 0).all():
         caption = "Medians over the steps after the first. One process alone neither reduces nor waits."

@@ -1,0 +1,177 @@
+"""The figures of a study and of where a step's time goes: what they show, say and do without data."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from fabricate import fabricate
+from matplotlib.colors import to_hex
+
+import dtk
+from dtk.records import Journal, RunFolder
+from dtk.runs import Run
+from dtk.view.canvas import alternative
+from dtk.view.palette import PART_COLORS
+
+STEP, REDUCE = 1.0, 0.1  # s; the steps are those of `fabricate`
+
+
+@pytest.fixture(autouse=True)
+def headless():
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+def with_reductions(path, workers=2, late=0.3):
+    """A run whose all-reduces end with the step, and begin earlier on worker 0 than on the last by `late`."""
+    run = fabricate(path, workers=workers, steps=4, step_seconds=STEP)
+    for corner in run.folder.each if workers > 1 else []:
+        journal = Journal(corner)
+        for i in range(4):
+            end = 1.0 + i * STEP + 0.9 * STEP
+            journal.mark("reduce", end - REDUCE - late * (corner.worker == 0), end, 4000)
+        journal.close()
+    return run
+
+
+def parts_drawn(ax):
+    """By row and colour, the widths of the bars."""
+    found = {}
+    for bar in ax.patches:
+        found[(round(bar.get_y() + bar.get_height() / 2), to_hex(bar.get_facecolor()).upper())] = bar.get_width()
+    return found
+
+
+def test_a_bar_a_worker_with_its_parts(tmp_path):
+    ax = dtk.plot.step_time(with_reductions(tmp_path))
+    drawn = parts_drawn(ax)
+    for worker, parts in enumerate(
+        ({"compute": 500, "all_reduce": 100, "waiting": 300}, {"compute": 800, "all_reduce": 100, "waiting": 0})
+    ):
+        for name, value in parts.items():
+            assert drawn[(worker, PART_COLORS[name])] == pytest.approx(value)
+        assert sum(drawn[(worker, color)] for color in set(PART_COLORS.values()) if (worker, color) in drawn) == (
+            pytest.approx(1000)
+        )
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1"]
+    assert ax.get_xlabel() == "ms a step"
+
+
+def test_the_headline_names_the_biggest_part(tmp_path):
+    words = alternative(dtk.plot.step_time(with_reductions(tmp_path / "a")))
+    assert words.startswith("The biggest part of a step is computing: 500 of 1,000 ms (worker 0).")
+    waiting = alternative(dtk.plot.step_time(with_reductions(tmp_path / "b", late=0.7)))
+    assert waiting.startswith("The biggest part of a step is waiting for the last: 700 of")
+
+
+def test_one_process_alone_neither_reduces_nor_waits(tmp_path):
+    words = alternative(dtk.plot.step_time(with_reductions(tmp_path, workers=1)))
+    assert "One process alone neither reduces nor waits." in words
+
+
+def test_without_records_it_says_what_to_add(tmp_path):
+    empty = Run(RunFolder(tmp_path, 2), "cluster", 1, 0, [None, None], 1.0)
+    for corner in empty.folder.each:
+        Journal(corner).close()
+    assert "add dtk.Recorder()" in dtk.plot.step_time(empty).texts[0].get_text()
+
+
+PARTS = ("python", "input", "compute", "all_reduce", "waiting")
+
+
+def row(kind, workers, rate, parts, repeat=1, failed="", scaling="weak"):
+    size = {"global_batch": 10 * workers, "per_replica_batch": 10}
+    values = dict(zip(PARTS, parts, strict=True))
+    return {
+        **{"scaling": scaling, "kind": kind, "workers": workers, **size, "switch": "", "threads": 1},
+        **{"repeat": repeat, "examples_per_second": rate, **values, "failed": failed},
+    }
+
+
+def study(*more):
+    """One process computes 10 examples in 100 ms; of two workers each takes 110 apart, and 150 with communication."""
+    rows = [
+        row("baseline", 1, 100.0, (0, 0, 0.1, 0, 0)),
+        row("cluster", 1, 98.0, (0, 0, 0.102, 0, 0)),
+        row("ceiling", 2, 20 / 0.11, (0, 0, 0.11, 0, 0)),
+        *(row("cluster", 2, 20 / 0.15 + wide, (0, 0, 0.112, 0.03, 0.008), i) for i, wide in enumerate((-5, 0, 5))),
+        *more,
+    ]
+    return dtk.Study(rows, 2, "train", "0")
+
+
+def broken(kind="cluster"):
+    return row(kind, 4, np.nan, [np.nan] * 5, failed="worker 3 was killed by SIGKILL")
+
+
+def test_efficiency_is_stacked_up_to_ideal():
+    ax = dtk.plot.efficiency(study())
+    two = [bar for bar in ax.patches if round(bar.get_x() + bar.get_width() / 2) == 1]
+    assert two[0].get_height() == pytest.approx(0.1 / 0.15)
+    assert two[-1].get_y() + two[-1].get_height() == pytest.approx(1.0)
+    (mark,) = [line for line in ax.lines if line.get_label() == "ceiling"]
+    assert mark.get_ydata()[0] == pytest.approx(0.1 / 0.11)
+    assert "communication" in [text.get_text() for text in ax.texts]
+    words = alternative(ax)
+    assert "2 workers: 67% of ideal, 73% of what these cores can do" in words
+    assert "Most of the rest: communication." in words
+    assert "ranges of 1 to 3 repeats" in words
+
+
+def test_throughput_of_a_study_has_ideal_ceiling_and_measured():
+    ax = dtk.plot.throughput(study())
+    assert {"ideal", "ceiling: no communication", "measured"} == set(ax.get_legend_handles_labels()[1])
+    assert "2 workers: 1.33 times one process" in alternative(ax)
+    assert "these cores reach 1.82 without communication" in alternative(ax)
+    assert "communication" in [text.get_text() for text in ax.texts]
+
+
+def test_a_failed_point_is_marked_in_both():
+    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
+        ax = draw(study(broken()))
+        assert "failed" in [text.get_text() for text in ax.texts]
+        assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4"]
+        ax.figure.canvas.draw()
+
+
+def test_a_point_without_its_ceiling_is_drawn_without_it():
+    rows = [each for each in study().rows if each["kind"] != "ceiling"]
+    ax = dtk.plot.efficiency(dtk.Study(rows, 2, "train", "0"))
+    assert not [line for line in ax.lines if line.get_label() == "ceiling"]
+    assert "of what these cores can do" not in alternative(ax)
+    dtk.plot.throughput(dtk.Study(rows, 2, "train", "0")).figure.canvas.draw()
+
+
+def test_a_study_where_all_failed_says_so():
+    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
+        assert "study.points.failed" in draw(dtk.Study([broken()], 2, "train", "0")).texts[0].get_text()
+        assert "study.points.failed" in draw(dtk.Study([], 2, "train", "0")).texts[0].get_text()
+
+
+def test_one_repeat_has_no_range():
+    rows = [each for each in study().rows if each["repeat"] == 1]
+    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
+        assert "One repeat, no range." in alternative(draw(dtk.Study(rows, 2, "train", "0")))
+
+
+def test_each_curve_has_a_picture():
+    strong = [{**each, "scaling": "strong"} for each in study().rows]
+    figure = dtk.plot.efficiency(dtk.Study(study().rows + strong, 2, "train", "0")).figure
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles == ["Efficiency, global batch 10", "Efficiency, global batch 20", titles[2]]
+    assert [text.get_text() for text in figure.axes[1].texts if text.get_style() == "italic"] == ["no baseline"]
+
+
+def test_the_parts_of_a_studys_steps():
+    ax = dtk.plot.step_time(study())
+    assert [label.get_text()[0] for label in ax.get_yticklabels()] == ["1", "2"]
+    assert parts_drawn(ax)[(1, PART_COLORS["all_reduce"])] == pytest.approx(30)
+
+
+def test_a_study_is_drawn_alone():
+    with pytest.raises(ValueError, match="by itself"):
+        dtk.plot.throughput(study(), study())
+    with pytest.raises(ValueError, match="by itself"):
+        dtk.plot.throughput(study(), labels=["mine"])

@@ -1,0 +1,248 @@
+"""Scaling studies: what is run, what comes of it, what fails, what is saved. Mostly with steps of known times."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+
+import numpy as np
+import pytest
+from studying import counted, silent, steps
+
+import dtk
+from dtk import studies
+from dtk.analysis import efficiency
+from dtk.cluster import ship
+from dtk.plans import make_plan
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "off")
+    monkeypatch.setattr(studies.environment, "cores", lambda: 2)
+
+
+def test_the_docstrings_examples_hold():
+    assert doctest.testmod(efficiency).failed == 0
+
+
+@pytest.fixture(scope="module")
+def both():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTK_LIVE", "off")
+        patch.setattr(studies.environment, "cores", lambda: 2)
+        return dtk.study(steps, workers=[1, 2, 4], per_replica_batch=16, global_batch=64, repeats=2)
+
+
+def row(study, scaling, workers):
+    (found,) = study.summary.query(f"scaling == '{scaling}' and workers == {workers}").to_dict("records")
+    return found
+
+
+def test_a_study_runs_cluster_ceiling_and_baseline(both):
+    points = both.points
+    assert not points.failed.any()
+    runs = points[points.repeat == 1].groupby(["kind", "workers", "global_batch"]).size()
+    assert set(runs) == {1}
+    assert set(runs.loc["baseline"].index) == {(1, 16), (1, 32), (1, 64)}
+    assert set(runs.loc["ceiling"].index) == {(2, 32), (2, 64), (4, 64)}
+    assert set(runs.loc["cluster"].index) == {(1, 16), (1, 64), (2, 32), (2, 64), (4, 64)}
+    shared = points[(points.kind == "cluster") & (points.workers == 4)]
+    assert set(shared.scaling) == {"strong, weak"}, "4 times 16 is 64: one run for both curves"
+    assert set(points.threads) == {1}, "2 cores among 4 workers, but never less than one thread"
+
+
+def test_strong_scaling_is_measured_against_one_process_with_the_whole_batch(both):
+    two, four = row(both, "strong", 2), row(both, "strong", 4)
+    assert two["baseline"] == pytest.approx(1000)
+    assert two["ceiling"] == pytest.approx(2000)
+    assert two["measured"] == pytest.approx(64 / 0.038)
+    assert (two["efficiency"], two["of_ceiling"]) == pytest.approx((0.032 / 0.038, 0.032 / 0.038))
+    assert four["measured"] == pytest.approx(64 / 0.038)
+    assert four["ceiling"] == pytest.approx(2000)
+    assert (four["efficiency"], four["of_ceiling"]) == pytest.approx((0.016 / 0.038, 0.032 / 0.038))
+
+
+def test_the_gap_is_named_and_adds_up(both):
+    two, four = row(both, "weak", 2), row(both, "weak", 4)
+    assert (two["gap"], four["gap"]) == ("communication", "cores")
+    assert two["communication"] == pytest.approx(0.004)
+    assert two["stragglers"] == pytest.approx(0.001), "the median of a worker that waits 2 ms and one that does not"
+    assert four["cores"] == pytest.approx(0.016)
+    for each in (two, four):
+        longer = each["global_batch"] / each["measured"] - each["global_batch"] / each["ideal"]
+        assert sum(each[name] for name in efficiency.GAPS) == pytest.approx(longer)
+        assert sum(efficiency.losses(each).values()) == pytest.approx(1 - each["efficiency"])
+
+
+def test_one_repeat_has_no_range(capsys):
+    study = dtk.study(steps, workers=[2], global_batch=8, repeats=1)
+    assert "one repeat, no range" in capsys.readouterr().out
+    one = row(study, "strong", 2)
+    assert one["measured_n"] == 1
+    assert np.isnan([one["measured_min"], one["measured_max"], one["ceiling_min"]]).all()
+
+
+def test_repeats_have_a_range(both):
+    two = row(both, "strong", 2)
+    assert two["measured_n"] == 2
+    assert two["measured_min"] <= two["measured"] <= two["measured_max"]
+
+
+def test_workers_without_communication_count_while_all_compute():
+    from dtk.records import frame
+
+    rows = [(0, 0, s, 1, 0.5, 10, s, s + 1) for s in range(1, 9)]
+    rows += [(1, 1, s, 1, 0.5, 10, 3 + 2 * s, 5 + 2 * s) for s in range(1, 9)]
+    fast_alone = [(0, 0, 9, 1, 0.5, 10, 9, 9.1)]
+    assert efficiency.apart(frame(rows + fast_alone)) == pytest.approx(10 / 1 + 10 / 2)
+    assert np.isnan(efficiency.apart(frame([])))
+    never_together = [(w, w, s, 1, 0.5, 10, s + 9 * w, s + 9 * w + 1) for w in (0, 1) for s in range(1, 9)]
+    assert np.isnan(efficiency.apart(frame(never_together)))
+
+
+def test_what_to_expect_of_more_workers_than_cores_is_said(capsys):
+    study = dtk.study(steps, workers=[3], per_replica_batch=4, repeats=1)
+    assert "3 workers on 2 cores: they take turns" in capsys.readouterr().out
+    assert not study.points.failed.any()
+
+
+def test_a_failing_point_is_kept_and_the_rest_goes_on(capsys):
+    fn = functools.partial(steps, only=("cluster", 2))
+    study = dtk.study(fn, workers=[1, 2], per_replica_batch=4, repeats=1)
+    points = study.points
+    failed = points[points.failed != ""]
+    assert list(failed.kind) == ["cluster"]
+    assert failed.failed.item() == "worker 0 raised ValueError: no luck"
+    assert np.isnan(failed.examples_per_second.item())
+    assert np.isfinite(points[points.failed == ""].examples_per_second).all()
+    two = row(study, "weak", 2)
+    assert two["failed"] == "worker 0 raised ValueError: no luck"
+    assert np.isfinite(two["ceiling"])
+    assert "1 of 4 runs failed; the first: worker 0 raised ValueError: no luck" in capsys.readouterr().out
+    assert repr(study) == "<Study steps workers=1,2 runs=4 failed=1>"
+
+
+def test_without_records_a_point_says_what_to_add():
+    study = dtk.study(silent, workers=[1], global_batch=4, repeats=1)
+    assert study.points.failed.str.contains("add dtk.Recorder").all()
+
+
+def test_a_study_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    path = tmp_path / "study.json"
+    ask = functools.partial(dtk.study, steps, workers=[1, 2], per_replica_batch=4, repeats=2, path=path)
+    before = counted(monkeypatch, interrupt_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    monkeypatch.undo()
+    two_cores_again(monkeypatch)
+    after = counted(monkeypatch)
+    study = ask()
+    assert (len(before), len(after), len(study.points)) == (3, 5, 8)
+    again = counted(monkeypatch)
+    assert ask().points.equals(study.points)
+    assert not again
+    more = ask(workers=[1, 2, 4])
+    assert len(more.points) == 8 + 2 * 2, "4 workers and their ceiling, twice"
+
+
+def two_cores_again(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "off")
+    monkeypatch.setattr(studies.environment, "cores", lambda: 2)
+
+
+def test_what_failed_is_tried_again(tmp_path, monkeypatch):
+    path, marker = tmp_path / "study.json", tmp_path / "repaired"
+
+    def fn(global_batch):
+        if not marker.exists():
+            raise RuntimeError("not yet")
+        steps(global_batch)
+
+    ask = functools.partial(dtk.study, fn, workers=[1], global_batch=4, repeats=1, path=path)
+    assert ask().points.failed.ne("").all()
+    marker.touch()
+    points = ask().points
+    assert (len(points), list(points.failed)) == (2, ["", ""])
+
+
+def test_a_study_loads_again_as_it_was_saved(both, tmp_path):
+    both.save(tmp_path / "study.json")
+    again = dtk.Study.load(tmp_path / "study.json")
+    assert again.points.equals(both.points)
+    assert again.summary.equals(both.summary)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_other_curve_starts_from_the_same_point():
+    cells = make_plan([2, 4], None, 8, "both", 1, {}, None).cells
+    cluster = {(c.workers, c.global_batch, c.scaling) for c in cells if c.kind == "cluster"}
+    assert cluster == {(2, 16, "strong, weak"), (4, 16, "strong"), (4, 32, "weak")}
+
+
+def test_a_switch_is_a_study_of_its_own():
+    study = dtk.study(steps, workers=[1, 2], global_batch=8, repeats=1, switches={"slow": {"slower": 3.0}})
+    table = study.summary.set_index(["switch", "workers"])
+    assert table.loc[("", 2)].measured == pytest.approx(8 / 0.010)
+    assert table.loc[("slow", 2)].measured == pytest.approx(8 / 0.018)
+    assert table.loc[("slow", 2)].baseline == pytest.approx(1000 / 3)
+
+
+def test_threads_reach_the_workers():
+    def seen(global_batch):
+        import os
+
+        names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+        raise ValueError(" ".join(str(os.environ.get(name)) for name in names))
+
+    for asked, words in ((3, "3 3 3"), (0, "None None None"), (None, "2 2 2")):
+        points = dtk.study(seen, workers=[1], global_batch=8, repeats=1, threads=asked).points
+        assert points.failed.str.endswith(words).all(), points.failed.tolist()
+
+
+def test_a_functions_fingerprint_is_of_what_it_does():
+    def make(number, spaced):
+        def fn():
+            return {"a", "b", "c"}, number
+
+        def other():
+            # the same in other words
+
+            return {"a", "b", "c"}, number
+
+        return other if spaced else fn
+
+    assert ship.fingerprint(make(1, False)) == ship.fingerprint(make(1, True))
+    assert ship.fingerprint(make(1, False)) != ship.fingerprint(make(2, False))
+    assert ship.fingerprint(steps) != ship.fingerprint(silent)
+
+
+# ---- with TensorFlow
+
+
+def training(strategy, global_batch):
+    from training import batches, classifier
+
+    model = classifier(strategy)
+    model.fit(batches(6 * global_batch, batch=global_batch), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_a_study_of_a_fit():
+    study = dtk.study(training, workers=[2], global_batch=64, repeats=1, switches={"packs": {"bytes_per_pack": 4096}})
+    points = study.points
+    assert not points.failed.any(), points.failed.tolist()
+    assert (points.examples_per_second > 0).all()
+    apart = points[points.kind == "ceiling"]
+    assert (apart.all_reduce == 0).all()
+    assert (points[points.kind == "cluster"].all_reduce > 0).all()
+
+
+def test_all_reduces_are_timed():
+    table = dtk.benchmark_allreduce(workers=[1, 2], sizes=[1000, 400_000], repeats=3)
+    assert list(table.workers) == [1, 1, 2, 2]
+    assert list(table.bytes) == [1000, 400_000] * 2
+    assert (table.seconds > 0).all()
+    assert (table.lowest <= table.seconds).all()
+    assert (table.seconds <= table.highest).all()
+    alone, two = table[table.workers == 1].seconds.median(), table[table.workers == 2].seconds.median()
+    assert two > alone, "one worker sends nothing"
