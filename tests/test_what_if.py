@@ -94,6 +94,8 @@ def test_measured_rates_are_dots():
     dots = next(line for line in top.lines if line.get_label() == "measured")
     assert list(dots.get_xdata()) == [1, 2, 4]
     assert list(dots.get_ydata()) == [6400.0, 7100.0, 7000.0]
+    ceiling = next(line for line in top.lines if line.get_label() == "ceiling")
+    assert ceiling.get_ydata()[-1] == pytest.approx(2 * 6400)
     assert "2 cores for all" in said(top)
     assert "loopback, as measured (2 ms, 0.4 GB/s)" in said(top)
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import NamedTuple
 
 from dtk.analysis.links import Link
@@ -126,9 +127,10 @@ def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int)
 def check(workers: int, size: float, algorithm: str, per_machine: int) -> None:
     """Raises ClusterConfigError where nothing can be computed for these."""
     for name, value in (("workers", workers), ("per_machine", per_machine)):
-        if isinstance(value, bool) or int(value) != value or not 1 <= value <= BIGGEST_CLUSTER:
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not 1 <= value <= BIGGEST_CLUSTER or int(value) != value:
             raise ClusterConfigError(f"{name}={value!r}, but it takes a whole number from 1 to {BIGGEST_CLUSTER:,}")
-    if not 0 <= size < math.inf:
+    if not isinstance(size, Real) or not 0 <= size < math.inf:
         raise ClusterConfigError(f"an all-reduce of {size!r} bytes: it takes a number from 0 up")
     if algorithm not in ALGORITHMS:
         known = ", ".join(repr(name) for name in ALGORITHMS)

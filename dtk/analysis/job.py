@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -14,6 +15,12 @@ from dtk.analysis.stragglers import MOST_SPREAD
 from dtk.errors import ClusterConfigError
 
 __all__ = ["Cluster", "Job"]
+
+
+def _in_range(name: str, value: object, least: float, most: float, what: str) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
+        raise ClusterConfigError(f"{name}={value!r}, but it takes {what}")
 
 
 @dataclass(frozen=True)
@@ -42,23 +49,18 @@ class Job:
     critical_batch: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("per_example", self.per_example), ("fixed", self.fixed)):
-            if not 0 <= value < math.inf:
-                raise ClusterConfigError(f"{name}={value!r}, but it takes seconds from 0 up")
-        critical = 1.0 if self.critical_batch is None else self.critical_batch
-        for name, value in (("batch", self.batch), ("cores", self.cores), ("critical_batch", critical)):
-            if not 0 < value < math.inf:
-                raise ClusterConfigError(f"{name}={value!r}, but it takes a number above 0")
-        for name, value, most in (
-            ("backward", self.backward, 1.0),
-            ("overlap", self.overlap, 1.0),
-            ("spread", self.spread, MOST_SPREAD),
-        ):
-            if not 0 <= value <= most:
-                raise ClusterConfigError(f"{name}={value!r}, but it takes a number from 0 to {most:g}")
+        for name in ("per_example", "fixed"):
+            _in_range(name, getattr(self, name), 0, math.inf, "seconds from 0 up")
+        for name in ("batch", "cores", "critical_batch"):
+            if getattr(self, name) is not None:
+                _in_range(name, getattr(self, name), math.ulp(0), math.inf, "a number above 0")
+        for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD)):
+            _in_range(name, getattr(self, name), 0, most, f"a number from 0 to {most:g}")
+        _in_range("pack_bytes", self.pack_bytes, 0, math.inf, "bytes from 0 up; 0 is one bucket")
         if self.seconds(self.batch) <= 0:
             raise ClusterConfigError("per_example=0 and fixed=0: a step that computes nothing has no throughput")
-        if not self.buckets or not all(0 <= size < math.inf for size in self.buckets):
+        sizes = np.asarray(self.gradient_bytes)
+        if sizes.dtype.kind not in "iuf" or not sizes.size or not ((sizes >= 0) & np.isfinite(sizes)).all():
             raise ClusterConfigError(f"gradient_bytes={self.gradient_bytes!r}, but it takes bytes from 0 up")
         shares = self.shares
         if len(shares) != len(self.buckets) or not all(0 <= share <= 1 for share in shares):
@@ -73,10 +75,11 @@ class Job:
     @property
     def buckets(self) -> tuple[float, ...]:
         """The bytes of each all-reduce, in order."""
-        if isinstance(self.gradient_bytes, Sequence):
-            return tuple(self.gradient_bytes)
-        count = max(1, math.ceil(self.gradient_bytes / self.pack_bytes)) if self.pack_bytes > 0 else 1
-        return (self.gradient_bytes / count,) * count
+        sizes = np.asarray(self.gradient_bytes, np.float64)
+        if sizes.ndim:
+            return tuple(sizes.tolist())
+        count = max(1, math.ceil(sizes / self.pack_bytes)) if self.pack_bytes > 0 else 1
+        return (float(sizes) / count,) * count
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -105,8 +108,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         check(1, 0, self.algorithm, self.per_machine)
-        if self.cores is not None and not 0 < self.cores < math.inf:
-            raise ClusterConfigError(f"cores={self.cores!r}, but it takes a number above 0, or None")
+        if self.cores is not None:
+            _in_range("cores", self.cores, math.ulp(0), math.inf, "a number above 0, or None")
 
     def all_reduce(self, workers: int, size: float) -> Cost:
         return all_reduce(workers, size, self.link, self.algorithm, self.per_machine, self.inside)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from dtk.errors import ClusterConfigError
 
@@ -22,9 +23,9 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.latency < math.inf:
+        if not isinstance(self.latency, Real) or not 0 <= self.latency < math.inf:
             raise ClusterConfigError(f"{self.name}: latency={self.latency!r}, but it takes seconds from 0 up")
-        if not 0 < self.bandwidth < math.inf:
+        if not isinstance(self.bandwidth, Real) or not 0 < self.bandwidth < math.inf:
             raise ClusterConfigError(f"{self.name}: bandwidth={self.bandwidth!r}, but it takes bytes/s above 0")
 
     def __str__(self) -> str:

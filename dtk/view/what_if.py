@@ -39,6 +39,7 @@ EXAMPLE = Job(
 LIMIT_COLORS = dict(zip(LIMITS, ("#009E73", "#E69F00", "#0072B2", "#CC79A7", "#D55E00"), strict=True))
 _SIZE = (7.0, 5.2)
 _POINTS = 49
+_FEW = 256  # workers, up to which the axis counts in powers of 2
 _MOST_A_CORE = 32  # workers on one machine, to which the axis goes
 _NAMES = {"straggler": "waiting for stragglers"}
 _STRIP = (106, 124)  # above the efficiency, in %
@@ -58,8 +59,9 @@ def what_if(
         dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))
 
     job, cluster, scaling: as for `dtk.analysis.predict.predict`. workers: the number that the title speaks of.
-    measured: examples/s by number of workers, drawn as dots. ax: for the throughput alone. The dotted line under the
-    efficiency is the progress, where the job has a critical batch: an example of a large batch counts for less.
+    measured: examples/s by number of workers, drawn as dots. The ceiling, without communication and stragglers, is
+    drawn where it is below the ideal. ax: for the throughput alone. The dotted line under the efficiency is the
+    progress, where the job has a critical batch: an example of a large batch counts for less.
 
     Raises ClusterConfigError for what can't be predicted.
     """
@@ -127,6 +129,8 @@ def _draw(
 ) -> None:
     top, bottom = grid[0], grid[-1]
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label="ideal")
+    if (table.ceiling < 0.99 * table.ideal).any():
+        top.plot(table.workers, table.ceiling, color=ink(top), lw=1.2, ls=":", label="ceiling")
     for first, last, limit in _runs(table):
         part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
         label = limit if limit not in top.get_legend_handles_labels()[1] else None
@@ -143,6 +147,10 @@ def _draw(
         _efficiency(bottom, table, job, workers)
         top.tick_params(labelbottom=False)
     bottom.set_xlabel("workers")
+    most = table.workers.max()
+    if most <= _FEW:
+        for ax in (top, bottom):
+            ax.set_xticks([2**power for power in range(int(np.log2(most)) + 1)])
     for axis in (top.xaxis, top.yaxis, bottom.xaxis):
         axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
     bottom.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
