@@ -28,6 +28,10 @@ WRONG = {
         ("data.repeat(epochs).skip(11 * done)", "data.repeat(epochs - done)"),
         ('{"type": "evaluator", "index": 0}', '{"type": "evaluator", "index": number}'),
     ],
+    "08_scaling": [
+        ("map(decoded).cache()", "cache().map(decoded)"),
+        ("2 * (workers - 1) * latency", "latency"),
+    ],
 }
 
 
