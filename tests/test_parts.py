@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import estimating
 import numpy as np
 import pytest
 from fabricate import fabricate
@@ -164,6 +165,13 @@ def test_a_loops_parts():
     found = medians(dtk.run(looping))
     assert (found.idxmax(axis=1) == "python").all()
     assert (found.all_reduce > 0).all()
+
+
+def test_an_estimators_parts():
+    """Its graph is TensorFlow 1's, which runs nothing but what leads to the result."""
+    found = medians(dtk.run(estimating.train, kwargs={"steps": 12}))
+    assert (found.all_reduce > 0).all()
+    assert (found.compute > 0).all()
 
 
 def test_one_worker_waits_for_nobody():
