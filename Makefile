@@ -58,6 +58,7 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py --out out/bench.json
+	$(BIN)/python benchmarks/prediction.py
 
 # Runs every lesson and stores its outputs; twice in a row gives no diff.
 notebooks: $(READY)
