@@ -27,6 +27,8 @@ THOROUGH = {
     "test_owning_ends.py",  # Jupyter servers and kernels, started and killed
     "test_owning_load.py",  # many runs, much output, several kernels
     "test_standstill_estimator.py",
+    "test_cells.py::test_autograph_helpers_classes_and_modules_come_along",
+    "test_cells.py::test_no_process_survives_a_killed_jupyter_kernel",
     "test_compat.py::test_without_the_correction_a_strategy_shuffles_one_epoch_ahead",
     "test_compat.py::test_without_the_correction_fit_still_fails",
     "test_compat.py::test_without_the_correction_mirrored_replicas_still_fail",
@@ -43,7 +45,9 @@ THOROUGH = {
     "test_keras_fit.py::test_a_short_last_batch",
     "test_keras_fit.py::test_batch_normalization_and_dropout",
     "test_keras_fit.py::test_keras_2",
+    "test_keras_fit.py::test_a_cluster_computes_what_one_device_does[False-1]",
     "test_main_job.py::test_an_epoch_is_that_of_one_device[tfds]",
+    "test_notebook_mutation.py::test_each_changed_number_fails",
     "test_notebooks.py::test_nbval_overlooks_places_and_times_and_nothing_else",
     "test_official_loop.py::test_the_loop_is_verified_against_its_baseline",
     "test_official_loop.py::test_with_tanh_it_is_verified_for_longer",
@@ -51,6 +55,9 @@ THOROUGH = {
     "test_official_loop.py::test_without_this_change_verify_says_why_in_one_sentence",
     "test_owning.py::test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another",
     "test_parts.py::test_the_parts_add_up_to_the_time_on_the_clock",
+    "test_study.py::test_a_study_of_a_fit",
+    "test_watch.py::test_a_strategy_on_the_chief_alone",
+    "test_watch.py::test_an_evaluation_by_the_chief_alone",
     "test_watch.py::test_a_chief_that_goes_on_alone_is_no_stall",
     "test_watch.py::test_a_stall_inside_of_a_graph_is_the_stalled_workers",
     "test_watch.py::test_a_network_that_was_dropped_is_named_and_no_peer",
