@@ -48,7 +48,7 @@ THOROUGH = {
     "test_keras_fit.py::test_a_cluster_computes_what_one_device_does[False-1]",
     "test_main_job.py::test_an_epoch_is_that_of_one_device[tfds]",
     "test_notebook_mutation.py::test_each_changed_number_fails",
-    "test_notebooks.py::test_nbval_overlooks_places_and_times_and_nothing_else",
+    "test_notebooks.py::test_nbval_compares_all_the_rest",
     "test_official_loop.py::test_the_loop_is_verified_against_its_baseline",
     "test_official_loop.py::test_with_tanh_it_is_verified_for_longer",
     "test_official_loop.py::test_without_this_change_the_run_fails_with_one_sentence",

@@ -199,3 +199,15 @@ def test_the_license_is_whole():
     text = (ROOT / "LICENSE").read_text()
     assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_what_make_test_leaves_out_is_there():
+    """A test that is renamed would otherwise come back to `make test` without a word."""
+    text = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    named = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign) and node.col_offset == 0]
+    listed = next(ast.literal_eval(value) for value in named if isinstance(value, ast.Set))
+    assert len(listed) > 30
+    for each in listed:
+        file, _, test = each.partition("::")
+        code = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert not test or f"def {test.partition('[')[0]}(" in code, each
