@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import dtk
 from dtk import limits
 from dtk.cluster import owned
@@ -154,11 +152,7 @@ def main() -> int:
 
 def used() -> float:
     """Bytes (PSS) of all that dtk runs for this user, and of the programs that started it."""
-    total = 0.0
-    for pid in {process.pid for process in owned.processes()}:
-        with contextlib.suppress(psutil.Error):
-            total += psutil.Process(pid).memory_full_info().pss
-    return total
+    return sum(limits.held(pid) for pid in {process.pid for process in owned.processes()})
 
 
 def check(user: int, told: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import socket
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -99,23 +98,15 @@ def _memory() -> Iterator[Finding]:
 
 
 def _parents() -> Iterator[Finding]:
-    parents = [process for process in owned.processes() if process.what == "parent"]
+    found = owned.processes()
+    parents = [process for process in found if process.what.startswith("parent")]
     if parents:
-        sizes = ", ".join(f"{_pss(process.pid) / 1e6:,.0f}" for process in parents)
+        sizes = ", ".join(f"{limits.held(process.pid) / 1e6:,.0f}" for process in parents)
         said = f"{len(parents)} warm for your kernels, of {sizes} MB (PSS); each ends when its kernel does"
         yield Finding("ok", "parents", said, "DTK_WARM=0 before a kernel starts does without, DTK_WARM_IDLE=60 sooner")
-    left = [process for process in owned.processes() if process.left]
+    left = [process for process in found if process.left]
     if left:
         yield Finding("note", "left over", f"{len(left)} processes whose kernel is gone", "dtk clean ends them")
-
-
-def _pss(pid: int) -> float:
-    try:
-        process = psutil.Process(pid)
-        shares = sys.platform == "linux"
-        return float(process.memory_full_info().pss if shares else process.memory_info().rss)
-    except psutil.Error:
-        return 0.0
 
 
 def _disk() -> Iterator[Finding]:

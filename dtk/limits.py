@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Limit", "cores", "memory"]
+__all__ = ["Limit", "cores", "held", "memory"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
@@ -107,17 +107,19 @@ def _stated(name: str) -> float:
 
 
 def _held() -> float:
-    """Bytes that this process and its children hold, shared pages divided among those that share them (PSS)."""
+    """Bytes that this process and its children hold."""
     import psutil
 
-    total = 0.0
     own = psutil.Process()
-    for process in (own, *own.children(recursive=True)):
-        try:
-            if sys.platform == "linux":
-                total += process.memory_full_info().pss
-            else:
-                total += process.memory_info().rss
-        except psutil.Error:
-            pass  # it has just ended
-    return total
+    return sum(held(process.pid) for process in (own, *own.children(recursive=True)))
+
+
+def held(pid: int) -> float:
+    """Bytes that a process holds, shared pages divided among those that share them (PSS); 0 where it has just ended."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return float(process.memory_full_info().pss if sys.platform == "linux" else process.memory_info().rss)
+    except psutil.Error:
+        return 0.0

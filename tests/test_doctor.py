@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
 
 import pytest
 
+import dtk
 from dtk import cli, doctor, environment, limits
 from dtk.cluster import request
 from dtk.errors import ClusterConfigError
@@ -92,3 +94,10 @@ def test_who_can_reach_tensorflows_servers(monkeypatch):
     finding = found(doctor._listening)["network"]
     assert finding.mark == "note"
     assert "on eth0 too" in finding.said
+
+
+def test_a_warm_parent_is_shown_with_its_size():
+    dtk.run(os.getpid, workers=1, start="cold")
+    finding = found(doctor._parents)["parents"]
+    assert re.search(r"warm for your kernels, of [\d, ]*\d MB \(PSS\)", finding.said)
+    assert "DTK_WARM_IDLE" in finding.remedy

@@ -41,8 +41,8 @@ class Identity(NamedTuple):
 class Owned:
     """A process that dtk started, or that one of these started.
 
-    what: "worker 0", "parent", ...; run: its run's directory, where known. seconds: since it began (NaN where the
-    system doesn't say). kernel: the pid of the kernel it belongs to; left: whether that kernel is gone.
+    what: "worker 0", "parent (warm)", ...; run: its run's directory, where known. seconds: since it began (NaN where
+    the system doesn't say). kernel: the pid of the kernel it belongs to; left: whether that kernel is gone.
     """
 
     identity: Identity
@@ -217,7 +217,7 @@ def end(found: Iterable[Owned]) -> list[Owned]:
     left = wanted
     while left:
         # Those that start others go first.
-        for owned in sorted(left, key=lambda owned: owned.what not in ("guard", "parent")):
+        for owned in sorted(left, key=lambda owned: not owned.what.startswith(("guard", "parent"))):
             kill(owned.identity)
         left = [owned for owned in left if start_of(owned.pid) == owned.identity.start]
         if not left:

@@ -50,8 +50,10 @@ def memory_needed(workers: int, forked: bool) -> float:
 
 def check_memory(workers: int, forked: bool, force: bool = False) -> None:
     """Enough memory by the limit that holds here: a worker that is killed for want of it says nothing of the cause."""
+    if force:
+        return
     needed, free = memory_needed(workers, forked), limits.memory()
-    if free.value < needed and not force:
+    if free.value < needed:
         raise ClusterConfigError(
             f"workers={workers}: they need about {needed / 1e6:,.0f} MB, and {free.source} leaves "
             f"{free.value / 1e6:,.0f}; shut down other kernels, ask for fewer workers (or replicas=2 in one), or "

@@ -2,8 +2,8 @@
 
 Wraps, in worker processes only, `CollectiveReplicaLauncher.all_reduce`, through which every all-reduce of dense
 tensors of MultiWorkerMirroredStrategy goes (gradients in packs, metrics one by one; TensorFlow 2.15 to 2.21), and the
-iterators' `get_next`. In a graph a mark is two `tf.timestamp`s, which hang on what goes in and on what comes out, and
-a `numpy_function` that tells: nothing waits for them, so that what can overlap still does.
+iterators' `get_next`. In a graph a mark is two `tf.timestamp`s, through which what goes in and what comes out pass, and
+a `numpy_function` that tells, for which nothing waits; so what can overlap still does.
 """
 
 from __future__ import annotations
