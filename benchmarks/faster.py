@@ -46,6 +46,8 @@ LEFT_OUT = 8  # ends of steps: tracing, and what the first steps allocate
 SWITCHES: dict[str, dict[str, Any]] = {
     "TensorFlow's threads": {"threads": 0},
     "2 threads each": {"threads": 2},
+    "not pinned": {"pinned": False},
+    "TensorFlow's messages": {"message_bytes": 0},
     "packs of 1 MB": {"bytes_per_pack": 1 << 20},
     "packs of 4 MB": {"bytes_per_pack": 1 << 22},
     "RING": {"implementation": "RING"},
@@ -54,7 +56,12 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "mixed_bfloat16": {"policy": "mixed_bfloat16"},
 }
 
-OF_FOUR = ("TensorFlow's threads", "packs of 1 MB")  # compared with four workers too
+OF_FOUR = (
+    "TensorFlow's threads",
+    "not pinned",
+    "TensorFlow's messages",
+    "packs of 1 MB",
+)  # compared with four workers too
 
 
 class Figures(NamedTuple):

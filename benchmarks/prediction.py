@@ -27,6 +27,7 @@ from dtk.analysis.links import Link
 from dtk.analysis.parts import step_parts
 from dtk.analysis.predict import predict
 from dtk.analysis.timing import throughput
+from dtk.cluster import launch
 from dtk.demo import train
 
 BATCH = 32  # examples a replica
@@ -48,8 +49,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
-    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
-        os.environ[name] = "1"
+    os.environ.update(dict.fromkeys(launch.THREADS, "1"))
+    os.environ["DTK_PIN"] = "0"  # four workers would keep to a core each, three can't; all counts are to be alike
     rates, computes, timings = defaultdict(list), [], []
     gradient = 0.0
     with environment.quiet():

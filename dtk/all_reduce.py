@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment
 from dtk.cluster import launch, request
 from dtk.errors import ClusterConfigError, DtkError
-from dtk.plans import IMPLEMENTATIONS, check_repeats
+from dtk.plans import IMPLEMENTATIONS, check_repeats, environment_of
 from dtk.recording.reductions import time_reductions
 from dtk.runs import carry_out
 
@@ -82,7 +82,6 @@ def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
 
 
 def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
-    variables = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
     return launch.Job(
         payload=request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats}),
         workers=count,
@@ -96,7 +95,7 @@ def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, 
         timeout=None,
         stall_timeout=60.0,
         # Marks of each all-reduce would be in what is measured.
-        env={**dict.fromkeys(variables, str(threads) if threads else None), "DTK_MARKS": "0"},
+        env={**environment_of({}, threads), "DTK_MARKS": "0"},
         communication={} if implementation == "AUTO" else {"implementation": implementation},
     )
 

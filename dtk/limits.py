@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Limit", "cores", "held", "memory"]
+__all__ = ["Limit", "cores", "held", "memory", "own_core"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
+CPUS = Path("/sys/devices/system/cpu")
 _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a number near 2**63
 
 
@@ -37,6 +38,27 @@ def cores() -> Limit:
         found.append(Limit(stated, "CPU_LIMIT"))
     least = min(limit for limit in found if limit.value > 0)
     return Limit(max(1, int(least.value)), least.source)
+
+
+def own_core(index: int, share: int) -> int | None:
+    """The core that process `index` (from 0) of `share` keeps to where they outnumber the cores; None for any core.
+
+    Processes that take turns on one core find their data in its cache (docs/scaling.md has what that gives). None where
+    it would be unfair or in others' way: the processes can't be divided evenly among the cores, some cores are faster
+    than others, or a quota holds, with which everybody would keep to the same cores. And none where each has a core or
+    more: it would give less than it costs when another program takes one of them.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    ours = sorted(os.sched_getaffinity(0))
+    if not 0 <= index < share or share <= len(ours) or share % len(ours) or len(ours) != cores().value:
+        return None
+    return ours[index * len(ours) // share] if len({_fastest(core) for core in ours}) == 1 else None
+
+
+def _fastest(core: int) -> str:
+    """kHz; "" where nothing tells, as in most virtual machines."""
+    return _read(CPUS / f"cpu{core}" / "cpufreq" / "cpuinfo_max_freq")
 
 
 def memory() -> Limit:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dtk import environment
-from dtk.cluster import request
+from dtk.cluster import launch, request
 from dtk.errors import ClusterConfigError
 
-__all__ = ["Cell", "Plan", "check_repeats", "make_plan"]
+__all__ = ["PLACING", "Cell", "Plan", "check_repeats", "environment_of", "make_plan"]
 
 SCALINGS = ("strong", "weak", "both")
 IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
 MOST_REPEATS = 1000
+# Settings of a worker's process: whether it may keep to one core, and the bytes of a message between workers.
+PLACING = ("pinned", "message_bytes")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,16 @@ def make_plan(
     merged = [replace(cell, scaling=", ".join(sorted(found))) for cell, found in cells.items()]
     repeated = tuple(replace(cell, repeat=number) for number in range(1, repeats + 1) for cell in merged)
     return Plan(counts, repeats, {name: each for name, each in named.items() if name}, repeated)
+
+
+def environment_of(settings: Mapping[str, Any], threads: int) -> dict[str, str | None]:
+    """Variables for the processes of a run: threads of each (0: TensorFlow's default), and what a switch sets."""
+    found: dict[str, str | None] = dict.fromkeys(launch.THREADS, str(threads) if threads else None)
+    if "pinned" in settings:
+        found["DTK_PIN"] = str(int(settings["pinned"]))
+    if "message_bytes" in settings:
+        found["DTK_MESSAGE_BYTES"] = str(settings["message_bytes"])
+    return found
 
 
 def check_repeats(repeats: Any) -> None:
@@ -162,6 +174,12 @@ def _settings(name: Any, given: Any) -> dict[str, Any]:
     pack = given.get("bytes_per_pack", 0)
     if isinstance(pack, bool) or not isinstance(pack, int) or pack < 0:
         raise ClusterConfigError(f"switch {name!r}: bytes_per_pack={pack!r}, but it takes bytes, or 0 for one pack")
+    message = given.get("message_bytes", 1)
+    if isinstance(message, bool) or not isinstance(message, int) or message < 0:
+        words = "but it takes bytes, or 0 for TensorFlow's default"
+        raise ClusterConfigError(f"switch {name!r}: message_bytes={message!r}, {words}")
+    if not isinstance(given.get("pinned", True), bool):
+        raise ClusterConfigError(f"switch {name!r}: pinned={given['pinned']!r}, but it takes True or False")
     kind = given.get("implementation", "AUTO")
     if kind not in IMPLEMENTATIONS:
         words = f"switch {name!r}: implementation={kind!r}, but it takes one of {', '.join(IMPLEMENTATIONS)}"

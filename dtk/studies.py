@@ -17,7 +17,7 @@ from dtk import environment
 from dtk.analysis.efficiency import MEASURES, measures, summary
 from dtk.cluster import launch, request, ship
 from dtk.errors import ClusterConfigError, DtkError
-from dtk.plans import Cell, Plan, make_plan
+from dtk.plans import PLACING, Cell, Plan, environment_of, make_plan
 from dtk.runs import carry_out
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def study(
     threads: of each worker, the same at every point, so that a further worker is as good as those before: by default
     the cores divided by the largest number of workers, at least 1. 0: TensorFlow's default (all cores for each).
     switches: by name, what is tried beside the plain study: {"1 MB packs": {"bytes_per_pack": 2**20}}. "threads",
-    "bytes_per_pack" and "implementation" (of the strategy) are dtk's; all else is passed to `fn` by name.
+    "bytes_per_pack" and "implementation" (of the strategy), "pinned" (False: workers that outnumber the cores
+    keep to none) and "message_bytes" (of a message between workers) are dtk's; all else is passed to `fn` by name.
     path: a JSON file, written after each run; the same call later skips what is there and runs what failed again.
     timeout: seconds that one run may take. force: also on Colab, where `dtk.run` starts one worker.
 
@@ -164,9 +165,7 @@ def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: 
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
     settings = dict(cell.settings)
-    own = {name: value for name, value in settings.items() if name not in ("threads", *_COMMUNICATION)}
-    number = str(cell.threads) if cell.threads else None
-    names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+    own = {name: value for name, value in settings.items() if name not in ("threads", *PLACING, *_COMMUNICATION)}
     return launch.Job(
         payload=request.pack(fn, (), {batch_argument: batch, **own}),
         workers=cell.workers,
@@ -179,7 +178,7 @@ def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: 
         fork=request.fork("auto"),
         timeout=timeout,
         stall_timeout=60.0,
-        env=dict.fromkeys(names, number),
+        env=environment_of(settings, cell.threads),
         communication={name: settings[name] for name in _COMMUNICATION if name in settings},
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dtk.records import RunFolder
 
-__all__ = ["PARTS", "step_parts"]
+__all__ = ["PARTS", "step_parts", "step_reductions"]
 
 PARTS = ("python", "input", "compute", "all_reduce", "waiting")
 _LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
@@ -38,10 +38,7 @@ def step_parts(folder: RunFolder) -> pandas.DataFrame:
     """
     import pandas as pd
 
-    times = step_times(folder.own_records)
-    first = times.groupby("worker").step.transform("min")
-    table = times[times.step > first].copy()
-    table["lo"] = table.ended - table.period
+    table = _steps(folder)
     marks = _of_steps(table, _marks(folder))
     key = ["worker", "step"]
     reduce = _exposed(marks[marks.kind == "reduce"].copy(), key)
@@ -59,6 +56,31 @@ def step_parts(folder: RunFolder) -> pandas.DataFrame:
     table["all_reduce"] = _union(reduce, key, keyed) - table.waiting
     table["compute"] = table.period - table[["python", "input", "all_reduce", "waiting"]].sum(axis=1)
     return table[["worker", "step", "period", *PARTS]].reset_index(drop=True)
+
+
+def step_reductions(folder: RunFolder) -> pandas.DataFrame:
+    """One row an all-reduce of gradients (or a pack of them) in a worker's step, without the first step.
+
+    Columns: worker, step, period (s, as in `step_parts`), bytes, and in seconds since the step before ended: begin
+    (this worker has its gradients), waited (the last worker has them, too) and end.
+    """
+    table = _steps(folder)
+    marks = _of_steps(table, _marks(folder))
+    reduce = marks[marks.kind == "reduce"].sort_values("begin")
+    reduce = _with_last(reduce[_large(reduce)])
+    reduce = reduce.merge(table[["worker", "step", "period", "lo"]], on=["worker", "step"])
+    reduce["waited"] = np.clip(reduce["last"], reduce.begin, reduce.end)
+    for name in ("begin", "waited", "end"):
+        reduce[name] -= reduce.lo
+    return reduce[["worker", "step", "period", "bytes", "begin", "waited", "end"]].reset_index(drop=True)
+
+
+def _steps(folder: RunFolder) -> pandas.DataFrame:
+    """`step_times` without each worker's first step, and with `lo`: when the step before ended."""
+    times = step_times(folder.own_records)
+    table = times[times.step > times.groupby("worker").step.transform("min")].copy()
+    table["lo"] = table.ended - table.period
+    return table
 
 
 def _marks(folder: RunFolder) -> pandas.DataFrame:
@@ -90,16 +112,25 @@ def _of_steps(steps: pandas.DataFrame, marks: pandas.DataFrame) -> pandas.DataFr
 
 def _exposed(reduce: pandas.DataFrame, key: list[str]) -> pandas.DataFrame:
     """The all-reduces from where nothing was computed beside them, with `waited`: when the last worker had begun."""
-    nth = reduce.sort_values("begin").groupby([*key, "bytes"]).cumcount()
-    reduce["nth"] = nth
-    last = reduce.groupby(["step", "bytes", "nth"]).begin.transform("max")
-    large = reduce.bytes >= _LARGE * reduce.groupby(key).bytes.transform("max")
+    reduce = _with_last(reduce)
+    large = _large(reduce)
     # Packs of gradients are reduced while earlier layers' gradients are computed: exposed from the last pack on.
     all_there = reduce.begin.where(large).groupby([reduce[each] for each in key]).transform("max")
     hidden = large & (reduce.begin < all_there)
     reduce["begin"] = reduce.begin.where(~hidden, all_there)
-    reduce["waited"] = np.clip(last, reduce.begin, np.maximum(reduce.begin, reduce.end))
+    reduce["waited"] = np.clip(reduce["last"], reduce.begin, np.maximum(reduce.begin, reduce.end))
     return reduce[reduce.end > reduce.begin]
+
+
+def _with_last(reduce: pandas.DataFrame) -> pandas.DataFrame:
+    """With `last`: when the last worker began the same all-reduce, the nth of so many bytes in that step."""
+    nth = reduce.sort_values("begin").groupby(["worker", "step", "bytes"]).cumcount()
+    reduce = reduce.assign(nth=nth)
+    return reduce.assign(last=reduce.groupby(["step", "bytes", "nth"]).begin.transform("max"))
+
+
+def _large(reduce: pandas.DataFrame) -> pandas.Series[bool]:
+    return reduce.bytes >= _LARGE * reduce.groupby(["worker", "step"]).bytes.transform("max")
 
 
 def _union(spans: pandas.DataFrame, key: list[str], index: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtk import environment
+from dtk import environment, limits
 from dtk.cluster import folders, ship, tf_config
 from dtk.cluster.hindrances import in_one_sentence
 from dtk.cluster.members import Members
@@ -23,10 +23,12 @@ from dtk.faults import Fault
 from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
 
-__all__ = ["Job", "free_ports", "launch", "new_folder"]
+__all__ = ["THREADS", "Job", "free_ports", "launch", "new_folder"]
 
 PORT_ATTEMPTS = 3
 GRACE_SECONDS = 0.6  # how long a failure that reads like a consequence waits for its cause to show itself
+# How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
+THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
 Tick = Callable[[list[str]], None]
@@ -119,6 +121,7 @@ def _spec(
     job: Job, folder: RunFolder, clock: float, member: WorkerFolder, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     evaluates = member.worker == job.workers
+    env = {**_environment(job, config), "TMPDIR": str(member.path / "tmp")}
     return {
         "dir": str(folder.path),
         "worker": member.worker,
@@ -133,7 +136,8 @@ def _spec(
         "communication": dict(job.communication),
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
-        "env": {**_environment(job, config), "TMPDIR": str(member.path / "tmp")},
+        "env": env,
+        "core": _own_core(job, member.worker, env),
         "cwd": os.getcwd(),
         "sys_path": _sys_path(),
     }
@@ -145,10 +149,12 @@ def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
     proxies = {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
     env = {name: value for name, value in os.environ.items() if name not in proxies and name != "TF_CONFIG"}
     env["DTK_PROXIES"] = json.dumps(proxies)  # for downloads, which do need them
-    threads = str(max(1, environment.cores() // job.share))
     env["DTK_SCRATCH"] = str(environment.scratch())
-    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
-        env.setdefault(name, threads)
+    for name in THREADS:
+        env.setdefault(name, _fair_threads(job))
+    if _fair_threads(job) == "1":  # a worker receives with eight threads otherwise, which one core only takes turns on
+        env.setdefault("TF_GRPC_WORKER_CACHE_THREADS", "1")
+        env.setdefault("TF_GRPC_WORKER_CACHE_QUEUES", "1")
     # TensorFlow takes a whole GPU at once, and leaves none of it to an evaluator or a second worker.
     env.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if config is not None:
@@ -157,6 +163,17 @@ def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
         env["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
     changed = {**env, **job.env}
     return {name: value for name, value in changed.items() if value is not None}
+
+
+def _fair_threads(job: Job) -> str:
+    return str(max(1, environment.cores() // job.share))
+
+
+def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
+    """The core that a worker keeps to, if any: not with `DTK_PIN=0`, and not with more threads than are fair."""
+    if env.get("DTK_PIN") == "0" or env.get(THREADS[0]) != _fair_threads(job):
+        return None
+    return limits.own_core(worker, job.share)
 
 
 def _sys_path() -> list[str]:

@@ -29,10 +29,11 @@ ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there
 END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
 
-# Two malloc arenas and large pages instead of an arena a thread and small ones: 0.35 instead of 0.40 of a cold
-# process's memory for a further worker, and 15 % more examples/s with two (docs/facts.md). Read at a process's start,
-# and only by glibc; what the learner has set there stays.
-_MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=1"}
+# Few malloc arenas and large pages instead of an arena a thread and small ones: 0.35 instead of 0.40 of a cold
+# process's memory for a further worker, and more examples/s; how much by which number of arenas is in docs/facts.md.
+# Read at a process's start, and only by glibc; what the learner has set there stays.
+_ARENAS = 1 if environment.cores() <= 2 else 2
+_MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.cluster import guard; guard.main()"
 

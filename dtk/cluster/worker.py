@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
@@ -24,7 +25,7 @@ import wrapt
 from dtk import environment
 from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
-from dtk.compat import checkpoints, evaluator
+from dtk.compat import checkpoints, evaluator, transport
 from dtk.environment import Here
 from dtk.recording import marks
 from dtk.recording.progress import progress
@@ -71,6 +72,9 @@ def _die_with(parent: int) -> None:
 def _take_place(spec: dict[str, Any]) -> Here:
     os.environ.clear()
     os.environ.update(spec["env"])
+    if spec["core"] is not None:
+        with contextlib.suppress(OSError):  # taken away meanwhile: then it runs where the system puts it
+            os.sched_setaffinity(0, [spec["core"]])  # before a library makes threads, which take it over
     os.chdir(spec["cwd"])
     sys.path[:] = spec["sys_path"]
     sys.argv[:] = [""]
@@ -147,6 +151,7 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     for name in ("keras", "tf_keras"):  # after the seeds; `tensorflow` imports only one of the two
         wrapt.register_post_import_hook(lambda keras: _correct_keras(), name)
     wrapt.register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: transport.apply(), "tensorflow")
     wrapt.register_post_import_hook(
         lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
     )

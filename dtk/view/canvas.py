@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,7 +69,10 @@ def headline(ax: Axes, title: str, caption: str) -> None:
     inches = ax.get_window_extent().width / ax.figure.dpi
     lines = textwrap.wrap(caption, max(30, int(inches * 19)))
     pad = 6 + 1.35 * _CAPTION_POINTS * len(lines)
-    ax.set_title("\n".join(textwrap.wrap(title, max(30, int(inches * 12)))), loc="left", pad=pad, fontsize=11)
+    # A worker's number stays on the line of the word.
+    whole = re.sub(r"\b(workers?|replica|step|line) (?=\d)", "\\1\N{NO-BREAK SPACE}", title)
+    rows = "\n".join(textwrap.wrap(whole, max(30, int(inches * 12)))).replace("\N{NO-BREAK SPACE}", " ")
+    ax.set_title(rows, loc="left", pad=pad, fontsize=11)
     ax.annotate(
         "\n".join(lines),
         (0.0, 1.0),

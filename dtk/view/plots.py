@@ -16,6 +16,7 @@ from dtk.analysis import scaling, timing
 from dtk.view.canvas import NO_RECORDS, Recorded, axes, headline, ink, only_text
 from dtk.view.fan import fan
 from dtk.view.fault_lab import fault_lab
+from dtk.view.overlap import overlap
 from dtk.view.palette import worker_color
 from dtk.view.ring import ring
 from dtk.view.scaling import Studied, efficiency, study_throughput
@@ -38,6 +39,7 @@ __all__ = [
     "fault_lab",
     "loss_scaling",
     "loss_scaling_lab",
+    "overlap",
     "ring",
     "sharding",
     "step_time",

@@ -88,10 +88,10 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
         elif row.failed and not np.isfinite(row.measured):
             _failed(ax, x)
     _frame(ax, workers)
-    known = curve[["ideal", "ceiling", "measured"]].to_numpy(float)
-    ax.set_ylim(0, 1.08 * np.nanmax(known[np.isfinite(known)]))
+    known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
+    ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
     ax.set_ylabel("examples/s")
-    ax.legend(loc="upper left", frameon=False, fontsize=9)
+    ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
     headline(ax, *_throughput_words(curve))
 
 

@@ -144,8 +144,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, 
 def _title(run: Recorded, told: Waiting) -> str:
     said = told.sentence or (str(run) if isinstance(run, DtkError) else "")
     if said:
-        # A worker's number stays on the line of the word.
-        return re.sub(r"\b(workers?|step|line) (?=\d)", "\\1\N{NO-BREAK SPACE}", said[0].upper() + said[1:])
+        return said[0].upper() + said[1:]
     done = sum(state.what == "finished" for state in told.states)
     if done == len(told.states):
         return "Nobody waits: every worker has finished"

@@ -1,0 +1,117 @@
+"""The figure of when a worker reduces its gradients: after its backward pass, or while that still goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dtk.analysis.parts import step_reductions
+from dtk.view.canvas import axes, headline, ink, only_text
+from dtk.view.palette import PART_COLORS
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+__all__ = ["overlap"]
+
+NOTHING = "no all-reduce of gradients was noted: it takes two workers, and records of steps"
+_HIGH = 0.62  # of a lane
+
+
+def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
+    """One step of worker 0, a lane an all-reduce: until its gradients are there, waiting for peers, reducing.
+
+    TensorFlow puts all gradients into one all-reduce, which can begin only when the backward pass has ended. With
+    `CommunicationOptions(bytes_per_pack=...)` there are several, and the first begin while earlier layers' gradients
+    are still computed. Several runs are drawn one above the other, on the same scale. step: by default the one whose
+    duration is the median. labels: of the runs. Returns the upper Axes. Runs without marks (`DTK_MARKS=0`, or one
+    worker) have nothing to draw, and say so.
+    """
+    tables = [_chosen(run, step) for run in runs]
+    names = labels or [f"run {number}" for number in range(1, len(runs) + 1)]
+    lanes = [max(1, len(table)) for table in tables]
+    places = axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)))
+    longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
+    for place, table, name in zip(places, tables, names, strict=False):
+        if table.empty:
+            only_text(place, NOTHING)
+            continue
+        _draw(place, table, 1e3 * longest)
+        headline(place, *_words(table, name if len(runs) > 1 or labels else ""))
+    places[min(len(places), len(tables)) - 1].set_xlabel("ms since the step before ended")
+    if longest:
+        _legend(places[0])
+    return places[0]
+
+
+def _chosen(run: Any, step: int | None) -> pandas.DataFrame:
+    """The all-reduces of one step of worker 0."""
+    table = step_reductions(run.folder)
+    table = table[table.worker == 0]
+    if table.empty:
+        return table
+    if step is None:
+        periods = table.groupby("step").period.first().sort_values()
+        step = int(periods.index[len(periods) // 2])
+    return table[table.step == step].sort_values("begin")
+
+
+def _draw(ax: Axes, table: pandas.DataFrame, longest: float) -> None:
+    for lane, row in enumerate(table.itertuples()):
+        begin, waited, end = (1e3 * each for each in (row.begin, row.waited, row.end))
+        for left, right, name in (
+            (0.0, begin, "compute"),
+            (begin, waited, "waiting"),
+            (waited, end, "all_reduce"),
+        ):
+            pale = 0.35 if name == "compute" else 1.0
+            ax.barh(lane, right - left, left=left, height=_HIGH, color=PART_COLORS[name], alpha=pale, lw=0)
+        _label(ax, _bytes(row.bytes), end, lane)
+    whole = 1e3 * float(table.period.iloc[0])
+    ax.axvline(whole, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
+    ax.set(xlim=(0, 1.12 * longest), ylim=(len(table) - 0.4, -0.6), yticks=[])
+
+
+def _label(ax: Axes, text: str, x: float, lane: int) -> None:
+    ground = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 0.5}  # over the line of the step's end
+    style: dict[str, Any] = {"va": "center", "size": 9, "color": ink(ax), "bbox": ground}
+    ax.annotate(text, (x, lane), (5, 0), textcoords="offset points", **style)
+
+
+def _legend(ax: Axes) -> None:
+    from matplotlib.patches import Patch
+
+    named = {
+        "compute": "until its gradients are there",
+        "waiting": "waiting for the last worker",
+        "all_reduce": "reducing",
+    }
+    patches = [
+        Patch(color=PART_COLORS[part], alpha=0.35 if part == "compute" else 1.0, label=words)
+        for part, words in named.items()
+    ]
+    ax.figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+
+
+def _words(table: pandas.DataFrame, name: str) -> tuple[str, str]:
+    ready = float(table.begin.max())
+    early = table[table.end < ready]
+    first = f"{name}: " if name else ""
+    sent, whole = float(early.bytes.sum()), float(table.bytes.sum())
+    if len(table) == 1:
+        title = f"{first}one all-reduce, after the backward pass"
+    elif early.empty:
+        title = f"{first}{len(table)} all-reduces, none done before the last gradients are there"
+    else:
+        share = f"{100 * sent / whole:.0f} % of the bytes"
+        title = f"{first}{len(table)} all-reduces, {share} reduced before the last gradients are there"
+    left = float(table.end.max()) - ready
+    caption = (
+        f"Step {int(table.step.iloc[0])} of worker 0, a lane an all-reduce. After the last gradients were there it took"
+        f" {1e3 * left:.3g} ms more to reduce; the line is the end of the step, with the update of the weights."
+    )
+    return title, caption
+
+
+def _bytes(number: float) -> str:
+    return f"{number / 1e6:.3g} MB" if number >= 1e5 else f"{number / 1e3:.3g} KB"
