@@ -23,7 +23,7 @@ PARTS = ("python", "input", "compute", "all_reduce", "waiting")
 _LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
 
 
-def step_parts(folder: RunFolder) -> pandas.DataFrame:
+def step_parts(folder: RunFolder, records: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """One row a (worker, step) but the first of each, in seconds; columns worker, step, period and PARTS.
 
     - period: from the end of the step before to the end of this one (`dtk.analysis.timing.step_times`).
@@ -34,11 +34,12 @@ def step_parts(folder: RunFolder) -> pandas.DataFrame:
     - all_reduce: in all-reduces after that.
     - compute: the rest: forward, backward, the optimizer's update, metrics.
 
-    The first step of a run is left out, which is traced and compiled. Empty without records.
+    The first step of a run is left out, which is traced and compiled. Empty without records. records: those of the
+    run's last start, where they have been read already.
     """
     import pandas as pd
 
-    table = _steps(folder)
+    table = _steps(folder.own_records if records is None else records)
     marks = _of_steps(table, _marks(folder))
     key = ["worker", "step"]
     reduce = _exposed(marks[marks.kind == "reduce"].copy(), key)
@@ -64,7 +65,7 @@ def step_reductions(folder: RunFolder) -> pandas.DataFrame:
     Columns: worker, step, period (s, as in `step_parts`), bytes, and in seconds since the step before ended: begin
     (this worker has its gradients), waited (the last worker has them, too) and end.
     """
-    table = _steps(folder)
+    table = _steps(folder.own_records)
     marks = _of_steps(table, _marks(folder))
     reduce = marks[marks.kind == "reduce"].sort_values("begin")
     reduce = _with_last(reduce[_large(reduce)])
@@ -75,9 +76,9 @@ def step_reductions(folder: RunFolder) -> pandas.DataFrame:
     return reduce[["worker", "step", "period", "bytes", "begin", "waited", "end"]].reset_index(drop=True)
 
 
-def _steps(folder: RunFolder) -> pandas.DataFrame:
+def _steps(records: pandas.DataFrame) -> pandas.DataFrame:
     """`step_times` without each worker's first step, and with `lo`: when the step before ended."""
-    times = step_times(folder.own_records)
+    times = step_times(records)
     table = times[times.step > times.groupby("worker").step.transform("min")].copy()
     table["lo"] = table.ended - table.period
     return table
