@@ -61,6 +61,20 @@ def test_without_marks_it_says_so(tmp_path):
     assert "no all-reduce of gradients was noted" in dtk.plot.overlap(with_marks(tmp_path, {})).texts[0].get_text()
 
 
+def test_a_step_of_ones_own(tmp_path):
+    run = with_marks(tmp_path, ONE)
+    assert "Step 2 of worker 0" in alternative(dtk.plot.overlap(run, step=2))
+    with pytest.raises(ValueError, match="step=9: this run has all-reduces of the steps 2 to 2"):
+        dtk.plot.overlap(run, step=9)
+
+
+def test_a_label_for_each_run(tmp_path):
+    with pytest.raises(ValueError, match="2 labels for 1 runs"):
+        dtk.plot.overlap(with_marks(tmp_path, ONE), labels=["a", "b"])
+    with pytest.raises(ValueError, match="0 labels for 0 runs"):
+        dtk.plot.overlap()
+
+
 def deep(packs):
     def train():
         import keras

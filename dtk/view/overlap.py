@@ -25,8 +25,11 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
     `CommunicationOptions(bytes_per_pack=...)` there are several, and the first begin while earlier layers' gradients
     are still computed. Several runs are drawn one above the other, on the same scale. step: by default the one whose
     duration is the median. labels: of the runs. Returns the upper Axes. Runs without marks (`DTK_MARKS=0`, or one
-    worker) have nothing to draw, and say so.
+    worker) have nothing to draw, and say so. Raises ValueError without a run, for a number of labels that is not the
+    number of runs, and for a step that is not there (the first is left out, as it is traced).
     """
+    if not runs or (labels is not None and len(labels) != len(runs)):
+        raise ValueError(f"{len(labels or [])} labels for {len(runs)} runs; give a run or more, and one label each")
     tables = [_chosen(run, step) for run in runs]
     names = labels or [f"run {number}" for number in range(1, len(runs) + 1)]
     lanes = [max(1, len(table)) for table in tables]
@@ -50,6 +53,8 @@ def _chosen(run: Any, step: int | None) -> pandas.DataFrame:
     table = table[table.worker == 0]
     if table.empty:
         return table
+    if step is not None and step not in set(table.step):
+        raise ValueError(f"step={step}: this run has all-reduces of the steps {table.step.min()} to {table.step.max()}")
     if step is None:
         periods = table.groupby("step").period.first().sort_values()
         step = int(periods.index[len(periods) // 2])
