@@ -149,6 +149,7 @@ def study(
             if path is not None:
                 found.save(path)
             bar.update()
+        bar.set_description("study")
     failed = [row["failed"] for row in found.rows if row["failed"]]
     if failed:
         environment.say(f"{len(failed)} of {len(found.rows)} runs failed; the first: {failed[0]}")

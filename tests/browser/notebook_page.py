@@ -77,8 +77,9 @@ class NotebookPage:
 
     @property
     def dashboards(self) -> Locator:
-        """The outputs that are live views of a run."""
-        return self.notebook.locator(".jp-OutputArea-output").filter(has=self.page.locator(".widget-hprogress"))
+        """The outputs that are live views of a run; a study's bar counts runs, as in "14/14 [00:28<00:00"."""
+        with_bar = self.notebook.locator(".jp-OutputArea-output").filter(has=self.page.locator(".widget-hprogress"))
+        return with_bar.filter(has_not_text=re.compile(r"\d+/\d+\s\["))
 
     def watch(self) -> None:
         """From now on notes, at each change of the page, what the live views say; `moves` tells it."""
