@@ -27,6 +27,7 @@ THOROUGH = {
     "test_owning_ends.py",  # Jupyter servers and kernels, started and killed
     "test_owning_load.py",  # many runs, much output, several kernels
     "test_standstill_estimator.py",
+    "test_cells.py::test_a_captured_strategy_is_named",
     "test_cells.py::test_autograph_helpers_classes_and_modules_come_along",
     "test_cells.py::test_no_process_survives_a_killed_jupyter_kernel",
     "test_compat.py::test_without_the_correction_a_strategy_shuffles_one_epoch_ahead",
@@ -41,11 +42,13 @@ THOROUGH = {
     "test_estimator.py::test_training_goes_on_where_the_checkpoint_left_off",
     "test_estimator_evaluator.py::test_eval_distribute_evaluates_alike",
     "test_evaluator.py::test_a_long_evaluation_and_a_long_wait_are_no_stalls",
+    "test_keras_callbacks.py::test_a_backup_is_read_by_all_before_it_is_deleted",
     "test_keras_callbacks.py::test_all_callbacks_at_once_and_a_restart",
+    "test_keras_fit.py::test_a_cluster_computes_what_one_device_does[False-1]",
+    "test_keras_fit.py::test_a_cluster_computes_what_one_device_does[True-3]",
     "test_keras_fit.py::test_a_short_last_batch",
     "test_keras_fit.py::test_batch_normalization_and_dropout",
     "test_keras_fit.py::test_keras_2",
-    "test_keras_fit.py::test_a_cluster_computes_what_one_device_does[False-1]",
     "test_main_job.py::test_an_epoch_is_that_of_one_device[tfds]",
     "test_notebook_mutation.py::test_each_changed_number_fails",
     "test_notebooks.py::test_nbval_compares_all_the_rest",
@@ -55,12 +58,16 @@ THOROUGH = {
     "test_official_loop.py::test_without_this_change_verify_says_why_in_one_sentence",
     "test_owning.py::test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another",
     "test_parts.py::test_the_parts_add_up_to_the_time_on_the_clock",
+    "test_placing.py::test_another_size_of_messages",
+    "test_placing.py::test_tensorflow_gets_the_size_of_messages[cold]",
+    "test_placing.py::test_the_public_way_still_does_nothing",
+    "test_placing.py::test_workers_keep_to_their_core_and_so_do_their_threads[cold]",
     "test_study.py::test_a_study_of_a_fit",
+    "test_watch.py::test_a_chief_that_goes_on_alone_is_no_stall",
+    "test_watch.py::test_a_network_that_was_dropped_is_named_and_no_peer",
+    "test_watch.py::test_a_stall_inside_of_a_graph_is_the_stalled_workers",
     "test_watch.py::test_a_strategy_on_the_chief_alone",
     "test_watch.py::test_an_evaluation_by_the_chief_alone",
-    "test_watch.py::test_a_chief_that_goes_on_alone_is_no_stall",
-    "test_watch.py::test_a_stall_inside_of_a_graph_is_the_stalled_workers",
-    "test_watch.py::test_a_network_that_was_dropped_is_named_and_no_peer",
 }
 
 

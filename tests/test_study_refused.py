@@ -55,6 +55,8 @@ def test_a_file_that_is_no_study_is_refused(tmp_path):
         ({"global_batch": 8, "batch_argument": "size"}, "can't be called so: missing a required argument"),
         ({"global_batch": 8, "path": "no/such/study.json"}, "there is no such directory"),
         ({"global_batch": 8, "switches": {"x": {"bytes_per_pack": -1}}}, "bytes_per_pack=-1, but it takes bytes"),
+        ({"global_batch": 8, "switches": {"x": {"message_bytes": -1}}}, "message_bytes=-1, but it takes bytes, or 0"),
+        ({"global_batch": 8, "switches": {"x": {"pinned": 1}}}, "pinned=1, but it takes True or False"),
         ({"global_batch": 8, "switches": {"x": {"implementation": "MPI"}}}, "takes one of AUTO, RING, NCCL"),
         ({"global_batch": 8, "switches": {"x": {"implementation": "RING"}}}, "makes its own; give it a parameter"),
         ({"global_batch": 8, "switches": {"x": {"no_such": 1}}}, "can't be called so: got an unexpected keyword"),
