@@ -56,12 +56,8 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "mixed_bfloat16": {"policy": "mixed_bfloat16"},
 }
 
-OF_FOUR = (
-    "TensorFlow's threads",
-    "not pinned",
-    "TensorFlow's messages",
-    "packs of 1 MB",
-)  # compared with four workers too
+# Compared with four workers too.
+OF_FOUR = ("TensorFlow's threads", "not pinned", "TensorFlow's messages", "packs of 1 MB")
 
 
 class Figures(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import pytest
 from test_parts import with_marks
@@ -59,6 +61,11 @@ def test_runs_are_drawn_on_one_scale(tmp_path):
 
 def test_without_marks_it_says_so(tmp_path):
     assert "no all-reduce of gradients was noted" in dtk.plot.overlap(with_marks(tmp_path, {})).texts[0].get_text()
+
+
+def test_an_error_from_before_the_start_says_so_too():
+    error = SimpleNamespace(folder=None)
+    assert "no all-reduce of gradients was noted" in dtk.plot.overlap(error).texts[0].get_text()
 
 
 def test_a_step_of_ones_own(tmp_path):

@@ -16,6 +16,7 @@ __all__ = ["overlap"]
 
 NOTHING = "no all-reduce of gradients was noted: it takes two workers, and records of steps"
 _HIGH = 0.62  # of a lane
+_OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
 
 
 def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
@@ -49,6 +50,10 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
 
 def _chosen(run: Any, step: int | None) -> pandas.DataFrame:
     """The all-reduces of one step of worker 0."""
+    import pandas as pd
+
+    if run.folder is None:  # an error from before anything started
+        return pd.DataFrame()
     table = step_reductions(run.folder)
     table = table[table.worker == 0]
     if table.empty:
@@ -69,8 +74,8 @@ def _draw(ax: Axes, table: pandas.DataFrame, longest: float) -> None:
             (begin, waited, "waiting"),
             (waited, end, "all_reduce"),
         ):
-            pale = 0.35 if name == "compute" else 1.0
-            ax.barh(lane, right - left, left=left, height=_HIGH, color=PART_COLORS[name], alpha=pale, lw=0)
+            style: dict[str, Any] = {"color": PART_COLORS[name], "alpha": _OPACITY[name], "lw": 0}
+            ax.barh(lane, right - left, left=left, height=_HIGH, **style)
         _label(ax, _bytes(row.bytes), end, lane)
     whole = 1e3 * float(table.period.iloc[0])
     ax.axvline(whole, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
@@ -91,10 +96,7 @@ def _legend(ax: Axes) -> None:
         "waiting": "waiting for the last worker",
         "all_reduce": "reducing",
     }
-    patches = [
-        Patch(color=PART_COLORS[part], alpha=0.35 if part == "compute" else 1.0, label=words)
-        for part, words in named.items()
-    ]
+    patches = [Patch(color=PART_COLORS[part], alpha=_OPACITY[part], label=words) for part, words in named.items()]
     ax.figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
 
 
