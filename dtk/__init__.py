@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dtk.errors import DatasetUnavailable as DatasetUnavailable
     from dtk.errors import DtkError as DtkError
     from dtk.errors import NotShippable as NotShippable
+    from dtk.errors import RunInterrupted as RunInterrupted
     from dtk.errors import RunTimeout as RunTimeout
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
@@ -53,6 +54,7 @@ _HOMES = {
     "NotShippable": "dtk.errors",
     "Recorder": "dtk.recording.keras",
     "Run": "dtk.runs",
+    "RunInterrupted": "dtk.errors",
     "RunTimeout": "dtk.errors",
     "Study": "dtk.studies",
     "VerificationError": "dtk.errors",
@@ -88,6 +90,7 @@ __all__ = [
     "NotShippable",
     "Recorder",
     "Run",
+    "RunInterrupted",
     "RunTimeout",
     "Study",
     "VerificationError",

@@ -8,6 +8,8 @@ DtkError
 ├── RunTimeout            the run took longer than `timeout` seconds
 ├── VerificationError     the cluster computed something else than the baseline
 └── DatasetUnavailable    the data can't be had, or what lies in the cache is damaged
+
+RunInterrupted is no DtkError but a KeyboardInterrupt: who catches errors shall not catch it by mistake.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ __all__ = [
     "DatasetUnavailable",
     "DtkError",
     "NotShippable",
+    "RunInterrupted",
     "RunTimeout",
     "VerificationError",
     "WorkerFailed",
@@ -36,12 +39,15 @@ __all__ = [
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
-class DtkError(Exception):
-    """The root of everything that dtk raises on purpose."""
+class _Sentence:
+    """What IPython shows of it: a learner is helped by the sentence, not by frames inside dtk."""
 
     def _render_traceback_(self) -> list[str]:
-        # IPython's hook: a learner is helped by the sentence, not by frames inside dtk.
         return [f"{type(self).__name__}: {self}"]
+
+
+class DtkError(_Sentence, Exception):
+    """The root of everything that dtk raises on purpose."""
 
 
 class ClusterConfigError(DtkError, ValueError):
@@ -75,31 +81,14 @@ class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
 
 
-class _WorkerText(Exception):
-    """Prints a worker's own words under the error, as `concurrent.futures` does for its workers."""
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f"\n\n{self.text}"
-
-
-class _RunError(DtkError):
-    """An error of a run that had started: what was written until then stays readable.
+class _OfRun(_Sentence):
+    """What a run that had started leaves behind stays readable, however it ended.
 
     Attributes:
         folder: the run's directory.
-        detail: text for people: the traceback, the stacks, the consequences at the other workers.
     """
 
-    def __init__(self, message: str, folder: RunFolder | None = None, detail: str = ""):
-        super().__init__(message)
-        self.folder = folder
-        self.detail = detail
-        if detail:
-            self.__cause__ = _WorkerText(detail)
+    folder: RunFolder | None
 
     @property
     def logs(self) -> list[str]:
@@ -124,6 +113,40 @@ class _RunError(DtkError):
         from dtk.records import RunFolder, evaluations
 
         return self.folder.evaluations if isinstance(self.folder, RunFolder) else evaluations([])
+
+
+class RunInterrupted(_OfRun, KeyboardInterrupt):
+    """Ctrl+C, or Interrupt in a notebook, while a run was under way. Its workers are stopped."""
+
+    def __init__(self, message: str, folder: RunFolder | None = None):
+        super().__init__(message)
+        self.folder = folder
+
+
+class _WorkerText(Exception):
+    """Prints a worker's own words under the error, as `concurrent.futures` does for its workers."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"
+
+
+class _RunError(_OfRun, DtkError):
+    """An error of a run that had started.
+
+    Attributes:
+        detail: text for people: the traceback, the stacks, the consequences at the other workers.
+    """
+
+    def __init__(self, message: str, folder: RunFolder | None = None, detail: str = ""):
+        super().__init__(message)
+        self.folder = folder
+        self.detail = detail
+        if detail:
+            self.__cause__ = _WorkerText(detail)
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()

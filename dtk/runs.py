@@ -15,7 +15,7 @@ from dtk import environment
 from dtk.attempts import Attempt
 from dtk.cluster import launch, one_worker, request, ship, tf_config
 from dtk.cluster.restarts import set_aside
-from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
+from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder, WorkerFolder
@@ -143,7 +143,7 @@ def run(
     force: start them where dtk would not: several on Colab (docs/colab.md), or more than the free memory is for.
 
     Raises ClusterConfigError or NotShippable before anything starts; WorkerFailed, WorkerStalled or RunTimeout
-    afterwards, each with the logs and records until then. An interrupt stops the workers.
+    afterwards, each with the logs and records until then. An interrupt stops the workers; RunInterrupted has them, too.
     """
     began = time.monotonic()
     request.check_count("workers", workers, max(16, 4 * environment.cores()))
@@ -222,6 +222,9 @@ def carry_out(job: launch.Job, began: float) -> Run:
     folder = launch.new_folder(job)
     try:
         configs = _attempts(job, folder, began)
+    except KeyboardInterrupt:
+        ended = f"after {time.monotonic() - began:.1f} s; the workers are stopped"
+        raise RunInterrupted(f"{ended}, their logs and records are in {folder.path}", folder) from None
     finally:
         if job.faults:
             print(*(f"dtk: {words}\n" for words in never_came(folder, job.faults)), sep="", end="", flush=True)

@@ -49,9 +49,10 @@ def test_an_interrupt_stops_the_workers(start):
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(dtk.RunInterrupted, match="the workers are stopped, their logs and records are in ") as caught:
         dtk.run(deaf, start=start)
     thread.join()
+    assert caught.value.folder.path == newest_run()
     assert wait_gone(seen["pids"]) == [], "grandchildren too"
     assert len(dtk.run(lone_pid, start=start).results) == 2, "the next run works"
 

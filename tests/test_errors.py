@@ -14,13 +14,22 @@ import dtk
 from dtk import errors
 from dtk.records import COLUMNS
 
-CLASSES = sorted(set(errors.__all__) - {"DtkError"})
+CLASSES = sorted(set(errors.__all__) - {"DtkError", "RunInterrupted"})
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_error_is_a_dtk_error_and_exported(name):
     assert issubclass(getattr(errors, name), errors.DtkError)
     assert getattr(dtk, name) is getattr(errors, name)
+
+
+def test_an_interrupt_is_no_error_and_keeps_what_was_recorded(tmp_path):
+    folder = fabricate(tmp_path, workers=2, steps=3).folder
+    stop = dtk.RunInterrupted("after 2.0 s", folder)
+    assert isinstance(stop, KeyboardInterrupt)
+    assert not isinstance(stop, Exception)
+    assert len(stop.records) == len(folder.records) > 0
+    assert stop._render_traceback_() == ["RunInterrupted: after 2.0 s"]
 
 
 @pytest.mark.parametrize(
