@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 
@@ -139,7 +140,9 @@ def stops(strategy):
 def test_a_stopped_worker():
     error = stalled(stops, 4)
     words = "no worker made progress for 4 s; worker 1 is stopped by a signal (SIGSTOP, or a debugger) after step 3, "
-    assert str(error) == words + "and worker 0 waits in step 4 for it; SIGCONT lets it go on"
+    assert str(error).startswith(words)
+    # The signal stops the threads as well that have worker 1's part of step 3 still to send.
+    assert re.fullmatch("and worker 0 waits in step [34] for it; SIGCONT lets it go on", str(error).removeprefix(words))
     assert "it is stopped and can't answer" in error.detail
 
 

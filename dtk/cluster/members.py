@@ -107,6 +107,7 @@ class Members:
         """The error that names who failed first, or who made the others fail without failing itself."""
         first = self.watch.culprit()
         assert first is not None, "a failure was seen before"
+        self.states.look(self.watch, anew=True)  # what they recorded in the moments before it failed
         states = self._workers()
         stopped = [state for state in states if state.what == "stopped"]
         said = mismatch = ""

@@ -110,9 +110,10 @@ class States:
         self._servers: set[int] = set()
         self._looked = self._listened = float("-inf")
 
-    def look(self, watch: Watch) -> None:
+    def look(self, watch: Watch, anew: bool = False) -> None:
+        """Looks for signs of life, also sooner than four times a second where it has to be `anew`."""
         now = time.monotonic()
-        if now - self._looked < _LOOK:
+        if now - self._looked < _LOOK and not anew:
             return
         self._looked = now
         pids = self.pids()
