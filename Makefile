@@ -14,6 +14,9 @@ VENV_COLAB ?= .venv-colab
 PYTHON_COLAB ?= python3.11
 READY_COLAB := $(VENV_COLAB)/.ready
 
+# What VS Code shows widgets with; one file that needs no other package.
+VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
+
 .PHONY: help setup demo lab test test-thorough test-browser test-lanes lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
@@ -42,12 +45,16 @@ test: $(READY)
 test-thorough: $(READY)
 	DTK_THOROUGH=1 $(BIN)/python -m pytest --nbval tests dtk notebooks
 
-# JupyterLab and the lessons in Chromium, which is not installed from here: see tests/browser/conftest.py.
+# JupyterLab, Notebook 7 and VS Code's program for widgets in Chromium, which is not installed from here: see
+# tests/browser/conftest.py.
 test-browser: $(VENV)/.browser
 	$(BIN)/python -m pytest -rs tests/browser
 
 $(VENV)/.browser: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]' -c constraints/main.txt
+	rm -rf $(VENV)/vscode && mkdir $(VENV)/vscode
+	if command -v npm > /dev/null; then cd $(VENV)/vscode \
+		&& npm pack --silent $(VSCODE) > /dev/null && tar -xzf vscode-jupyter-ipywidgets8-*.tgz; fi
 	touch $(VENV)/.browser
 
 lint: $(READY)

@@ -1,4 +1,4 @@
-"""A notebook in JupyterLab's page: what a learner does by mouse and keyboard, and what is seen.
+"""A notebook in JupyterLab's page, or in Notebook 7's: what a learner does by mouse and keyboard, and what is seen.
 
 What is done goes through the page's own controls. What is waited for is asked from JupyterLab's application object
 (`--expose-app-in-browser`), because a cell that is scrolled away may have no element in the page.
@@ -53,15 +53,14 @@ _AT_STEP = """step => window.dtkSaid.some(([bar, said]) => {
 
 
 class NotebookPage:
-    """One open notebook. folder: where its file lies. pictures: where screenshots go."""
+    """One open notebook. url: of its page. path: its file. pictures: where screenshots go."""
 
     def __init__(self, page: Page, url: str, path: Path, pictures: Path):
         self.page, self.url, self.path, self.pictures = page, url, path, pictures
         self.name = path.stem
 
     def open(self) -> NotebookPage:
-        """Opens the notebook in a workspace of its own (else JupyterLab brings back what another page had open)."""
-        self.page.goto(f"{self.url}lab/workspaces/{self.name}/tree/{self.path.name}?reset")
+        self.page.goto(self.url)
         # Not until the kernel answers, which one at work does only afterwards.
         self.page.wait_for_function(f"{_KERNEL}?.connectionStatus === 'connected'", timeout=60 * SECONDS)
         expect(self.notebook).to_be_visible()

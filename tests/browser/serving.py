@@ -37,12 +37,21 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Server:
-    """A running JupyterLab. url: of its base, with a slash at its end. notebooks: the folder it shows."""
+    """A running JupyterLab. url: of its base, with a slash at its end. notebooks: the folder it shows.
+
+    app: "lab", or "notebook" for Notebook 7.
+    """
 
     process: subprocess.Popen[bytes]
     url: str
     notebooks: Path
     settings: Path
+    app: str = "lab"
+
+    def address(self, lesson: str) -> str:
+        """Where it shows the lesson; in a workspace of its own, else JupyterLab brings back another page's."""
+        there = f"lab/workspaces/{lesson}/tree/{lesson}.ipynb?reset"
+        return f"{self.url}{there if self.app == 'lab' else f'notebooks/{lesson}.ipynb'}"
 
     def theme(self, name: str) -> None:
         """The theme of pages that are opened from now on: "Light" or "Dark"."""
@@ -69,20 +78,25 @@ class Server:
         return [each.pid for each in owned.processes() if each.kernel in kernels and each.what.startswith("worker")]
 
 
-def command() -> list[str]:
-    """What `make lab` runs, with the programs of this environment."""
+def command(app: str) -> list[str]:
+    """What `make lab` runs, with the programs of this environment; app: "lab", or what is to run instead of it."""
     recipe = re.search(r"^lab:.*\n\t(.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert recipe, "the Makefile has no target `lab`"
-    words = recipe[1].replace("$(BIN)", str(Path(sys.executable).parent)).split()
+    words = (
+        recipe[1].replace("$(BIN)", str(Path(sys.executable).parent)).replace("jupyter lab", f"jupyter {app}").split()
+    )
     # JupyterLab refuses to run for the superuser of a container unless told to.
     return [*words, *OPTIONS, *(["--allow-root"] if os.geteuid() == 0 else [])]
 
 
 @contextmanager
-def serve(place: Path, options: Sequence[str] = (), read_only: bool = False, widgets: bool = True) -> Iterator[Server]:
+def serve(
+    place: Path, options: Sequence[str] = (), read_only: bool = False, widgets: bool = True, app: str = "lab"
+) -> Iterator[Server]:
     """Starts it below `place`, waits until it answers, and ends it with all its kernels.
 
     read_only: nothing in the notebooks' folder can be written. widgets: whether this JupyterLab can show widgets.
+    app: "notebook" starts Notebook 7 instead.
     """
     notebooks, settings = place / "notebooks", place / "settings"
     shutil.copytree(ROOT / "notebooks", notebooks, ignore=shutil.ignore_patterns(".*", "__pycache__"))
@@ -92,11 +106,11 @@ def serve(place: Path, options: Sequence[str] = (), read_only: bool = False, wid
         off = {"disabledExtensions": {"@jupyter-widgets/jupyterlab-manager": True}}
         (place / "config" / "labconfig" / "page_config.json").write_text(json.dumps(off))
     env = _environment(place, settings)
-    words = [*(_lock(notebooks) if read_only else []), *command(), *options]
+    words = [*(_lock(notebooks) if read_only else []), *command(app), *options]
     with (place / "server.log").open("wb") as log:
         process = subprocess.Popen(words, cwd=place, env=env, stdout=log, stderr=log)
     try:
-        yield Server(process, _url(process, place), notebooks, settings)
+        yield Server(process, _url(process, place), notebooks, settings, app)
     finally:
         process.terminate()  # which ends its kernels as well
         process.wait(60)

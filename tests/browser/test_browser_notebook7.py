@@ -1,0 +1,61 @@
+"""Notebook 7: the live view of a run and a lab, by the same page as JupyterLab's and by keyboard."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from serving import serve
+
+pytestmark = pytest.mark.timeout(600)
+SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=0.2)])"
+
+
+@pytest.fixture(scope="module")
+def notebook7(tmp_path_factory):
+    pytest.importorskip("notebook", reason="no Notebook 7 here: make test-browser installs it")
+    with serve(tmp_path_factory.mktemp("notebook7"), app="notebook") as running:
+        yield running
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_live_view_moves_and_ends(notebook7, visit, dark):
+    from playwright.sync_api import expect
+
+    page, name = visit(notebook7, "00_start_here", dark=dark), f"notebook7-{'dark' if dark else 'light'}"
+    assert page.page.evaluate("window.jupyterapp.name") == "Jupyter Notebook"
+    page.menu("Edit", "Clear Outputs of All Cells")
+    page.watch()
+    for source in ("import dtk", "def train(strategy, global_batch=128):"):
+        page.run(source)
+    page.type(SLOW)
+    page.run("slow = dtk.run")
+    page.wait_step(10)
+    view = page.dashboards.first
+    view.get_by_role("radio", name="worker 1").press("Space")
+    expect(view.locator("pre:visible")).to_have_count(1)
+    assert page.moves[0][-1] < 40, "it was still training"
+    page.shot(f"{name}-middle", view)
+    page.wait_idle(120)
+    page.shot(f"{name}-end", view)
+    steps = [step for view in page.moves for step in view]  # the last frame is drawn anew
+    assert steps == sorted(steps)
+    assert len(steps) > 5, steps
+    assert steps[-1] == 40
+    assert "finished in" in view.text_content()
+    assert view.locator(".progress-bar-success").evaluate("bar => bar.style.width") == "100%"
+
+
+def test_the_lab_of_loss_scaling(notebook7, visit):
+    from playwright.sync_api import expect
+
+    page = visit(notebook7, "02_loss_scaling")
+    page.menu("Edit", "Clear Outputs of All Cells")
+    page.run("import dtk")
+    lab = page.run("dtk.plot.loss_scaling_lab(").locator(".jp-OutputArea-output").first
+    expect(lab).to_contain_text("3 + 3.33 = 6.33", timeout=60_000)
+    lab.get_by_role("radio", name="global batch").press("Space")
+    expect(lab).to_contain_text("The loss and the gradient are one device's")
+    lab.get_by_role("spinbutton", name="replicas").press("ArrowUp")
+    expect(lab.get_by_role("img")).to_have_attribute("alt", re.compile("3 replicas with 3 examples each"))
+    page.shot("notebook7-lab", lab)

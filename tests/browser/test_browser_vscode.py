@@ -1,0 +1,130 @@
+"""VS Code's own program for widgets, in an ordinary page with a real kernel: live view and labs. No VS Code is run."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+PROGRAM = Path(sys.prefix) / "vscode" / "package" / "dist" / "ipywidgets.js"
+PAGE = Path(__file__).with_name("vscode_page.html")
+SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=0.2)])"
+# How bright each text that is seen is, from 0 for black to 255 for white; not a button's, which has its own ground.
+_BRIGHTNESS = """view => [...view.querySelectorAll(":not(button)")].filter(part => part.checkVisibility() &&
+    [...part.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim())).map(part => [
+    Math.max(...getComputedStyle(part).color.match(/[\\d.]+/g).slice(0, 3).map(Number)), part.textContent])"""
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not PROGRAM.is_file(), reason="VS Code's widgets are not here: make test-browser gets them by npm"
+    ),
+]
+
+
+@pytest.fixture
+def vscode(browser, server, pictures):
+    """Opens the page with a kernel of its own: vscode(dark=False)."""
+    from notebook_page import NotebookPage
+
+    uncaught = []
+
+    def opened(dark: bool = False) -> NotebookPage:
+        page = context.new_page()
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.on("pageerror", lambda error: uncaught.append(error.stack))
+        page.route(f"{server.url}vscode/", lambda route: route.fulfill(path=PAGE))
+        page.route(f"{server.url}vscode/{PROGRAM.name}", lambda route: route.fulfill(path=PROGRAM))
+        page.goto(f"{server.url}vscode/")
+        page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+        lab = "document.querySelector('iframe').contentWindow.jupyterapp?.serviceManager"
+        page.wait_for_function(f"window.vscode && {lab}", timeout=90_000)
+        page.evaluate("window.vscode.start()")
+        return NotebookPage(page, page.url, Path("vscode"), pictures)
+
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    yield opened
+    before = list(uncaught)  # the end of a kernel that still runs something is one more
+    for page in context.pages:
+        page.evaluate("window.vscode?.end()")
+    context.close()
+    assert before == []
+
+
+def cells(lesson: str, *sources: str) -> str:
+    """The lesson's cells that have these texts."""
+    notebook = nbformat.read(PAGE.parent.parent.parent / "notebooks" / f"{lesson}.ipynb", 4)
+    return "\n".join(next(cell.source for cell in notebook.cells if source in cell.source) for source in sources)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_live_view_moves_and_ends(vscode, dark):
+    from playwright.sync_api import expect
+
+    page, name = vscode(dark), "dark" if dark else "light"
+    page.watch()
+    code = cells("00_start_here", "import dtk", "def train(strategy, global_batch=128):")
+    page.page.evaluate("code => { window.ran = window.vscode.run(code) }", f"{code}\n{SLOW}")
+    page.wait_step(10)
+    view = page.page.locator(".output")
+    view.get_by_role("radio", name="worker 1").press("Space")
+    expect(view.locator("pre:visible")).to_have_count(1)
+    assert page.moves[0][-1] < 40, "it was still training"
+    page.shot(f"{name}-middle", view)
+    page.page.evaluate("window.ran")
+    assert view.count() == 1
+    page.shot(f"{name}-end", view)
+    steps = [step for view in page.moves for step in view]  # the last frame is drawn anew
+    assert steps == sorted(steps)
+    assert len(steps) > 5, steps
+    assert steps[-1] == 40
+    assert "cluster of 2 workers: finished in" in view.text_content()
+    assert view.locator(".progress-bar-success").evaluate("bar => bar.style.width") == "100%"
+    assert_readable(view)
+
+
+def test_the_fault_lab(vscode):
+    from playwright.sync_api import expect
+
+    page = vscode(dark=True)
+    sources = "import dtk", "def build():", "def batches(", "def train(strategy, save", "dtk.plot.fault_lab("
+    page.page.evaluate("code => window.vscode.run(code)", cells("07_fault_tolerance", *sources))
+    lab = page.page.locator(".output").last  # below a live view
+    lab.get_by_role("radio", name="exception").press("Space")
+    lab.get_by_role("spinbutton", name="step").press("ArrowDown")
+    expect(lab.get_by_role("spinbutton", name="step")).to_have_value("16")
+    lab.get_by_role("radio", name="the worker ends, and the run with it").press("Space")
+    lab.get_by_role("button", name="run").press("Enter")
+    expect(lab).to_contain_text("As predicted: the worker ends", timeout=120_000)
+    expect(lab).to_contain_text("exception(worker=1, step=16)")
+    page.shot("fault-lab", lab)
+    assert_readable(lab)
+
+
+def test_the_lab_of_loss_scaling(vscode):
+    from playwright.sync_api import expect
+
+    page = vscode(dark=True)
+    page.page.evaluate("code => window.vscode.run(code)", cells("02_loss_scaling", "import dtk", "loss_scaling_lab("))
+    lab = page.page.locator(".output")
+    expect(lab).to_contain_text("3 + 3.33 = 6.33")
+    lab.get_by_role("radio", name="global batch").press("Space")
+    expect(lab).to_contain_text("The loss and the gradient are one device's")
+    lab.get_by_role("spinbutton", name="replicas").press("ArrowUp")
+    expect(lab.get_by_role("img")).to_have_attribute("alt", re.compile("3 replicas with 3 examples each"))
+    page.shot("lab", lab)
+    assert_readable(lab)
+
+
+def assert_readable(view) -> None:
+    """VS Code sets widgets on white, in its dark theme as well; and its own modules, no others, are what was needed."""
+    texts = view.evaluate(_BRIGHTNESS)
+    assert texts
+    assert [text for brightness, text in texts if brightness > 130] == []
+    assert set(view.page.evaluate("[...window.vscode.loaded]")) == {
+        "@jupyter-widgets/base",
+        "@jupyter-widgets/controls",
+    }
