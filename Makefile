@@ -14,6 +14,9 @@ VENV_COLAB ?= .venv-colab
 PYTHON_COLAB ?= python3.11
 READY_COLAB := $(VENV_COLAB)/.ready
 
+# All of them take some twenty minutes.
+BROWSER_TESTS ?= tests/browser
+
 # What VS Code shows widgets with; one file that needs no other package.
 VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 
@@ -26,17 +29,19 @@ setup: $(READY)
 
 # The list under `pip:` in environment.yml, and nothing else: so each set-up proves that it suffices.
 $(READY): environment.yml constraints/main.txt pyproject.toml
+	@echo "dtk: installing TensorFlow, JupyterLab and the others into $(VENV), about 2 GB, once; it takes some minutes"
 	$(PYTHON) -m venv $(VENV)
 	sed -n 's/^ *- \([A-Za-z0-9._-]*==.*\)$$/\1/p' environment.yml > $(VENV)/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.txt -c constraints/main.txt
+	$(BIN)/python -m pip install $(if $(CI),--quiet) --disable-pip-version-check -r $(VENV)/requirements.txt -c constraints/main.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $(READY)
 
 demo: $(READY)
 	$(BIN)/python -m dtk demo --out out
 
+# In a container: make lab LAB_OPTIONS="--allow-root --ip=0.0.0.0"
 lab: $(READY)
-	$(BIN)/jupyter lab --notebook-dir=notebooks
+	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS)
 
 test: $(READY)
 	$(BIN)/python -m pytest --nbval tests dtk notebooks
@@ -48,13 +53,13 @@ test-thorough: $(READY)
 # JupyterLab, Notebook 7 and VS Code's program for widgets in Chromium, which is not installed from here: see
 # tests/browser/conftest.py.
 test-browser: $(VENV)/.browser
-	$(BIN)/python -m pytest -rs tests/browser
+	$(BIN)/python -m pytest -rs $(BROWSER_TESTS)
 
 $(VENV)/.browser: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]' -c constraints/main.txt
 	rm -rf $(VENV)/vscode && mkdir $(VENV)/vscode
-	if command -v npm > /dev/null; then cd $(VENV)/vscode \
-		&& npm pack --silent $(VSCODE) > /dev/null && tar -xzf vscode-jupyter-ipywidgets8-*.tgz; fi
+	cd $(VENV)/vscode && npm pack --silent $(VSCODE) > /dev/null && tar -xzf vscode-jupyter-ipywidgets8-*.tgz \
+		|| echo "dtk: VS Code's widgets can't be had by npm; their tests will be skipped"
 	touch $(VENV)/.browser
 
 lint: $(READY)

@@ -59,6 +59,7 @@ def _demo(out: Path, workers: int) -> None:
 
     for path in demo(out, workers):
         print(f"wrote {path}")
+    print("next: `make lab` opens the lessons in JupyterLab; begin with 00_start_here")
 
 
 def _ps() -> None:

@@ -10,6 +10,7 @@ import pytest
 from training import BATCH, batches, classifier, digits, is_keras_3
 
 import dtk
+from dtk.cluster.chatter import is_chatter
 
 
 def everything(strategy, arrays, steps_per_execution):
@@ -57,6 +58,8 @@ def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
             np.testing.assert_allclose(result["history"][name], values, rtol=1e-4)
         np.testing.assert_allclose(result["measures"], expected["measures"], rtol=1e-4)
         np.testing.assert_allclose(result["outputs"], expected["outputs"], atol=1e-4)
+    printed = [line for log in (*run.logs, *baseline.logs) for line in log.splitlines()]
+    assert [line for line in printed if not is_chatter(line)] == [], "a silent fit shows nothing of its start"
 
 
 def with_keras_2(strategy):

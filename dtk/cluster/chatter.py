@@ -1,4 +1,4 @@
-"""Which lines of a worker's log are TensorFlow's start-up notes, and say nothing about the training."""
+"""Which lines of a worker's log every start brings: TensorFlow's and Keras's notes, not about the training."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import re
 
 __all__ = ["is_chatter"]
 
-# How TensorFlow's C++ side (absl logging) begins its notes and warnings, and one Python-side hint that follows them.
+# How TensorFlow's C++ side (absl logging) begins its notes and warnings, and the lines that follow some of them; what
+# Keras 3.15 says of every tf.data.Dataset that `fit` gets, because its own default is shuffle=True.
 _CHATTER = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] |[IW]\d{4} \d\d:\d\d:\d+\.\d+ |WARNING: All log messages before absl"
-    r"|To enable the following instructions: |E\d{4} .*(?:Unable to register cu|failed call to cuInit)"
+    r"|To enable the following instructions: |/job:\w+/replica:\d+/task:\d+$"
+    r"|E\d{4} .*(?:Unable to register cu|failed call to cuInit)"
+    r"|.*: UserWarning: `shuffle=True` was passed, but will be ignored since the data `x` was provided as a tf\.data"
+    r"|  self\.data_adapter = data_adapters\.get_data_adapter\($"
 )
 
 
 def is_chatter(line: str) -> bool:
-    """Whether a line is a note or a warning of TensorFlow's C++ start-up, which says nothing about the training.
+    """Whether a line is a note or a warning that every start brings.
 
     Of its errors only those count that a machine without a GPU always brings.
 

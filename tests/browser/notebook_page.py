@@ -51,6 +51,9 @@ _AT_STEP = """step => window.dtkSaid.some(([bar, said]) => {
     return (at ? Number(at[1]) : 0) >= step;
 })"""
 
+# A run of lesson 00's function that can be watched; with its 40 steps it takes some 10 s.
+SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=0.2)])"
+
 
 class NotebookPage:
     """One open notebook. url: of its page. path: its file. pictures: where screenshots go."""
@@ -89,6 +92,22 @@ class NotebookPage:
         """For each live view watched, the steps that it said it was at, without repetition, in order."""
         said: list[list[str]] = self.page.evaluate("window.dtkSaid.map(([view, words]) => words)")
         return [list(dict.fromkeys(step for step in map(steps_seen, words) if step)) for words in said]
+
+    def open_log_at_work(self, view: Locator) -> None:
+        """Opens worker 1's log by the keyboard, while the first run watched, of 40 steps, still trains."""
+        self.wait_step(10)
+        view.get_by_role("radio", name="worker 1").press("Space")
+        expect(view.locator("pre:visible")).to_have_count(1)
+        assert self.moves[0][-1] < 40, "it was still training"
+
+    def assert_came_to_its_end(self, view: Locator) -> None:
+        """The one run watched moved on, step by step, to the last of 40, and its view says so."""
+        steps = [step for view in self.moves for step in view]  # the last frame is drawn anew
+        assert steps == sorted(steps)
+        assert len(steps) > 5, steps
+        assert steps[-1] == 40
+        assert "cluster of 2 workers: finished in" in str(view.text_content())
+        assert view.locator(".progress-bar-success").evaluate("bar => bar.style.width") == "100%"
 
     def menu(self, menu: str, item: str) -> None:
         self.page.get_by_role("menuitem", name=menu, exact=True).click()

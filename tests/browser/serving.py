@@ -82,11 +82,12 @@ def command(app: str) -> list[str]:
     """What `make lab` runs, with the programs of this environment; app: "lab", or what is to run instead of it."""
     recipe = re.search(r"^lab:.*\n\t(.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert recipe, "the Makefile has no target `lab`"
-    words = (
-        recipe[1].replace("$(BIN)", str(Path(sys.executable).parent)).replace("jupyter lab", f"jupyter {app}").split()
-    )
+    here = {"$(BIN)": str(Path(sys.executable).parent), "$(LAB_OPTIONS)": "", "jupyter lab": f"jupyter {app}"}
+    line = recipe[1]
+    for theirs, ours in here.items():
+        line = line.replace(theirs, ours)
     # JupyterLab refuses to run for the superuser of a container unless told to.
-    return [*words, *OPTIONS, *(["--allow-root"] if os.geteuid() == 0 else [])]
+    return [*line.split(), *OPTIONS, *(["--allow-root"] if os.geteuid() == 0 else [])]
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import pytest
 from serving import serve
 
 pytestmark = pytest.mark.timeout(600)
-SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=0.2)])"
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def notebook7(tmp_path_factory):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_live_view_moves_and_ends(notebook7, visit, dark):
-    from playwright.sync_api import expect
+    from notebook_page import SLOW
 
     page, name = visit(notebook7, "00_start_here", dark=dark), f"notebook7-{'dark' if dark else 'light'}"
     assert page.page.evaluate("window.jupyterapp.name") == "Jupyter Notebook"
@@ -30,20 +29,12 @@ def test_the_live_view_moves_and_ends(notebook7, visit, dark):
         page.run(source)
     page.type(SLOW)
     page.run("slow = dtk.run")
-    page.wait_step(10)
     view = page.dashboards.first
-    view.get_by_role("radio", name="worker 1").press("Space")
-    expect(view.locator("pre:visible")).to_have_count(1)
-    assert page.moves[0][-1] < 40, "it was still training"
+    page.open_log_at_work(view)
     page.shot(f"{name}-middle", view)
     page.wait_idle(120)
     page.shot(f"{name}-end", view)
-    steps = [step for view in page.moves for step in view]  # the last frame is drawn anew
-    assert steps == sorted(steps)
-    assert len(steps) > 5, steps
-    assert steps[-1] == 40
-    assert "finished in" in view.text_content()
-    assert view.locator(".progress-bar-success").evaluate("bar => bar.style.width") == "100%"
+    page.assert_came_to_its_end(view)
 
 
 def test_the_lab_of_loss_scaling(notebook7, visit):

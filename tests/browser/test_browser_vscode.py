@@ -11,7 +11,6 @@ import pytest
 
 PROGRAM = Path(sys.prefix) / "vscode" / "package" / "dist" / "ipywidgets.js"
 PAGE = Path(__file__).with_name("vscode_page.html")
-SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=0.2)])"
 # How bright each text that is seen is, from 0 for black to 255 for white; not a button's, which has its own ground.
 _BRIGHTNESS = """view => [...view.querySelectorAll(":not(button)")].filter(part => part.checkVisibility() &&
     [...part.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim())).map(part => [
@@ -62,27 +61,19 @@ def cells(lesson: str, *sources: str) -> str:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_live_view_moves_and_ends(vscode, dark):
-    from playwright.sync_api import expect
+    from notebook_page import SLOW
 
     page, name = vscode(dark), "dark" if dark else "light"
     page.watch()
     code = cells("00_start_here", "import dtk", "def train(strategy, global_batch=128):")
     page.page.evaluate("code => { window.ran = window.vscode.run(code) }", f"{code}\n{SLOW}")
-    page.wait_step(10)
     view = page.page.locator(".output")
-    view.get_by_role("radio", name="worker 1").press("Space")
-    expect(view.locator("pre:visible")).to_have_count(1)
-    assert page.moves[0][-1] < 40, "it was still training"
+    page.open_log_at_work(view)
     page.shot(f"{name}-middle", view)
     page.page.evaluate("window.ran")
     assert view.count() == 1
     page.shot(f"{name}-end", view)
-    steps = [step for view in page.moves for step in view]  # the last frame is drawn anew
-    assert steps == sorted(steps)
-    assert len(steps) > 5, steps
-    assert steps[-1] == 40
-    assert "cluster of 2 workers: finished in" in view.text_content()
-    assert view.locator(".progress-bar-success").evaluate("bar => bar.style.width") == "100%"
+    page.assert_came_to_its_end(view)
     assert_readable(view)
 
 
