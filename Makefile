@@ -84,9 +84,10 @@ $(READY_TF215): constraints/tf215.txt pyproject.toml
 		--editable '.[test,notebooks]'
 	touch $(READY_TF215)
 
-# Without the lessons: their stored outputs are the main lane's.
+# The lessons' stored outputs are the main lane's: tests/test_lane_lessons.py runs the lessons and compares none.
 test-tf215: $(READY_TF215)
 	$(VENV_TF215)/bin/python -m pytest tests dtk
+	$(VENV_TF215)/bin/python -m pytest tests/test_lane_lessons.py
 
 setup-colab: $(READY_COLAB)
 
@@ -97,10 +98,10 @@ $(READY_COLAB): constraints/colab.txt pyproject.toml
 		--editable '.[test]'
 	touch $(READY_COLAB)
 
-# Without the lessons' stored outputs, which are the main lane's: tests/test_colab.py runs the lessons as Colab does.
+# As above, in one worker with a stand-in for google.colab.
 test-colab: $(READY_COLAB)
 	$(VENV_COLAB)/bin/python -m pytest tests dtk
-	$(VENV_COLAB)/bin/python -m pytest tests/test_colab_lessons.py
+	$(VENV_COLAB)/bin/python -m pytest tests/test_lane_lessons.py
 
 # Each of the other two lanes in full; the main one is `make test`.
 test-lanes: test-colab test-tf215

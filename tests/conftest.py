@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_
 # About half of all the time that the tests take: whole files, or single tests that train for long what others train
 # for a moment. They run by `make test-thorough`, and where a file is named.
 THOROUGH = {
-    "test_colab_lessons.py",  # every lesson, as on Colab
+    "test_lane_lessons.py",  # every lesson, in the lanes that compare no stored outputs
     "test_estimator_lanes.py",  # the published tutorial on real MNIST, on two TensorFlows
     "test_exercises.py",  # trains for the lessons' exercises what the lessons themselves train
     "test_hostile.py",  # full disks, no ports, no descriptors: real processes each, warm and cold

@@ -1,4 +1,4 @@
-"""On Colab: one worker stands in for several, and says so; its lessons are in test_colab_lessons.py."""
+"""On Colab: one worker stands in for several, and says so; its lessons are in test_lane_lessons.py."""
 
 from __future__ import annotations
 

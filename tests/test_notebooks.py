@@ -152,6 +152,22 @@ def test_a_stored_traceback_names_no_temporary_file(lesson):
     assert tool.normalise(notebook).cells[1].outputs[0].traceback == ['  File "<a cell>", line 9, in one_file']
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("Worker 1 raised UnavailableError: Socket closed  (a consequence; in full in .logs[1])", True),
+        ("NameError: name 'model' is not defined", False),
+    ],
+)
+def test_whether_other_workers_had_failed_too_is_no_change(line, kept):
+    said = ["What worker 0 said:", "NameError: name 'x' is not defined", "", "WorkerFailed: worker 0 raised NameError"]
+    stored, fresh = (new_notebook(cells=[new_code_cell("dtk.run(f)", id="one")]) for _ in range(2))
+    for notebook, traceback in ((stored, said), (fresh, [*said[:2], "", line, *said[2:]])):
+        notebook.cells[0].outputs = [new_output("error", ename="WorkerFailed", evalue="no", traceback=traceback)]
+    tool.keep_stored(fresh, stored)
+    assert (fresh.cells[0].outputs == stored.cells[0].outputs) is kept
+
+
 def replaced(text):
     """A text as nbval compares it."""
     rules = configparser.RawConfigParser()

@@ -30,6 +30,8 @@ CELL_SECONDS = 600  # a lesson's longest cell takes well under a minute on 2 cor
 # jupyter: a solution's folded source; dtk: why a cell's output is not compared (tools/lint_notebooks.py)
 KEPT_CELL_METADATA = {"tags", "jupyter", "dtk"}
 IGNORED = "nbval-ignore-output"
+# Whether the others, too, had failed before they were stopped differs from run to run.
+OTHERS = re.compile(r"Worker \d+ .*in full in \.logs\[\d+\]\)")
 CELLS_FILE = re.compile(r"[^\s\"']*/ipykernel_\d+/\d+\.py")  # where ipykernel says that a cell's code lies
 
 SANITIZE = Path(__file__).parent.parent / "notebooks" / "nbval_sanitize.cfg"
@@ -81,18 +83,22 @@ def keep_stored(fresh: Notebook, stored: Notebook) -> None:
 
 def _lasting(cell: Any) -> str:
     """A cell's outputs as nbval compares them: pictures by their kind, what differs between two runs replaced."""
-    outputs = [
-        {**output, "data": {k: None if k.startswith("image/") else v for k, v in output.data.items()}}
-        if "data" in output
-        else output
-        for output in cell.outputs
-    ]
-    text = json.dumps(outputs, sort_keys=True)
+    text = json.dumps([_without_chance(output) for output in cell.outputs], sort_keys=True)
     rules = configparser.RawConfigParser()
     rules.read(SANITIZE, encoding="utf-8")
     for name in rules.sections():
         text = re.sub(rules[name]["regex"], rules[name]["replace"], text)
     return text
+
+
+def _without_chance(output: Any) -> dict[str, Any]:
+    """An output without its pictures, and without the lines of a traceback that tell of the other workers."""
+    if "data" in output:
+        return {**output, "data": {k: None if k.startswith("image/") else v for k, v in output.data.items()}}
+    if "traceback" in output:
+        told = [line.rstrip() for line in output.traceback if not OTHERS.fullmatch(line)]
+        return {**output, "traceback": [line for line in told if line]}
+    return dict(output)
 
 
 def execute(notebook: Notebook, folder: Path) -> None:

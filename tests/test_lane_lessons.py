@@ -1,4 +1,7 @@
-"""Every lesson as Colab runs it: one worker, a stand-in for google.colab, the exercises solved, no output compared."""
+"""Every lesson, the exercises solved, in the lanes whose versions its stored outputs are not from: none is compared.
+
+In the lane of Colab as Colab runs it: one worker, and a stand-in for google.colab.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 
+import lanes
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -14,6 +18,7 @@ from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+COLAB = lanes.LANE == "colab"
 PASSED, NEEDED = re.compile(r"\bPASS\b"), "needs two workers"
 # Solutions that the lesson has in words.
 IN_WORDS = {("04_keras_fit", 0): "my_global_batch = 64 * 4"}
@@ -46,6 +51,12 @@ def errors(cell):
     return [f"{output.ename}: {output.evalue}" for output in cell.outputs if output.output_type == "error"]
 
 
+pytestmark = [
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(lanes.LANE == "main", reason="pytest --nbval runs the lessons in this lane"),
+]
+
+
 @pytest.fixture(scope="module", params=LESSONS)
 def lesson(request):
     """(name, code cells) of a lesson that ran from its first cell to its last, whatever raised."""
@@ -53,7 +64,8 @@ def lesson(request):
     solve(request.param, notebook.cells)
     notebook.cells.append(new_code_cell("import sys\nprint('tensorflow' in sys.modules)"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests" / "standins")]))
+        standins = [str(ROOT / "tests" / "standins")] if COLAB else []
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *standins]))
         patch.setenv("JUPYTER_PATH", os.path.join(sys.prefix, "share", "jupyter"))
         for name in ("DTK_LIVE", "DTK_COLAB", "CI"):
             patch.delenv(name, raising=False)
@@ -62,16 +74,16 @@ def lesson(request):
     return request.param, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-@pytest.mark.timeout(1200)
 def test_it_runs_to_its_end(lesson):
     name, cells = lesson
     unexpected = {cell.source: errors(cell) for cell in cells if errors(cell) and "raises-exception" not in tags(cell)}
-    assert not unexpected
+    allowed = lanes.lines_that_fail(name)
+    assert {line for line in allowed if not any(line in source for source in unexpected)} == set(), "it holds now"
+    assert {source: said for source, said in unexpected.items() if not any(line in source for line in allowed)} == {}
     one = [line for cell in cells for line in said(cell).splitlines() if line.startswith("dtk: on Colab, ")]
-    assert bool(one) == (name != "03_mirrored_strategy"), "lesson 03 asks for one worker by itself"
+    assert bool(one) == (COLAB and name != "03_mirrored_strategy"), "lesson 03 asks for one worker by itself"
 
 
-@pytest.mark.timeout(1200)
 def test_every_check_passes_or_says_what_it_needs(lesson):
     _, cells = lesson
     checks = [cell for cell in cells if "check" in tags(cell)]
@@ -82,12 +94,11 @@ def test_every_check_passes_or_says_what_it_needs(lesson):
     assert all(PASSED.search(line) or NEEDED in line for line in lines)
 
 
-@pytest.mark.timeout(1200)
 def test_the_kernel_never_imports_tensorflow_and_so_holds_no_gpu(lesson):
     assert said(lesson[1][-1]) == "False\n"
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not COLAB, reason="elsewhere the widgets stay, beside the page")
 def test_every_live_view_ends_as_a_still_page(lesson):
     views = [
         output.data
