@@ -138,6 +138,18 @@ def test_dashboard_ends_with_the_outcome(folder, dashboard):
     assert dashboard.bar.bar_style == "success"
 
 
+def test_a_run_that_ended_early_has_no_time_left_to_tell(folder, dashboard):
+    announce(folder, 20, 1)
+    for number in (1, 2, 3):
+        step(folder, number)
+    dashboard.update(["training", "training"])
+    assert "ETA" in dashboard.words.value
+    dashboard.close("interrupted")
+    assert "step 3/20" in dashboard.words.value
+    assert "ETA" not in dashboard.words.value
+    assert "nothing</pre>" in dashboard.panes[0].value
+
+
 def test_dashboard_shows_a_failure(folder, dashboard):
     step(folder, 1)
     journal = Journal(folder.worker(1))

@@ -33,14 +33,15 @@ class _LogTail:
         self.log = log
         self.lines: deque[str] = deque(maxlen=_LINES)
 
-    def look(self) -> str:
+    def look(self, none: str) -> str:
+        """none: what stands where there are no lines."""
         news = self.log.read(_PIECE, newest=True)
         self.lines.extend(line[:_CHARACTERS] for line in news if not is_chatter(line))
         shown = [*self.lines, self.log.partial[:_CHARACTERS]] if self.log.partial else list(self.lines)
         if self.log.skipped:
             where = f"{self.log.skipped // 1000:,} kB skipped, all of it is in {self.log.path}"
             shown.insert(0, f"... {where}")
-        text = html.escape("\n".join(shown)) or "nothing yet"
+        text = html.escape("\n".join(shown) or none)
         # column-reverse lets the browser start at the end of the text, where the news is, after each redrawing.
         outer = "max-height:22em;overflow:auto;display:flex;flex-direction:column-reverse"
         inner = "flex:none;margin:0;line-height:1.25;font-size:12px;white-space:pre-wrap"
@@ -109,7 +110,7 @@ class Dashboard:
 
     def _last_frame(self, outcome: str) -> tuple[str, str]:
         """The facts of the end as text, and with the curves as HTML, for a page without a kernel."""
-        words = self.follower.words()
+        words = self.follower.words(ended=True)
         lines = [f"{self.title}: {outcome}"]
         lines += [f"{self._name(member)}: {self._state(member)}" for member in range(len(self.states))]
         curves = "".join(map(image, self._curves()))
@@ -136,11 +137,12 @@ class Dashboard:
         total = self.follower.total
         self.bar.max = max(1, total or 0, self.follower.step)
         self.bar.value = self.follower.step if total else 0  # nobody knows how far it is
-        self.words.value = f'{STYLE}<span style="padding-left:1em">{html.escape(self.follower.words())}</span>'
+        words = html.escape(self.follower.words(ended=bool(outcome)))
+        self.words.value = f'{STYLE}<span style="padding-left:1em">{words}</span>'
         curves = "".join(self._curves())
         self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{curves}</div>' if curves else ""
         for pane, tail in zip(self.panes, self.tails, strict=True):
-            pane.value = tail.look()
+            pane.value = tail.look(none="nothing" if outcome else "nothing yet")
 
     def _curves(self) -> list[str]:
         """The curves as SVG; "" for one that has no line yet."""

@@ -177,14 +177,14 @@ class Follower:
             return None
         return (self.total - self.step) * self._seconds() / (len(self._recent) - 1)
 
-    def words(self) -> str:
-        """The progress in a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"."""
+    def words(self, ended: bool = False) -> str:
+        """The progress in a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"; an ETA while it goes on."""
         if not self.step:
-            return "no step recorded yet"
+            return "no step recorded" if ended else "no step recorded yet"
         parts = [f"step {self.step}/{self.total}" if self.total else f"step {self.step}", f"loss {self.loss:.4g}"]
         if self.rate == self.rate:
             parts.append(f"{self.rate:,.0f} examples/s")
-        if self.eta:
+        if self.eta and not ended:
             parts.append(f"ETA {duration(self.eta)}")
         return ", ".join(parts)
 

@@ -85,7 +85,7 @@ class TextView:
         self._print_all(last=True)
         self.follower.look()
         self._tell_evaluation()
-        said = f"{self.follower.words()}; " if self.follower.step else ""
+        said = f"{self.follower.words(ended=True)}; " if self.follower.step else ""
         print(f"dtk: {self.title}: {said}{outcome}", flush=True)
 
     def _tell_waits(self, states: list[str]) -> None:
