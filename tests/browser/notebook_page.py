@@ -51,8 +51,8 @@ _AT_STEP = """step => window.dtkSaid.some(([bar, said]) => {
     return (at ? Number(at[1]) : 0) >= step;
 })"""
 
-# A run of lesson 00's function that can be watched; with its 40 steps it takes some 10 s.
-SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step=0.2)])"
+# A run of lesson 00's function, 40 steps, that can be watched.
+SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step={:g})])"
 
 
 class NotebookPage:
@@ -92,6 +92,15 @@ class NotebookPage:
         """For each live view watched, the steps that it said it was at, without repetition, in order."""
         said: list[list[str]] = self.page.evaluate("window.dtkSaid.map(([view, words]) => words)")
         return [list(dict.fromkeys(step for step in map(steps_seen, words) if step)) for words in said]
+
+    def start_slow(self, seconds: float = 0.2) -> Locator:
+        """In lesson 00, runs its function with so many seconds a step more, and watches; returns the run's cell."""
+        self.menu("Edit", "Clear Outputs of All Cells")
+        self.watch()
+        for source in ("import dtk", "def train(strategy, global_batch=128):"):
+            self.run(source)
+        self.type(SLOW.format(seconds))
+        return self.run("slow = dtk.run")
 
     def open_log_at_work(self, view: Locator) -> None:
         """Opens worker 1's log by the keyboard, while the first run watched, of 40 steps, still trains."""

@@ -19,16 +19,9 @@ def notebook7(tmp_path_factory):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_live_view_moves_and_ends(notebook7, visit, dark):
-    from notebook_page import SLOW
-
     page, name = visit(notebook7, "00_start_here", dark=dark), f"notebook7-{'dark' if dark else 'light'}"
     assert page.page.evaluate("window.jupyterapp.name") == "Jupyter Notebook"
-    page.menu("Edit", "Clear Outputs of All Cells")
-    page.watch()
-    for source in ("import dtk", "def train(strategy, global_batch=128):"):
-        page.run(source)
-    page.type(SLOW)
-    page.run("slow = dtk.run")
+    page.start_slow()
     view = page.dashboards.first
     page.open_log_at_work(view)
     page.shot(f"{name}-middle", view)

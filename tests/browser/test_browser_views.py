@@ -13,15 +13,8 @@ _WIDE = """view => [...view.querySelectorAll("*")].filter(part => part.getBoundi
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 700])
 def test_the_live_view_moves_and_fits(server, visit, width, dark):
-    from notebook_page import SLOW
-
     page = visit(server, "00_start_here", width=width, dark=dark)
-    page.menu("Edit", "Clear Outputs of All Cells")
-    page.watch()
-    for source in ("import dtk", "def train(strategy, global_batch=128):"):
-        page.run(source)
-    page.type(SLOW)
-    page.run("slow = dtk.run")
+    page.start_slow()
     view, name = page.dashboards.first, f"view-{'dark' if dark else 'light'}-{width}"
     view.wait_for(timeout=60_000)
     page.shot(f"{name}-1-start", view)
