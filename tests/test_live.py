@@ -223,13 +223,6 @@ def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
 
 
 def test_a_log_is_chosen_in_the_page_without_the_kernel(dashboard):
-    ipywidgets = pytest.importorskip("ipywidgets")
-    if not hasattr(ipywidgets.RadioButtons, "orientation"):
-        assert [dashboard.logs.get_title(k) for k in (0, 1)] == [
-            "worker 0 (chief): what it printed",
-            "worker 1: what it printed",
-        ]
-        return
     choice, stack = dashboard.logs.children
     assert choice.options == ("nothing", "worker 0 (chief)", "worker 1")
     assert list(stack.children[1:]) == dashboard.panes

@@ -11,7 +11,7 @@ __all__ = ["is_chatter"]
 _CHATTER = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] |[IW]\d{4} \d\d:\d\d:\d+\.\d+ |WARNING: All log messages before absl"
     r"|To enable the following instructions: |/job:\w+/replica:\d+/task:\d+$"
-    r"|E\d{4} .*(?:Unable to register cu|failed call to cuInit)"
+    r"|(?:E\d{4}|\d{4}-\d\d-\d\d \S+ E) .*(?:Unable to register cu|failed call to cuInit)"
     r"|.*: UserWarning: `shuffle=True` was passed, but will be ignored since the data `x` was provided as a tf\.data"
     r"|  self\.data_adapter = data_adapters\.get_data_adapter\($"
 )
@@ -26,5 +26,7 @@ def is_chatter(line: str) -> bool:
     True
     >>> is_chatter("E0000 00:00:1794212.123 41 grpc_server_lib.cc:500] Could not start gRPC server")
     False
+    >>> is_chatter("2026-11-21 23:35:49.874993: E external/xla/cuda_platform.cc:51] failed call to cuInit: UNKNOWN")
+    True
     """
     return _CHATTER.match(line) is not None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["STYLE", "choice", "in_a_row", "number", "styled"]
+__all__ = ["STYLE", "choice", "folded", "in_a_row", "number", "styled"]
 
-_CLASS = "dtk-controls"
+_CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
 # sets the button of a long one beside its last line.
 STYLE = f"""<style>
@@ -21,6 +21,8 @@ STYLE = f"""<style>
     gap: 6px; align-items: flex-start; width: auto; height: auto; line-height: 1.4; margin: 2px 0; white-space: normal}}
 .{_CLASS} .widget-radio-box-vertical input {{margin: 1px 0 0}}
 .{_CLASS} .widget-html-content {{line-height: 1.4}}
+.{_FOLDED} .p-Collapse-header, .{_FOLDED} .jupyter-widget-Collapse-header {{display: none}}
+.{_FOLDED} .p-Collapse-contents, .{_FOLDED} .jupyter-widget-Collapse-contents {{border: 0; padding: 0}}
 </style>"""
 
 
@@ -35,6 +37,18 @@ def in_a_row() -> bool:
     import ipywidgets
 
     return hasattr(ipywidgets.RadioButtons, "orientation")
+
+
+def folded(panes: Sequence[Any]) -> Any:
+    """What a Stack is from ipywidgets 8.1 on: the pane number `selected_index` alone is shown.
+
+    An Accordion without its headers, which the keyboard doesn't reach.
+    """
+    import ipywidgets
+
+    box = ipywidgets.Accordion(children=list(panes), selected_index=0)
+    box.add_class(_FOLDED)
+    return box
 
 
 def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:

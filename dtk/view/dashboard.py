@@ -13,7 +13,7 @@ from IPython.display import display
 from dtk.cluster.chatter import is_chatter
 from dtk.environment import on_colab
 from dtk.records import RunFolder
-from dtk.view.controls import STYLE, choice, in_a_row, styled
+from dtk.view.controls import STYLE, choice, folded, in_a_row, styled
 from dtk.view.follow import Follower
 from dtk.view.log_lines import LogLines
 from dtk.view.palette import member_color
@@ -50,13 +50,9 @@ class _LogTail:
 
 def _one_of(panes: list[Any], names: list[str]) -> Any:
     """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
-    if not in_a_row():  # before ipywidgets 8.1: by mouse only
-        folded = ipywidgets.Accordion(children=panes, selected_index=None)
-        for number, name in enumerate(names):
-            folded.set_title(number, f"{name}: what it printed")
-        return folded
     chosen = choice(["nothing", *names], "nothing", "show what it printed:", "initial")
-    stack = ipywidgets.Stack([ipywidgets.HTML(), *panes], selected_index=0)
+    shown = [ipywidgets.HTML(), *panes]
+    stack = ipywidgets.Stack(shown, selected_index=0) if in_a_row() else folded(shown)
     ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
     return styled(ipywidgets.VBox([chosen, stack]))
 
