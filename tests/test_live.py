@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
+from dtk.cluster import waiting
+from dtk.cluster.state import State
 from dtk.records import Journal
 from dtk.view import live, text
 from dtk.view.cluster_picture import ClusterPicture, svg
@@ -136,6 +138,15 @@ def test_dashboard_ends_with_the_outcome(folder, dashboard):
     assert "cluster of 2 workers: finished in 3.2 s" in dashboard.rows.value
     assert "finished after step 2" in dashboard.rows.value
     assert dashboard.bar.bar_style == "success"
+
+
+def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashboard):
+    states = [State(0, "worker 0", "consequence", step=9), State(1, "worker 1", "failed", step=10)]
+    waiting.save(folder, waiting.Waiting(states, reason="failed"))
+    dashboard.update(["failed", "training"])
+    dashboard.close("worker 1 was killed by SIGKILL")
+    assert ">failed in consequence after step 9<" in dashboard.rows.value
+    assert ">failed after step 10<" in dashboard.rows.value
 
 
 def test_a_run_that_ended_early_has_no_time_left_to_tell(folder, dashboard):

@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets
 from IPython.display import display
 
+from dtk.cluster import waiting
 from dtk.cluster.chatter import is_chatter
 from dtk.environment import on_colab
 from dtk.records import RunFolder
@@ -62,10 +63,11 @@ class Dashboard:
 
     def __init__(self, folder: RunFolder, replicas: int, title: str, mode: str = "cluster"):
         self.follower = Follower(folder, replicas * folder.workers)
-        self.title, self.mode = title, mode
+        self.title, self.mode, self.folder = title, mode, folder
         self.workers = folder.workers
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in folder.members]
         self.states = ["starting"] * len(self.tails)
+        self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
         self._drawn = float("-inf")
         self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
@@ -88,6 +90,9 @@ class Dashboard:
         done = outcome.startswith("finished")
         ended = {"finished": "finished", "failed": "failed"}
         self.states = ["finished" if done else ended.get(state, "stopped") for state in self.states]
+        graph = None if done else waiting.load(self.folder)
+        ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
+        self.ends = {state.member: state.words() for state in ends}
         self._draw(outcome)
         if done:
             self.bar.value = self.bar.max
@@ -160,6 +165,8 @@ class Dashboard:
         return f'<div style="line-height:1.4"><b>{head}</b>{table}</div>'
 
     def _state(self, worker: int) -> str:
+        if worker in self.ends:
+            return self.ends[worker]
         corner, total = self.follower.corners[worker], self.follower.total
         state, step = "failed" if corner.failed else self.states[worker], corner.step
         if worker == self.workers:
