@@ -195,3 +195,19 @@ def test_the_kernels_side_works_without_tensorflow():
     ]
     block = "".join(f"sys.modules[{name!r}] = None\n" for name in sorted(TENSORFLOW))
     modules_after(block + "".join(f"import {door}\n" for door in doors))
+
+
+def test_no_wait_and_no_record_uses_the_wall_clock():
+    names = ("time.time", "datetime.now", "datetime.utcnow", "datetime.today", "time.localtime")
+    reasons = {
+        "dtk/cluster/folders.py": "the name of a directory, for people, after a number that counts on",
+        "dtk/compat/marks.py": "TensorFlow's clock, tf.timestamp, is the wall clock",
+        "dtk/recording/marks.py": "and is compared anew each time with the one that can't be set",
+    }
+    calls = [
+        named(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in names
+    ]
+    assert set(calls) == set(reasons)

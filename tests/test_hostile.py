@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 
 import pytest
-from confined import ROOT, confined, plain
+from confined import confined, plain
 
 import dtk
 from dtk.cluster import folders
@@ -137,17 +136,6 @@ def test_all_ports_of_the_range_taken(tmp_path):
 
 def test_a_clock_that_jumps(tmp_path):
     assert plain("hostile.with_jumping_clock()", tmp_path) == "RESULT [True, True, True]"
-
-
-def test_no_wait_and_no_record_uses_the_wall_clock():
-    names = ("time.time", "datetime.now", "datetime.utcnow", "datetime.today", "time.localtime")
-    used = []
-    for path in sorted((ROOT / "dtk").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
-                used.append(str(path.relative_to(ROOT)))
-    where = ["dtk/cluster/folders.py"]  # the name of a directory, for people, after a number that counts on
-    assert used == where
 
 
 def test_a_clock_that_was_put_back_does_not_make_the_newest_run_old(monkeypatch, tmp_path):

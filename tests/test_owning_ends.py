@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 import uuid
 from contextlib import contextmanager
@@ -56,6 +57,14 @@ def test_nothing_is_left_of_a_kernel_that_jupyter_ends(how):
         assert left == []
 
 
+def answers(opener, url):
+    try:
+        with opener.open(url + "api", timeout=10):
+            return True
+    except urllib.error.URLError:
+        return False
+
+
 @contextmanager
 def jupyterlab(mark, place):
     """A JupyterLab of its own without a browser, and a client of a kernel that it started."""
@@ -74,6 +83,7 @@ def jupyterlab(mark, place):
                 said["url"] + "api/kernels", b"{}", {"Authorization": f"token {said['token']}"}
             )
             direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            wait_for(lambda: answers(direct, said["url"]), 60)  # it writes down its port before it listens there
             with direct.open(ask, timeout=120) as answer:
                 own = files / f"kernel-{json.load(answer)['id']}.json"
             wait_for(own.exists)
