@@ -13,19 +13,16 @@ from pathlib import Path
 import lanes
 import nbformat
 import pytest
+from lessons import FOLDER, tags
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).parent.parent
-LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+LESSONS = sorted(path.stem for path in FOLDER.glob("[0-9]*.ipynb"))
 COLAB = lanes.LANE == "colab"
 PASSED, NEEDED = re.compile(r"\bPASS\b"), "needs two workers"
 # Solutions that the lesson has in words.
 IN_WORDS = {("04_keras_fit", 0): "my_global_batch = 64 * 4"}
-
-
-def tags(cell):
-    return set(cell.metadata.get("tags", ()))
 
 
 def solve(lesson, cells):
@@ -60,7 +57,7 @@ pytestmark = [
 @pytest.fixture(scope="module", params=LESSONS)
 def lesson(request):
     """(name, code cells) of a lesson that ran from its first cell to its last, whatever raised."""
-    notebook = nbformat.read(ROOT / "notebooks" / f"{request.param}.ipynb", as_version=4)
+    notebook = nbformat.read(FOLDER / f"{request.param}.ipynb", as_version=4)
     solve(request.param, notebook.cells)
     notebook.cells.append(new_code_cell("import sys\nprint('tensorflow' in sys.modules)"))
     with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +66,7 @@ def lesson(request):
         patch.setenv("JUPYTER_PATH", os.path.join(sys.prefix, "share", "jupyter"))
         for name in ("DTK_LIVE", "DTK_COLAB", "CI"):
             patch.delenv(name, raising=False)
-        where = {"metadata": {"path": str(ROOT / "notebooks")}}
+        where = {"metadata": {"path": str(FOLDER)}}
         NotebookClient(notebook, timeout=500, kernel_name="python3", allow_errors=True, resources=where).execute()
     return request.param, [cell for cell in notebook.cells if cell.cell_type == "code"]
 

@@ -6,8 +6,8 @@ import re
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
+from lessons import cells_of
 
 PROGRAM = Path(sys.prefix) / "vscode" / "package" / "dist" / "ipywidgets.js"
 PAGE = Path(__file__).with_name("vscode_page.html")
@@ -55,8 +55,8 @@ def vscode(browser, server, pictures):
 
 def cells(lesson: str, *sources: str) -> str:
     """The lesson's cells that have these texts."""
-    notebook = nbformat.read(PAGE.parent.parent.parent / "notebooks" / f"{lesson}.ipynb", 4)
-    return "\n".join(next(cell.source for cell in notebook.cells if source in cell.source) for source in sources)
+    found = cells_of(lesson)
+    return "\n".join(next(cell.source for cell in found if source in cell.source) for source in sources)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
