@@ -52,6 +52,8 @@ def test_the_lab_of_loss_scaling(server, visit, expect, width, dark):
 
 @pytest.mark.parametrize("width", [1400, 700])
 def test_the_fault_lab(server, visit, expect, width):
+    from notebook_page import inject_an_exception
+
     page = visit(server, "07_fault_tolerance", width=width, dark=width == 700)
     cells = "import dtk", "def build():", "def batches(", "def train(strategy, save", "dtk.plot.fault_lab("
     output = lab(page, *cells)
@@ -62,12 +64,6 @@ def test_the_fault_lab(server, visit, expect, width):
     output.get_by_role("button", name="run").click()
     expect(output).to_contain_text("Predict first")
     page.shot(f"fault-lab-before-{width}", output)
-    output.get_by_role("radio", name="exception").press("Space")
-    output.get_by_role("spinbutton", name="step").press("ArrowDown")
-    expect(output.get_by_role("spinbutton", name="step")).to_have_value("16")
-    output.get_by_role("radio", name="the worker ends, and the run with it").press("Space")
-    output.get_by_role("button", name="run").press("Enter")
-    expect(output).to_contain_text("As predicted: the worker ends", timeout=120_000)
-    expect(output).to_contain_text("exception(worker=1, step=16)")
+    inject_an_exception(output)
     assert server.workers == []
     page.shot(f"fault-lab-after-{width}", output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -78,34 +77,26 @@ def test_the_live_view_moves_and_ends(vscode, dark):
 
 
 def test_the_fault_lab(vscode):
-    from playwright.sync_api import expect
+    from notebook_page import inject_an_exception
 
     page = vscode(dark=True)
     sources = "import dtk", "def build():", "def batches(", "def train(strategy, save", "dtk.plot.fault_lab("
     page.page.evaluate("code => window.vscode.run(code)", cells("07_fault_tolerance", *sources))
     lab = page.page.locator(".output").last  # below a live view
-    lab.get_by_role("radio", name="exception").press("Space")
-    lab.get_by_role("spinbutton", name="step").press("ArrowDown")
-    expect(lab.get_by_role("spinbutton", name="step")).to_have_value("16")
-    lab.get_by_role("radio", name="the worker ends, and the run with it").press("Space")
-    lab.get_by_role("button", name="run").press("Enter")
-    expect(lab).to_contain_text("As predicted: the worker ends", timeout=120_000)
-    expect(lab).to_contain_text("exception(worker=1, step=16)")
+    inject_an_exception(lab)
     page.shot("fault-lab", lab)
     assert_readable(lab)
 
 
 def test_the_lab_of_loss_scaling(vscode):
+    from notebook_page import divide_by_the_global_batch
     from playwright.sync_api import expect
 
     page = vscode(dark=True)
     page.page.evaluate("code => window.vscode.run(code)", cells("02_loss_scaling", "import dtk", "loss_scaling_lab("))
     lab = page.page.locator(".output")
     expect(lab).to_contain_text("3 + 3.33 = 6.33")
-    lab.get_by_role("radio", name="global batch").press("Space")
-    expect(lab).to_contain_text("The loss and the gradient are one device's")
-    lab.get_by_role("spinbutton", name="replicas").press("ArrowUp")
-    expect(lab.get_by_role("img")).to_have_attribute("alt", re.compile("3 replicas with 3 examples each"))
+    divide_by_the_global_batch(lab)
     page.shot("lab", lab)
     assert_readable(lab)
 
