@@ -1,0 +1,76 @@
+"""Mistakes that an author could have made, to be put where a program scopes, batches, averages, and updates.
+
+Each helper is what a right program has in its place, unless the slip that it was given is one of its own. A slip's name
+is the key of the diagnosis that is true of it (`dtk.analysis.mistakes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+__all__ = ["DATA", "LOOP", "SHARE", "average", "batches", "clipped", "penalised", "rate", "scope"]
+
+# What fits where a program uses which helper.
+DATA = ("sharding off", "global batch", "steps", "order")  # batches()
+SHARE = ("local mean", "divided twice")  # average()
+LOOP = ("not divided",)  # average(), where the baseline divides
+
+
+def scope(strategy: Any, slip: str | None) -> Any:
+    """Slip "not in scope": the model is made outside of the strategy's scope."""
+    return contextlib.nullcontext() if slip == "not in scope" else strategy.scope()
+
+
+def batches(dataset: Any, batch: int, strategy: Any, slip: str | None = None) -> Any:
+    """The dataset in global batches, sharded by policy DATA; drop the remainder.
+
+    Slips: "global batch" (a batch a replica is multiplied by the replicas), "steps" (the cluster's has a batch more),
+    "sharding off" (every worker reads all), "order" (shuffled without a seed that the workers share: only with
+    a baseline's own order is it the same).
+    """
+    import tensorflow as tf
+
+    n = strategy.num_replicas_in_sync
+    policies = tf.data.experimental.AutoShardPolicy
+    if slip == "order" and n > 1:
+        dataset = dataset.shuffle(10_000, seed=n)
+    if slip == "steps" and n > 1:
+        dataset = dataset.concatenate(dataset.take(batch))
+    size = batch * n if slip == "global batch" else batch
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = policies.OFF if slip == "sharding off" else policies.DATA
+    return dataset.batch(size, drop_remainder=True).with_options(options)
+
+
+def average(per_example: Any, batch: int, strategy: Any, slip: str | None = None) -> Any:
+    """A replica's share of the mean over the global batch. Slips: "local mean", "divided twice", "not divided"."""
+    import tensorflow as tf
+
+    n = strategy.num_replicas_in_sync
+    if slip == "local mean":
+        return tf.reduce_mean(per_example)
+    if slip == "not divided" and n > 1:
+        return tf.reduce_sum(per_example)
+    share = tf.nn.compute_average_loss(per_example, global_batch_size=batch)
+    return share / n if slip == "divided twice" else share
+
+
+def penalised(share: Any, weights: Any, factor: float, slip: str | None = None) -> Any:
+    """The share and an L2 penalty; slip "regularisation": the penalty whole on every replica."""
+    import tensorflow as tf
+
+    penalty = factor * tf.add_n([tf.reduce_sum(tf.square(w)) for w in weights if len(w.shape) > 1])
+    return share + (penalty if slip == "regularisation" else tf.nn.scale_regularization_loss(penalty))
+
+
+def rate(value: float, strategy: Any, slip: str | None = None) -> float:
+    """A learning rate; slip "learning rate": multiplied by the number of replicas."""
+    return value * strategy.num_replicas_in_sync if slip == "learning rate" else value
+
+
+def clipped(gradients: Any, norm: float, slip: str | None = None) -> Any:
+    """The gradients; slip "clipping": each replica clips its own before they are added up."""
+    import tensorflow as tf
+
+    return tf.clip_by_global_norm(gradients, norm)[0] if slip == "clipping" else gradients
