@@ -29,9 +29,13 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
         missing = [each for each in _optimizers(side) if each["recorded"] < each["made"]]
         if missing and not allow_unrecorded:
             raise VerificationError(f"{_not_recorded(side, missing)}; {_REMEDY}", reason="updates")
+    if theirs is not None and not allow_unrecorded and not ours.restarts:
+        _check_as_many(ours, theirs)
     told = _optimizers(ours)
     made, recorded = (sum(each[what] for each in told) for what in ("made", "recorded"))
-    models = _counted(len(_said(ours)[0].get("models", [])) if _said(ours) else 0, "model")
+    if not _said(ours):
+        return "updates: not known how many were made; nothing tells whether all were recorded"
+    models = _counted(len(_said(ours)[0]["models"]), "model")
     if not told:
         return f"check updates: PASS ({ours.steps} steps recorded, no optimizer has counted any update, {models})"
     if recorded < made:
@@ -74,6 +78,15 @@ def _check_known(side: Evidence, allow_unrecorded: bool) -> None:
                 "replicas in sync update together; train on every worker alike",
                 reason="updates",
             )
+
+
+def _check_as_many(ours: Evidence, theirs: Evidence) -> None:
+    mine, other = (sum(each["made"] for each in _optimizers(side)) for side in (ours, theirs))
+    if mine != other:
+        raise VerificationError(
+            f"baseline: {other} updates in {theirs.steps} steps, {ours.name}: {mine}; make the same updates in both",
+            reason="updates",
+        )
 
 
 def _said(side: Evidence) -> list[dict[str, Any]]:

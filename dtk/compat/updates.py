@@ -128,9 +128,13 @@ def watch(keras: Any, listener: Listener) -> None:
     if keras_major(keras) >= 3:
         if keras.backend.backend() == "tensorflow":
             _wrap(keras.optimizers.Optimizer, "apply", _of_keras_3)
+            for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+                targets.watch_scaling(cls, "scale_loss")
         return
     _wrap(keras.optimizers.Optimizer, "apply_gradients", _of_keras_2)
     _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", _of_keras_2)
+    for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
+        targets.watch_scaling(cls, "get_scaled_loss")
 
 
 def _wrap(cls: Any, name: str, variables: Any) -> None:
