@@ -66,8 +66,7 @@ def fabricate(
             journal.event(1.0 + steps * step_seconds, "replicas", identical=identical, name="w0")
         end = 1.0 + steps * step_seconds
         if updates:
-            made = {"name": "sgd", "variables": ["w0"], "made": steps, "recorded": steps}
-            journal.event(end, "updates", optimizers=[made], models=["model"])
+            tell_updates(journal, end, steps)
         journal.event(end, "finished")
         journal.close()
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
@@ -76,6 +75,12 @@ def fabricate(
         ends = final[k] if final is not None else [a + 1 for a in arrays]
         corner.save_weights("final", [f"w{i}" for i in range(len(ends))], ends)
     return Run(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
+
+
+def tell_updates(journal: Journal, at: float, made: int) -> None:
+    """What a worker says at the end of a training in which one optimizer made so many updates, all recorded."""
+    told = {"name": "sgd", "variables": ["w0"], "made": made, "recorded": made}
+    journal.event(at, "updates", optimizers=[told], models=["model"])
 
 
 __all__ = ["Weights", "fabricate", "losses"]
