@@ -48,8 +48,7 @@ def fabricate(
     examples = np.full((steps, count), 128 // count) if examples is None else examples
     epochs = np.ones(steps) if epochs is None else epochs
     data = np.full((steps, count), np.nan) if data is None else data
-    folder = RunFolder(path, workers)
-    for k, corner in enumerate(folder.each):
+    for k, corner in enumerate((folder := RunFolder(path, workers)).each):
         journal = Journal(corner)
         journal.event(0.05, "starting")
         journal.event(0.1, "running")
@@ -65,8 +64,7 @@ def fabricate(
         if replicas > 1 and identical is not None:
             journal.event(1.0 + steps * step_seconds, "replicas", identical=identical, name="w0")
         end = 1.0 + steps * step_seconds
-        if updates:
-            tell_updates(journal, end, steps)
+        tell_updates(journal, end, steps if updates else None)
         journal.event(end, "finished")
         journal.close()
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
@@ -77,8 +75,10 @@ def fabricate(
     return Run(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
 
 
-def tell_updates(journal: Journal, at: float, made: int) -> None:
+def tell_updates(journal: Journal, at: float, made: int | None) -> None:
     """What a worker says at the end of a training in which one optimizer made so many updates, all recorded."""
+    if made is None:
+        return
     told = {"name": "sgd", "variables": ["w0"], "made": made, "recorded": made}
     journal.event(at, "updates", optimizers=[told], models=["model"])
 
