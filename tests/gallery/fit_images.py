@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import dtk
 from gallery import program
 from gallery.made_up import images, slices
 from gallery.slips import DATA, batches, rate, scope
-
-import dtk
 
 SLIPS = (*DATA, "not in scope", "learning rate")
 

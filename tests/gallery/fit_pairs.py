@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import dtk
 from gallery import program
 from gallery.made_up import images, slices
 from gallery.slips import DATA, batches, rate, scope
-
-import dtk
 
 SLIPS = (*DATA, "not in scope", "learning rate")
 
@@ -105,7 +104,7 @@ def siamese_triplets(strategy: Any, slip: str | None = None) -> Any:
         inputs = [keras.Input((12, 12, 1), name=name) for name in ("anchor", "positive", "negative")]
         model = SiameseModel(keras.Model(inputs, DistanceLayer()(*map(tower, inputs))))
         model.compile(keras.optimizers.Adam(rate(1e-4, strategy, slip)))
-    data = slices(x[:128], x[positive], x[negative])
+    data = slices({"anchor": x[:128], "positive": x[positive], "negative": x[negative]})
     model.fit(batches(data, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
     return model.get_weights()
 
@@ -119,12 +118,18 @@ def metric_learning(strategy: Any, slip: str | None = None) -> Any:
     from keras import layers
 
     class EmbeddingModel(keras.Model):
-        def train_step(self, data: Any) -> Any:
-            anchors, positives = data
+        def __init__(self, encoder: Any) -> None:
+            super().__init__()
+            self.encoder = encoder
+            self.loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+        def call(self, pairs: Any) -> Any:
+            return self.encoder(pairs["anchor"]), self.encoder(pairs["positive"])
+
+        def train_step(self, pairs: Any) -> Any:
             with tf.GradientTape() as tape:
-                similarities = tf.einsum("ae,pe->ap", self(anchors, training=True), self(positives, training=True))
-                labels = tf.range(tf.shape(anchors)[0])
-                loss = self.compute_loss(y=labels, y_pred=similarities / 0.2)
+                similarities = tf.einsum("ae,pe->ap", *self(pairs, training=True)) / 0.2
+                loss = self.loss_of(tf.range(tf.shape(similarities)[0]), similarities)
             gradients = tape.gradient(loss, self.trainable_variables)
             self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
             return {"loss": loss}
@@ -138,10 +143,9 @@ def metric_learning(strategy: Any, slip: str | None = None) -> Any:
         z = layers.Conv2D(8, 3, strides=2, activation="gelu")(inputs)
         z = layers.Conv2D(16, 3, strides=2, activation="gelu")(z)
         z = layers.Dense(8)(layers.GlobalAveragePooling2D()(z))
-        model = EmbeddingModel(inputs, layers.UnitNormalization()(z))
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(rate(1e-3, strategy, slip)), loss)
-    data = batches(slices(x[anchors], x[positives]), 16, strategy, slip)
+        model = EmbeddingModel(keras.Model(inputs, layers.UnitNormalization()(z)))
+        model.compile(keras.optimizers.Adam(rate(1e-3, strategy, slip)))
+    data = batches(slices({"anchor": x[anchors], "positive": x[positives]}), 16, strategy, slip)
     model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
     return model.get_weights()
 
@@ -202,41 +206,6 @@ def dual_encoder(strategy: Any, slip: str | None = None) -> Any:
     return model.get_weights()
 
 
-def _retrieval(strategy: Any, slip: str | None, in_batch: bool) -> Any:
-    import keras
-    import numpy as np
-    from keras import layers, ops
-
-    class Retrieval(keras.Model):
-        """Scores of a user for movies: for those of the batch, or for all there are."""
-
-        def __init__(self, users: int, movies: int, width: int) -> None:
-            super().__init__()
-            self.users, self.movies = layers.Embedding(users, width), layers.Embedding(movies, width)
-            self.candidates = np.arange(movies)
-            self.softmax = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-        def call(self, inputs: Any) -> Any:
-            return self.users(inputs["user"])
-
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **rest: Any) -> Any:
-            movies = self.movies(x["movie"] if in_batch else self.candidates)
-            scores = ops.matmul(y_pred, ops.transpose(movies)) * 5
-            return self.softmax(ops.arange(ops.shape(scores)[0]) if in_batch else x["movie"], scores)
-
-    rng = np.random.default_rng(0)
-    user = rng.integers(0, 20, 256)
-    movie = (user * 2 + rng.integers(0, 6, 256)) % 40
-    with scope(strategy, slip):
-        model = Retrieval(20, 40, 8)
-        model.candidates = model.candidates.astype("int64")
-        model.compile(keras.optimizers.Adagrad(rate(0.5, strategy, slip)))
-    model.fit(
-        batches(slices({"user": user, "movie": movie}), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0
-    )
-    return model.get_weights()
-
-
 @program(
     kind="recommender",
     source="TensorFlow Recommenders, quickstart (tasks.Retrieval)",
@@ -245,10 +214,29 @@ def _retrieval(strategy: Any, slip: str | None, in_batch: bool) -> Any:
 )
 def retrieval_in_batch(strategy: Any, slip: str | None = None) -> Any:
     """The other movies of the batch are each user's wrong answers: 32 on one device, 16 on a replica."""
-    return _retrieval(strategy, slip, in_batch=True)
+    import keras
+    import numpy as np
+    from keras import layers, ops
 
+    class Retrieval(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.movies = layers.Embedding(20, 8), layers.Embedding(40, 8)
+            self.softmax = keras.losses.CategoricalCrossentropy(from_logits=True, reduction="sum")
 
-@program(kind="recommender", source="keras-io examples/keras_rs/basic_retrieval.py", slips=SLIPS)
-def retrieval_of_all(strategy: Any, slip: str | None = None) -> Any:
-    """A softmax over all movies, in a compute_loss of its own; its loss object divides by the replicas."""
-    return _retrieval(strategy, slip, in_batch=False)
+        def call(self, inputs: Any) -> Any:
+            return self.users(inputs["user"]), self.movies(inputs["movie"])
+
+        def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool = True) -> Any:
+            scores = ops.matmul(y_pred[0], ops.transpose(y_pred[1]))
+            return self.softmax(ops.eye(ops.shape(scores)[0]), scores)
+
+    rng = np.random.default_rng(0)
+    user = rng.integers(0, 20, 256)
+    movie = (user * 2 + rng.integers(0, 6, 256)) % 40
+    with scope(strategy, slip):
+        model = Retrieval()
+        model.compile(keras.optimizers.Adagrad(rate(0.1, strategy, slip)))
+    data = batches(slices({"user": user, "movie": movie}), 32, strategy, slip)
+    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()

@@ -8,7 +8,7 @@ __all__ = ["images", "sequences", "slices", "table", "tokens"]
 
 
 def images(count: int, size: int = 12, channels: int = 1, classes: int = 4, seed: int = 0) -> tuple[Any, Any]:
-    """Pictures `(count, size, size, channels)` between 0 and 1, each its class's pattern and noise; labels `(count,)`."""
+    """Pictures `(count, size, size, channels)` from 0 to 1, each its class's pattern and noise; labels `(count,)`."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
