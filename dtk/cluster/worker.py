@@ -25,7 +25,7 @@ import wrapt
 from dtk import environment
 from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
-from dtk.compat import checkpoints, evaluator, keras2, transport
+from dtk.compat import causes, checkpoints, evaluator, keras2, transport
 from dtk.environment import Here
 from dtk.recording import marks
 from dtk.recording.progress import progress
@@ -222,7 +222,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
         sys.stderr.write(text)
-        here.folder.save_error(type(error).__name__, str(error), text)
+        here.folder.save_error(*causes.message_of(error), text)
         here.journal.event(at, "failed")
     except OSError:
         pass  # a full disk: the kernel sees the exit code and the disk
