@@ -27,7 +27,7 @@ def stripes(count=128):
 
 
 def variational(strategy, slip, drawn):
-    """The tutorial's evidence lower bound; drawn: the latent noise is drawn in the step, otherwise it is in the data."""
+    """The tutorial's evidence lower bound; drawn: the latent noise is drawn in the step, not in the data."""
     import keras
     import tensorflow as tf
 

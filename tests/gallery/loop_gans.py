@@ -105,7 +105,7 @@ def dcgan_batch_norm(strategy, slip=None):
 
 @program(kind="loop", source="keras.io example generative/wgan_gp, noise and mixing in the data", slips=EVERY)
 def wgan_gradient_penalty(strategy, slip=None):
-    """Right: the penalty is a number for each example, from a gradient of that example's own. Two critic updates a step."""
+    """Right: the penalty is a number for each example, from its own gradient. The critic is updated twice a step."""
     import keras
     import numpy as np
     import tensorflow as tf

@@ -253,7 +253,9 @@ def quickstart_for_experts(strategy, slip=None):
     quickstart(strategy, slip)
 
 
-@program(kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm", right="batch norm", reason="loss")
+@program(
+    kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm", right="batch norm", reason="loss"
+)
 def quickstart_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalises by the mean and variance of its own 8 examples."""
     quickstart(strategy, slip, synchronized=False)

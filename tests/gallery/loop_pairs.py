@@ -86,7 +86,7 @@ def knowledge_distillation(strategy, slip=None):
 
 
 def siamese(strategy, slip, biased):
-    """One network embeds the three parts of a triplet; biased: its last layer has a bias, which no distance depends on."""
+    """One network embeds a triplet; biased: its last layer has a bias, which no distance depends on."""
     import keras
     import tensorflow as tf
 

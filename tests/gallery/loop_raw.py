@@ -198,7 +198,7 @@ def physics_informed(strategy, slip=None):
         step(t)
 
 
-@program(kind="loop", source="Kendall, Gal, Cipolla: multi-task learning by uncertainty; as a TensorFlow loop", slips=EVERY)
+@program(kind="loop", source="Kendall, Gal, Cipolla: multi-task learning by uncertainty, a loop", slips=EVERY)
 def two_tasks_weighed_by_uncertainty(strategy, slip=None):
     """Right: a class and a number from one body. The log variances, raw variables that Keras's optimizer trains with
     the model's weights, stand in each example's loss.

@@ -1,4 +1,4 @@
-"""Loops over sequences: translation with teacher forcing, masks, a transformer's masked mean, clipped recurrent nets."""
+"""Loops over sequences: translation with teacher forcing, masked means, clipped recurrent networks."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def translation(strategy, slip, masked_mean):
     reason="loss",
 )
 def translation_as_published(strategy, slip=None):
-    """Wrong: `tf.reduce_mean` over the replica's own examples, padding counted, so both replicas' means are added up."""
+    """Wrong: `tf.reduce_mean` over the replica's own examples, padding counted; both means are added up."""
     import tensorflow as tf
 
     translation(strategy, slip, lambda each, mask: tf.reduce_mean(each * mask))
