@@ -69,7 +69,7 @@ def dcgan(strategy, slip, drawn=False, normalised=False):
         disc_gradients = disc_tape.gradient(disc_loss, discriminator.trainable_variables)
         generator_optimizer.apply_gradients(zip(gen_gradients, generator.trainable_variables, strict=True))
         discriminator_optimizer.apply_gradients(zip(disc_gradients, discriminator.trainable_variables, strict=True))
-        return disc_loss
+        return {"disc_loss": disc_loss, "gen_loss": gen_loss}
 
     @tf.function
     def step(inputs):

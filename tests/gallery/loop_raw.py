@@ -66,9 +66,7 @@ def line_summed_by_its_variables(strategy, slip=None):
     import tensorflow as tf
 
     with scope(strategy, slip):
-        w, b = (tf.Variable(value, aggregation=tf.VariableAggregation.SUM, name="wb") for value in (5.0, 0.0))
-    module = tf.Module()
-    module.w, module.b = w, b
+        w, b = (tf.Variable(value, aggregation=tf.VariableAggregation.SUM) for value in (5.0, 0.0))
     learning_rate = rate(0.05, strategy, slip)
 
     def train(inputs):
@@ -82,7 +80,7 @@ def line_summed_by_its_variables(strategy, slip=None):
     @tf.function
     def step(inputs):
         losses = strategy.run(train, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=module)
+        dtk.record_step(losses, batch=inputs, model=[w, b])
 
     for inputs in distributed(line(), strategy, slip):
         step(inputs)
@@ -216,8 +214,6 @@ def two_tasks_weighed_by_uncertainty(strategy, slip=None):
         model = keras.Model(features, {"class": keras.layers.Dense(2)(body), "value": keras.layers.Dense(1)(body)})
         log_variances = tf.Variable([0.0, 0.0], name="log_variances")
         optimizer = keras.optimizers.SGD(rate(0.1, strategy, slip), momentum=0.9, nesterov=True)
-    everything = tf.Module()
-    everything.variances = log_variances
     variables = [*model.trainable_variables, log_variances]
 
     def train(inputs):
@@ -235,7 +231,7 @@ def two_tasks_weighed_by_uncertainty(strategy, slip=None):
     @tf.function
     def step(inputs):
         losses = strategy.run(train, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[model, everything])
+        dtk.record_step(losses, batch=inputs, model=[model, log_variances])
 
     for inputs in distributed((x, {"class": classes, "value": values}), strategy, slip):
         step(inputs)
