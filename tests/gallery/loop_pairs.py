@@ -117,7 +117,7 @@ def siamese(strategy, slip, biased):
 
 
 @program(kind="loop", source="keras.io example vision/siamese_network, as a loop", slips=EVERY)
-def siamese_triplets(strategy, slip=None):
+def triplets_in_a_loop(strategy, slip=None):
     """Right: a triplet's loss needs its own three parts and no other example."""
     siamese(strategy, slip, biased=False)
 
