@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment
 from dtk.attempts import Attempt
 from dtk.cluster import launch, one_worker, request, ship, tf_config
+from dtk.cluster.again import job_of
 from dtk.cluster.restarts import set_aside
 from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
@@ -92,6 +93,15 @@ class Run:
         """The chief's weights at the end, in the model's order; [] where nothing recorded them."""
         final = self.folder.worker(0).weights("final")
         return final.arrays if final else []
+
+    def again(self, **changes: Any) -> Run:
+        """Runs the same function with the same arguments once more, quietly, as it lies in `dir`; faults are left out.
+
+        changes: seed, workers, replicas, and others of `dtk.run` and `dtk.baseline`; without: of "batch norm" (made
+        synchronous), "clipping", "random" and "rounding" (computes in float64) those that are switched off in the
+        workers; rate: what learning rates are multiplied by. Raises ClusterConfigError where `dir` is not complete.
+        """
+        return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 
     @property
     def first_step_seconds(self) -> float:
@@ -216,12 +226,16 @@ def baseline(
     return carry_out(job, began)
 
 
-def carry_out(job: launch.Job, began: float) -> Run:
-    """Runs a job that was checked and packed; began: `time.monotonic()` at the call that asked for it."""
-    _notice_tf_config()
+def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
+    """Runs a job that was checked and packed; began: `time.monotonic()` at the call that asked for it.
+
+    quiet: show nothing while it goes.
+    """
+    if not quiet:
+        _notice_tf_config()
     folder = launch.new_folder(job)
     try:
-        configs = _attempts(job, folder, began)
+        configs = _attempts(job, folder, began, quiet)
     except KeyboardInterrupt:
         ended = f"after {time.monotonic() - began:.1f} s; the workers are stopped"
         raise RunInterrupted(f"{ended}, their logs and records are in {folder.path}", folder) from None
@@ -235,20 +249,20 @@ def carry_out(job: launch.Job, began: float) -> Run:
     return Run(folder, job.mode, job.replicas, job.seed, results, seconds, picture, own)
 
 
-def _attempts(job: launch.Job, folder: RunFolder, began: float) -> list[dict[str, Any]]:
+def _attempts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> list[dict[str, Any]]:
     """Starts the cluster, and again where it fails and may; returns the TF_CONFIGs of the start that went well."""
     for number in range(1, job.restarts + 1):
         try:
-            return _attempt(job, folder, began, number)
+            return _attempt(job, folder, began, number, quiet)
         except (WorkerFailed, WorkerStalled):
             set_aside(folder, f"attempt-{number}")
-    return _attempt(job, folder, began, job.restarts + 1)
+    return _attempt(job, folder, began, job.restarts + 1, quiet)
 
 
-def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int) -> list[dict[str, Any]]:
+def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
     note = f", attempt {number} of {job.restarts + 1}" if job.restarts else ""
     started = time.monotonic() - began
-    view = live.show(job.workers, job.replicas, job.mode, folder, note=note)
+    view = live.Silent() if quiet else live.show(job.workers, job.replicas, job.mode, folder, note=note)
     outcome = "interrupted"
     failed: str | None = outcome
     try:

@@ -8,6 +8,7 @@ from verifying import STEPS
 
 import dtk
 from dtk.analysis.mistakes import MISTAKES
+from dtk.records import Journal
 
 OTHER = np.random.default_rng(1).normal(size=(STEPS, 1))  # fingerprints of the baseline's batches
 
@@ -34,7 +35,28 @@ def told(*runs, mistake, also=()):
     assert diagnosis.mistake == mistake, str(diagnosis)
     assert diagnosis.also == also
     assert mistake in ("none", "unknown") or MISTAKES[mistake].remedy in str(diagnosis)
+    assert diagnosis.evidence[0].startswith("tested: ")
     return str(diagnosis)
+
+
+def said(run, state, **facts):
+    """The run, whose workers each wrote one more event."""
+    for corner in run.folder.each:
+        journal = Journal(corner)
+        journal.event(0.7, state, **facts)
+        journal.close()
+    return run
+
+
+def traced(runs, draws=(), clips=()):
+    """A run and a baseline whose updates were traced: what draws at random in them, and what clips. None: unknown."""
+    known = {"draws": None if draws is None else list(draws), "clips": None if clips is None else list(clips)}
+    return tuple(said(run, "traced", optimizer="sgd", **known) for run in runs)
+
+
+def scoped(run, replicas, strategy="MultiWorkerMirroredStrategy"):
+    """The run, whose model was made in such a scope."""
+    return said(run, "loop", kind="loop", shapes=[], scope={"strategy": strategy, "replicas": replicas})
 
 
 def other_losses(shares):
@@ -44,3 +66,8 @@ def other_losses(shares):
 def later(factor):
     """Shares that part from step 2 on."""
     return lambda shares: np.concatenate([shares[:1], shares[1:] * factor])
+
+
+def prints(change):
+    """Fingerprints of two replicas that add up to the baseline's, changed."""
+    return change(np.repeat(OTHER / 2, 2, axis=1) + np.array([0.4, -0.4]))

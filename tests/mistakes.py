@@ -45,6 +45,7 @@ def share(loss, each, model, n):
         "loss object alone": lambda: keras.losses.MeanAbsoluteError()(tf.zeros_like(each[:, None]), each[:, None]),
         "divided labels": lambda: tf.reduce_sum(each) / BATCH / 64,
         "label mean": lambda: tf.reduce_mean(each) / n,
+        "whole batch": lambda: tf.reduce_logsumexp(each) / n,
     }
     return ways[loss]()
 
@@ -83,6 +84,11 @@ def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, 
         # Followed by `batch` at once, tf.data fuses the two into one operation, which keeps the order.
         dataset = dataset.map(slowly, num_parallel_calls=8, deterministic=False).prefetch(8)
         options.threading.private_threadpool_size = 8  # with the one thread of a worker's share there is one order
+    if order == "augmented":
+        dataset = dataset.map(lambda x, y: (x + tf.random.uniform((), maxval=0.1), y))
+    if order == "unseeded":
+        noise = tf.random.Generator.from_non_deterministic_state().uniform((), maxval=0.1)
+        dataset = dataset.map(lambda x, y: (x + noise, y))
     if order == "same":
         dataset = dataset.shuffle(count, seed=7)
     options.experimental_distribute.auto_shard_policy = getattr(tf.data.experimental.AutoShardPolicy, policy)
@@ -130,7 +136,8 @@ def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=Tru
         model = model_of(layer, images, facts.pop("scaled", 1.0))
         model = model if loss == "keras" else Own(model.inputs, model.outputs)
         rate = rate * n if facts.pop("rate_by_replicas", False) else rate
-        model.compile(keras.optimizers.SGD(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        clip = {"global_clipnorm": 0.1} if facts.pop("clipped", False) else {}
+        model.compile(keras.optimizers.SGD(rate, **clip), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     callbacks = [dtk.Recorder()] if record else []
     epochs = facts.pop("epochs", 1)
     batch = facts.pop("batch", BATCH) * (n if facts.pop("batch_by_replicas", False) else 1)
@@ -142,7 +149,7 @@ def by_loop(strategy, loss="right", layer=None, rate=0.05, record="shares", imag
     import tensorflow as tf
     from tensorflow import keras
 
-    n = strategy.num_replicas_in_sync
+    n, clipped = strategy.num_replicas_in_sync, facts.pop("clipped", False)
     with strategy.scope():
         model = model_of(layer, images, facts.pop("scaled", 1.0))
         optimizer = keras.optimizers.SGD(rate * n if facts.pop("rate_by_replicas", False) else rate)
@@ -154,6 +161,7 @@ def by_loop(strategy, loss="right", layer=None, rate=0.05, record="shares", imag
             each = pixel_loss(y, model(x, training=True), dummy) if images else per_example(model, x, y)
             value = share(loss, each, model, n)
         gradients = tape.gradient(value, model.trainable_variables)
+        gradients = tf.clip_by_global_norm(gradients, 0.1)[0] if clipped else gradients
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return value
 
@@ -243,7 +251,11 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "regularisation": both({"loss": "penalty"}),
     "batch norm": both({"layer": "normalisation"}),
-    "dropout": both({"layer": "random"}),
+    "random": both({"layer": "random"}),
+    "whole batch": both({"loss": "whole batch"}),
+    "clipping": both({"clipped": True}),
+    "augmentation": both({"order": "augmented"}),
+    "not reproducible": both({"order": "unseeded"}),
     "learning rate": both({"rate_by_replicas": True}),
     "low learning rate": both({"rate": 1e-4, "epochs": 10}),
     "nothing learnt": both({"dark": True, "epochs": 10}),

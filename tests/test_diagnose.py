@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from correct import correct_pair
-from diagnosing import OTHER, later, other_losses, pair, told
+from diagnosing import OTHER, later, other_losses, pair, prints, told, traced
 from verifying import END, START, STEPS, edit_events, edit_records, maker, replaced
 
 import dtk
@@ -32,6 +32,7 @@ def test_where_verify_passes_there_is_nothing_to_diagnose(make, capsys):
     assert str(diagnosis) == (
         "run and baseline agree: nothing to diagnose (mode=cluster workers=2 replicas=2 global_batch=32 steps=20)"
     )
+    assert diagnosis.evidence[0].startswith("tested: all checks of verify passed")
     assert diagnosis.evidence[-1] == "check weights vs single device: PASS (atol=1e-4)"
     assert "the run's replicas agree: nothing" in told(make(), mistake="none")
 
@@ -84,11 +85,6 @@ def test_what_nothing_recorded(make):
     told(run, baseline, mistake="records")
 
 
-def prints(change):
-    """Fingerprints of two replicas that add up to the baseline's, changed."""
-    return change(np.repeat(OTHER / 2, 2, axis=1) + np.array([0.4, -0.4]))
-
-
 TWO_EPOCHS = np.repeat([1, 2], STEPS // 2)
 
 
@@ -131,9 +127,11 @@ def test_sharding_switched_off(make):
 
 def test_what_nothing_explains(make):
     def odd(shares):
-        return shares * 1.37
+        return shares * 0.73
 
-    sentence = told(*pair(make, change=odd), mistake="unknown")
+    # Of a single replica nothing but draws can be the reason, and there are none.
+    one = {"data": OTHER}  # a single replica saw what the baseline saw
+    sentence = told(*traced(pair(make, 1, change=odd, **one)), mistake="unknown")
     assert sentence.startswith("I don't know why: the losses part at step 1")
     other_way = [np.full((3, 2), 0.25, np.float32), np.full(2, 0.25, np.float32)]
     diagnosis = dtk.diagnose(*pair(make, change=later(0.9), final=other_way))
@@ -144,8 +142,8 @@ def test_what_nothing_explains(make):
 
 def test_without_fingerprints_dropout_can_not_be_told_from_other_data(make):
     nowhere = {"data": np.full((STEPS, 2), np.nan), "baseline": {"data": np.full((STEPS, 1), np.nan)}}
-    diagnosis = dtk.diagnose(*pair(make, change=other_losses, **nowhere))
-    assert diagnosis.mistake == "unknown"
+    diagnosis = dtk.diagnose(*traced(pair(make, change=other_losses, **nowhere), ["RandomUniform at dropout"]))
+    assert (diagnosis.mistake, diagnosis.also) == ("unknown", ("random", "whole batch", "other data"))
     assert any("are not known" in fact for fact in diagnosis.evidence)
 
 

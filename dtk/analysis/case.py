@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from dtk.analysis import facts
 from dtk.analysis.evidence import Evidence
+from dtk.analysis.facts import MOVING
 from dtk.analysis.mistakes import MISTAKES
 from dtk.analysis.numerals import rounded
 from dtk.analysis.scaling import by_step, global_loss, weighted_loss
 from dtk.errors import VerificationError
 
-__all__ = ["Case", "Diagnosis", "found"]
-
-# float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
-# or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
-SAME_DATA = 1e-3
-MOVING = ("moving_mean", "moving_variance")
+__all__ = ["DECIDES", "SAID", "Case", "Diagnosis", "either", "found"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,7 +24,8 @@ class Diagnosis:
     """What `dtk.diagnose` found. Shows itself, also as a cell's value, as its sentence.
 
     mistake: a key of `dtk.analysis.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
-    explains them. evidence: facts that it rests on, a sentence each. also: further mistakes, which leave the same
+    explains them, or where several mistakes would: these are then in `also`. evidence: facts that it rests on, a
+    sentence each; the first says which test could have refuted it. also: further mistakes, which leave the same
     traces, or, where runs agree and nothing is learnt, were found as well.
     """
 
@@ -42,10 +41,51 @@ class Diagnosis:
         return self.sentence
 
 
-def found(mistake: str, what: str, evidence: list[str] | None = None, also: tuple[str, ...] = ()) -> Diagnosis:
-    """A diagnosis whose sentence ends with the remedy, and says which other mistakes would look the same."""
+def found(mistake: str, what: str, tested: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
+    """A diagnosis whose sentence ends with the remedy, and says which other mistakes would look the same.
+
+    tested: what could have refuted it, and did not.
+    """
     others = f" (the same is seen with: {', '.join(also)})" if also else ""
-    return Diagnosis(mistake, f"{what}; {MISTAKES[mistake].remedy}{others}", tuple(evidence or ()), also)
+    sentence = f"{what}; {MISTAKES[mistake].remedy}{others}"
+    return Diagnosis(mistake, sentence, (f"tested: {tested}", *evidence), also)
+
+
+def either(lead: str, suspects: Sequence[str], tested: str, evidence: Sequence[str] = ()) -> Diagnosis:
+    """Several mistakes that this pair of runs can't tell apart, and the runs that would."""
+    count = {2: "two", 3: "three", 4: "four", 5: "five"}.get(len(suspects), str(len(suspects)))
+    listed = ", or ".join(f"{SAID[key]} ({key})" for key in suspects)
+    one = f"one of these {count}: {listed}" if len(suspects) > 1 else f"perhaps {listed}"
+    runs = list(dict.fromkeys(DECIDES[key] for key in suspects if key in DECIDES))
+    asked = f"; {' and '.join(runs)} would decide: dtk.diagnose(run, baseline, try_it=True)" if runs else ""
+    return Diagnosis("unknown", f"{lead}: {one}{asked}", (f"tested: {tested}", *evidence), tuple(suspects))
+
+
+# What a sentence calls a suspect, and which run tells whether it is one (`dtk.analysis.trials` makes them).
+SAID = {
+    "random": "something draws at random in the step, such as dropout, noise or sampling",
+    "whole batch": "a loss or a layer depends on the whole batch: in-batch negatives, a mean over what is not masked",
+    "regularisation": "every replica adds a part of the loss whole, such as a penalty",
+    "batch norm": "each replica normalises its own part of the batch",
+    "learning rate": "a learning rate, or a gradient, is scaled in only one of the two",
+    "clipping": "each replica clips its own gradient before they are added up",
+    "rounding": "rounding, which a kink such as relu's has enlarged",
+    "local mean": "each replica divides by its own batch",
+    "divided twice": "the loss is divided by the replicas once more",
+    "other data": "they read other examples, or in another order",
+    "start": "they began with other weights",
+    "not in scope": "the model, a layer or the optimizer was made outside of the strategy's scope",
+    "sharding off": "every worker reads everything",
+}
+DECIDES = {
+    "random": "both runs with nothing drawn at random",
+    "whole batch": "a run with another number of replicas",
+    "regularisation": "a run with another number of replicas",
+    "learning rate": "the baseline with the learning rate times N",
+    "clipping": "both runs without clipping",
+    "rounding": "both runs in float64",
+    "batch norm": "both runs with BatchNormalization(synchronized=True)",
+}
 
 
 @dataclass(frozen=True)
@@ -109,16 +149,23 @@ class Case:
         return by_step(self.theirs.run.records, "data").to_numpy().sum(axis=1)[: self.steps]
 
     @cached_property
-    def prints_known(self) -> bool:
-        """Whether every step of both has a fingerprint."""
-        return bool(np.isfinite(self.prints).all() and np.isfinite(self.base_prints).all())
+    def agreeing(self) -> np.ndarray | None:
+        """At which steps the run had the baseline's examples, `(steps,)`; None where no fingerprint tells."""
+        if self.theirs is None:
+            return None
+        counts, base = self.ours.examples[: self.steps], self.theirs.examples[: self.steps]
+        return facts.same_examples(self.prints, self.base_prints[:, None], counts, base)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all fingerprints are one number an example, in both: constant data, which no order changes."""
+        known = bool(np.isfinite(self.prints).all() and np.isfinite(self.base_prints).all())
+        return known and self.agreeing is None
 
     @cached_property
     def same_data(self) -> bool | None:
         """Whether every step had the baseline's examples; None where no fingerprint tells."""
-        if not self.prints_known:
-            return None
-        return not (np.abs(self.prints.sum(axis=1) - self.base_prints) > SAME_DATA).any()
+        return None if self.agreeing is None else bool(self.agreeing.all())
 
     @cached_property
     def normalised(self) -> bool:
@@ -140,11 +187,29 @@ class Case:
         return tuple(int(axis) for axis in axes if axis and axis > 1)
 
     @cached_property
-    def names_dropout(self) -> bool:
-        """Whether the function that was sent to the workers has the word dropout in it."""
-        file = self.ours.run.folder.path / "function.pkl"
-        # Searched as bytes, never unpickled: names of attributes stand in it as they are.
-        return file.exists() and b"dropout" in file.read_bytes().lower()
+    def draws(self) -> list[str] | None:
+        """What draws at random in the step, in either of the two; [] for nothing, None where it is not known."""
+        return facts.drawing(self.ours.run, self.theirs.run) if self.theirs else facts.drawing(self.ours.run)
+
+    @cached_property
+    def clips(self) -> list[str] | None:
+        """How a replica's own gradients are clipped, in either of the two; [] for not, None where it is not known."""
+        return facts.clipping(self.ours.run, self.theirs.run) if self.theirs else facts.clipping(self.ours.run)
+
+    @cached_property
+    def augments(self) -> list[str]:
+        """What draws at random in the datasets' maps, as far as that is known."""
+        return facts.augmenting(self.ours.run, self.theirs.run) if self.theirs else facts.augmenting(self.ours.run)
+
+    @cached_property
+    def excess(self) -> np.ndarray:
+        """By how much the run's loss is larger than the baseline's at each step."""
+        return self.mine - self.other
+
+    @cached_property
+    def apart(self) -> np.ndarray:
+        """The size of the losses' difference at each step, relative to the baseline's loss."""
+        return np.abs(self.excess) / np.maximum(np.abs(self.other), np.finfo(np.float32).tiny)
 
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""
@@ -153,13 +218,17 @@ class Case:
 
     def facts(self) -> list[str]:
         """What is known without a diagnosis: for those who go on looking."""
-        facts = [f"verify: {self.failed}"]
+        known = [f"verify: {self.failed}"]
         if self.theirs is None:
-            return facts
+            return known
         data = {True: "are the same at every step", False: "differ", None: "are not known"}[self.same_data]
-        facts.append(f"the examples {data}, by their fingerprints")
+        known.append(f"the examples {data}, by their fingerprints")
+        if self.alike:
+            known[-1] = "the fingerprints prove nothing: they are the same for each example of every step and replica"
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(self.mine - self.other) / np.abs(self.other)
         shown = ", ".join(rounded(float(value)) for value in apart[:3])
-        facts.append(f"relative differences of the losses from step 1 on: {shown}{', …' if self.steps > 3 else ''}")
-        return facts
+        known.append(f"relative differences of the losses from step 1 on: {shown}{', …' if self.steps > 3 else ''}")
+        for what, said in (("draws at random in the step", self.draws), ("clips a replica's gradients", self.clips)):
+            known.append(f"what {what}: {'not known' if said is None else ', '.join(said[:3]) or 'nothing'}")
+        return known

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtk.analysis.case import SAME_DATA, Case, Diagnosis, found
+from dtk.analysis.case import Case, Diagnosis, found
+from dtk.analysis.facts import SAME_DATA, outside, scope_of
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
+
+COUNTED = "the examples of each step, and the steps, are counted on every replica"
 
 
 def look_at_shards(case: Case) -> Diagnosis | None:
@@ -16,35 +19,49 @@ def look_at_shards(case: Case) -> Diagnosis | None:
     if np.ptp(case.prints, axis=1).max() > SAME_DATA:
         return None
     # Data that are all alike have equal fingerprints on every replica as well, but these add up to the baseline's.
-    if case.theirs is None or case.same_data:
+    if case.theirs is None or case.same_data or case.alike:
         return None
     counts = case.ours.examples[0]
     return found(
         "sharding off",
         f"all {case.replicas} replicas saw the same {counts[0]} examples at each of {case.steps} steps, so sharding is "
         "switched off",
-        ["the replicas' fingerprints are equal at every step, and don't add up to the baseline's"],
+        "the replicas' fingerprints are equal at every step, and don't add up to the baseline's",
     )
 
 
 def look_at_counts(case: Case) -> Diagnosis | None:
     """Another number of examples a step, or of steps."""
     if case.theirs is None:
-        return found("steps", str(case.failed)) if case.failed.reason == "steps" else None
+        return found("steps", str(case.failed), COUNTED) if case.failed.reason == "steps" else None
     mine, other = int(case.examples[0]), int(case.theirs.examples[0].sum())
     n = case.replicas
     if mine != other:
+        if outside(case.ours.run):
+            return _outside(case, mine, other)
         relation = ""
         if n > 1 and mine == n * other:
             relation = f", {n} times as many: each of the {n} replicas reads a whole batch"
         elif n > 1 and mine * n == other:
             relation = f", 1/{n} of it: the batch of one replica is taken for the global one"
-        return found(
-            "global batch", f"step 1 has {mine} examples in the {case.ours.name}, {other} in the baseline{relation}"
-        )
+        what = f"step 1 has {mine} examples in the {case.ours.name}, {other} in the baseline{relation}"
+        scope = "not known" if outside(case.ours.run) is None else "the strategy's"
+        return found("global batch", what, COUNTED, [f"the scope that the model was made in: {scope}"])
     if case.failed.reason in ("steps", "examples"):
-        return found("steps", str(case.failed).partition(";")[0])
+        return found("steps", str(case.failed).partition(";")[0], COUNTED)
     return None
+
+
+def _outside(case: Case, mine: int, other: int) -> Diagnosis:
+    scope = scope_of(case.ours.run)
+    assert scope is not None, "a model outside of the scope has a scope of its own"
+    return found(
+        "not in scope",
+        f"the model was made under {scope.strategy or 'the default strategy'}, outside of the {case.ours.name}'s with "
+        f"{case.replicas} replicas, so that each worker trains by itself: step 1 has {mine} examples over all workers, "
+        f"{other} in the baseline",
+        f"the model's own strategy has {scope.replicas} replica{'s' * (scope.replicas > 1)} in sync",
+    )
 
 
 def look_at_examples(case: Case) -> Diagnosis | None:
@@ -63,19 +80,26 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         f"{case.base_prints[step - 1]:.4f}"
     ]
     evidence.append(f"over each epoch: {_listed(mine)}, baseline {_listed(other)}")
+    tested = "fingerprints at each step, and their sums over each epoch"
     if not (np.abs(mine - other) > SAME_DATA).any():
-        return found("order", f"{what}, though the same ones over each epoch: another order", evidence)
+        return found("order", f"{what}, though the same ones over each epoch: another order", tested, evidence)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
+    if case.augments:
+        ops = ", ".join(case.augments[:3])
+        tested = f"the sums differ over an epoch too, and a map of the dataset draws at random ({ops})"
+        instead = "worker order" if case.ours.run.folder.workers > 1 else "other data"
+        drawn = f"{what}, over an epoch as well: a map of the dataset draws at random ({ops})"
+        return found("augmentation", drawn, tested, evidence, (instead,))
     if case.ours.run.folder.workers < 2:
         likely = ("order",) if not whole else ()
-        return found("other data", f"{what}, over an epoch as well", evidence, likely)
+        return found("other data", f"{what}, over an epoch as well", tested, evidence, likely)
     if whole and np.ptp(mine) <= SAME_DATA:
         what += ", in each epoch the same other ones"
-        return found("other data", what, evidence, ("worker order",))
+        return found("other data", what, tested, evidence, ("worker order",))
     also = () if whole else ("order", "other data")
     lead = "as if the workers read" if also else "the workers read"
     missed = f"{what}, over an epoch as well: {lead} in different orders, so that shards overlap and miss some"
-    return found("worker order", missed, evidence, also)
+    return found("worker order", missed, tested, evidence, also)
 
 
 def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:

@@ -32,8 +32,15 @@ MISTAKES = {
         "record every step on every worker, let the function come to its end",
         BOTH,
     ),
+    "unrecorded": Mistake(
+        "an optimizer made more updates than were recorded",
+        "-",
+        "record every step of every model: a Recorder in each fit, dtk.record_step after each update",
+        BOTH,
+    ),
     "not in scope": Mistake(
-        "the workers' final weights differ; or each worker trained on everything and has the baseline's weights",
+        "the workers' final weights differ; or the model's own strategy has one replica; or each worker has the "
+        "baseline's examples, losses and weights",
         "-",
         "create model and optimizer inside `with strategy.scope():`",
         BOTH,
@@ -78,6 +85,12 @@ MISTAKES = {
         "fingerprints differ, over an epoch as well, with one input pipeline",
         "-",
         "read the same examples in both, and seed random changes to them",
+        BOTH,
+    ),
+    "augmentation": Mistake(
+        "fingerprints differ, over an epoch as well, and a map of the dataset draws at random",
+        "-",
+        "leave random maps out where runs are compared, or draw by example: tf.image.stateless_*, seeded by its number",
         BOTH,
     ),
     "not finite": Mistake(
@@ -146,10 +159,22 @@ MISTAKES = {
         "expect no equality, or use BatchNormalization(synchronized=True)",
         BOTH,
     ),
-    "dropout": Mistake(
-        "same data and weights, another loss at step 1 in no simple ratio, now larger, now smaller",
+    "random": Mistake(
+        "same data and weights, another loss at step 1 in no simple ratio; an operation of the step draws at random",
         "-",
-        "expect no equality, or compare with the rate set to 0",
+        "expect no equality, or compare with the rate of dropout, noise or sampling set to 0",
+        BOTH,
+    ),
+    "whole batch": Mistake(
+        "same data and weights, nothing drawn at random, another loss at step 1 in no simple ratio and no penalty's",
+        "-",
+        "make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas",
+        BOTH,
+    ),
+    "offset": Mistake(
+        "losses differ from step 1 on by 1e-5 or more, below the tolerance, by the same at each of the first steps",
+        "-",
+        "look for a part of the loss that every replica adds whole, or that depends on the whole batch",
         BOTH,
     ),
     "learning rate": Mistake(
@@ -158,10 +183,22 @@ MISTAKES = {
         "use the same learning rate in both, or scale it by the same factor, and don't change it in one only",
         BOTH,
     ),
+    "clipping": Mistake(
+        "losses agree at step 1 and differ afterwards; without the clipping of gradients both agree",
+        "-",
+        "clip the sum over replicas: strategy's all-reduce first, or clip_by_global_norm in a merge_call",
+        BOTH,
+    ),
     "rounding": Mistake(
-        "losses agree to rounding for some steps, then part by less than 1 %; the weights moved alike",
+        "losses agree to rounding at first, then differ by less than 1 %, growing fast; the weights moved alike",
         "-",
         "use tanh, or a smaller learning rate, or pass verify a wider rtol and atol",
+        BOTH,
+    ),
+    "not reproducible": Mistake(
+        "the baseline, made once more with the same seed, differs from the first (looked for with try_it alone)",
+        "-",
+        "seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared",
         BOTH,
     ),
     # These three, and `short batch`, are also looked for where run and baseline agree.

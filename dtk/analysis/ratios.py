@@ -10,15 +10,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dtk.analysis.case import Case, Diagnosis, found
-from dtk.analysis.penalty import look_at_penalty
+from dtk.analysis.case import Case, Diagnosis, either, found
+from dtk.analysis.numerals import rounded
+from dtk.analysis.penalty import fits, look_at_penalty
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
 # A thousand times rounding at step 1, and far from the distance of two ratios that could be confused (2 and 3).
 EXACT = 1e-3
 # A penalty that both scaled rightly, or batch norm, moves a ratio off its whole number; by more than this it is no
-# longer that number's.
+# longer that number's. Near a number is no proof: see `_nearly`.
 NEAR = 0.05
 
 
@@ -27,7 +28,7 @@ def look_at_finite(case: Case) -> Diagnosis | None:
     step = case.failed.step
     if step is None or step > case.steps or np.isfinite([case.mine[step - 1], case.other[step - 1]]).all():
         return None
-    return found("not finite", str(case.failed).partition(";")[0])
+    return found("not finite", str(case.failed).partition(";")[0], "the loss at this step is NaN or infinite")
 
 
 def look_at_shares(case: Case) -> Diagnosis | None:
@@ -43,6 +44,7 @@ def look_at_shares(case: Case) -> Diagnosis | None:
         "reduced value",
         f"at every step all {case.replicas} replicas recorded the same loss, at step 1 {shares[0, 0]:.3g}, which is "
         "the baseline's: a value that was reduced before it was recorded, no shares",
+        "the replicas' values are equal to 1e-6 at every step, and the first is the baseline's loss",
         case.facts(),
         also,
     )
@@ -54,20 +56,37 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     if step is None or case.failed.reason not in ("loss", "uneven batch"):
         return None
     if case.failed.reason == "uneven batch":
-        return found("uneven batch", str(case.failed).rpartition(";")[0], case.facts())
+        tested = "weighted by examples, the losses agree to verify's tolerance"
+        return found("uneven batch", str(case.failed).rpartition(";")[0], tested, case.facts())
     short = _short_batch(case, step)
     if short is not None or step > 1:
         return short
     hits = [(key, what) for key, value, what in _known(case) if _is(case, value, EXACT)]
     if hits:
-        return _named(case, hits, "")
+        return _named(case, hits, f"the ratio at step 1 is that number to {rounded(EXACT)}")
     penalty = look_at_penalty(case)
     if penalty is not None:
         return penalty
-    near = [(key, what) for key, value, what in _known(case) if key in _COARSE and _is(case, value, NEAR)]
-    if near:
-        return _named(case, near, "about ")
-    return None
+    near = [(key, value, what) for key, value, what in _known(case) if key in _COARSE and _is(case, value, NEAR)]
+    return _nearly(case, *near[0]) if near else None
+
+
+def _nearly(case: Case, key: str, value: float, what: str) -> Diagnosis:
+    """A ratio near N or 1/N: the mistake, if something is known that moves the ratio; otherwise perhaps."""
+    # A penalty p that both scale rightly: the run has N·data + p, the baseline data + p.
+    penalty = float((value * case.other[0] - case.mine[0]) / (value - 1))
+    named = fits(case, penalty, 4 * value / abs(value - 1)) if penalty > 0 else None
+    about = f"about {what}"
+    if named:
+        moved = f"{about} (both add the penalty {named} rightly, which keeps the ratio from being exact)"
+        return _named(case, [(key, moved)], "the ratio is that number once the penalty is taken off both losses")
+    if case.normalised:
+        moved = f"{about} (batch norm keeps the ratio from being exact)"
+        others = [(one, "") for one in ("batch norm", "whole batch")]
+        return _named(case, [(key, moved), *others], f"the ratio at step 1 is that number to {rounded(NEAR)}")
+    suspects = [key, "whole batch", *(["random"] if case.draws != [] else [])]
+    tested = f"the ratio at step 1 is {case.ratio[0]:.6g}, and nothing is known that keeps it from being exact"
+    return either(f"{case.losses(1)}: {about}", suspects, tested, case.facts())
 
 
 _COARSE = ("local mean", "divided twice")
@@ -81,6 +100,7 @@ def _short_batch(case: Case, step: int) -> Diagnosis | None:
         "short batch",
         f"step {step} has {count} examples, and its loss is {count}/{full} of the baseline's: it was divided by the "
         f"full batch of {full}",
+        f"the ratio is that of the examples to {rounded(EXACT)}, and the steps before agree",
         case.facts(),
     )
 
@@ -142,10 +162,8 @@ def _is(case: Case, value: float, tolerance: float) -> bool:
     return bool((np.abs(ratios / value - 1) <= tolerance).any())
 
 
-def _named(case: Case, hits: list[tuple[str, str]], about: str) -> Diagnosis:
+def _named(case: Case, hits: list[tuple[str, str]], tested: str) -> Diagnosis:
     key, what = hits[0]
     also = tuple(dict.fromkeys(other for other, _ in hits[1:] if other != key))
     evidence = [f"ratio of the losses at step 1: {case.ratio[0]:.6g}", *case.facts()]
-    if about:
-        what += " (regularisation or batch norm keeps the ratio from being exact)"
-    return found(key, f"{case.losses(1)}: {about}{what}", evidence, also)
+    return found(key, f"{case.losses(1)}: {what}", tested, evidence, also)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtk.analysis.case import MOVING, Diagnosis
+from dtk.analysis.case import Diagnosis
 from dtk.analysis.evidence import collect
+from dtk.analysis.facts import MOVING
 from dtk.analysis.mistakes import MISTAKES
 from dtk.analysis.numerals import percent
 from dtk.analysis.scaling import global_loss
@@ -83,7 +84,10 @@ def look_at_standstill(run: RunLike, pair: str) -> Diagnosis | None:
         sentence = ". ".join([lead, *said])
     else:
         sentence = f"{lead}: {said[0]}" if not level else f"{lead}. {said[0][0].upper()}{said[0][1:]}"
-    facts = level.facts if level else ()
+    tested = "tested: Keras's own warning in the logs; the loss is not at ln k, or the run is too short to tell"
+    if level:
+        tested = "tested: the loss stays at ln k in each quarter of the steps, without a fall of 1 %"
+    facts = (tested, *(level.facts if level else ()))
     return Diagnosis(causes[0].mistake, sentence, facts, tuple(cause.mistake for cause in causes[1:]))
 
 

@@ -6,15 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtk.analysis.case import MOVING, Case, Diagnosis, found
+from dtk.analysis.case import Case, Diagnosis, either, found
+from dtk.analysis.facts import MOVING, outside, scope_of
 from dtk.analysis.numerals import rounded
+from dtk.analysis.suspects import ENDS, OFFSET, only_statistics
 from dtk.records import Weights
 
-__all__ = ["Moved", "look_at_drift", "look_at_random_layers", "look_at_updates", "moved"]
+__all__ = ["Moved", "look_at_drift", "look_at_updates", "moved"]
 
 ALONG = 0.9  # cosine of two updates that count as one direction: after some steps of another rate it has fallen to this
 AS_FAR = 0.05  # updates whose lengths are this close count as equally long
+# A ratio of lengths this close to N or 1/N is that of a rate scaled by N; after many steps it is not exact.
+NEAR_N = np.log(1.25)
+# A gradient that is off by a term of its own (a penalty) points elsewhere: along the other's to this only by accident.
+PARALLEL, FAR = 0.999, np.log(1.3)
 SMALL = 0.01  # as in `dtk.analysis.losses`: rounding that a kink has enlarged was seen up to half of this at once
+ROUNDING = 2e-6  # rounding at step 1 was seen up to 1e-6 of the loss
+GROWTH = 5.0  # a gradient that is off at every step moves the losses apart in proportion to the steps, at most so fast
 
 
 class Moved(NamedTuple):
@@ -48,86 +56,105 @@ def moved(case: Case) -> Moved | None:
 def look_at_drift(case: Case) -> Diagnosis | None:
     """Workers that hold different weights, or that each trained alone on everything."""
     parted = _parted(case)
-    if parted:
+    if not parted:
+        return _alone(case)
+    scope = scope_of(case.ours.run)
+    within = case.ours.run.replicas > 1 or outside(case.ours.run) is False
+    if not within:
+        known = "is not known" if scope is None else f"has {scope.replicas} replica in sync"
         return found(
             "not in scope",
             f"{parted}, which replicas in sync can't: the model, or its optimizer, is outside the strategy's scope",
+            f"the weights are compared bit by bit; the scope that the model was made in {known}",
             case.facts(),
         )
-    return _alone(case)
-
-
-def look_at_random_layers(case: Case) -> Diagnosis | None:
-    """Batch norm and dropout: the same examples and weights, and yet another loss at step 1."""
-    if case.failed.reason == "replicas" or (case.failed.reason == "final weights" and _only_statistics(case)):
-        if not case.normalised:
-            return None
-        what = (
-            "the moving statistics of batch normalisation differ, and no other weights"
-            if _only_statistics(case)
-            else ("each replica has moving statistics of its own, and the trained weights differ from the baseline's")
-        )
-        return found("batch norm", f"{what}: each replica normalises its own part of the batch", case.facts())
-    if case.failed.step != 1 or case.failed.reason != "loss" or case.same_data is False:
-        return None
-    signs = np.sign(case.mine - case.other)[:10]
-    apart = _apart(case)
-    lead = f"{case.losses(1)}, in no ratio that a mistake has"
-    if case.normalised and apart[0] < 0.5:
-        return found(
-            "batch norm",
-            f"{lead}; the model has batch normalisation, and each replica normalises its own part of the batch",
-            case.facts(),
-            ("dropout",) if case.names_dropout else (),
-        )
-    if case.same_data is None or apart.max() > 0.5 or (len(set(signs)) < 2 and not case.names_dropout):
-        return None
-    because = "the function names dropout" if case.names_dropout else "a layer such as dropout draws at random"
-    return found(
-        "dropout",
-        f"{lead}, on the same examples, {'now larger, now smaller' if len(set(signs)) > 1 else ''}"
-        f"; {because}, and replicas draw other numbers than one device".replace(", ;", ";"),
-        case.facts(),
-        ("start",) if not case.ours.initial else (),
+    made = f"of {scope.strategy} with {scope.replicas} replicas" if scope and scope.strategy else "of the strategy"
+    lead = (
+        f"{parted}, though the model was made in the scope {made}: something changes weights on each replica by itself"
     )
+    tested = f"the weights are compared bit by bit, and the model was made in the scope {made}"
+    return either(f"{lead} (an assign in a layer or a callback)", ["not in scope"], tested, case.facts())
 
 
 def look_at_updates(case: Case) -> Diagnosis | None:
     """Losses that agree at first: the same way by another length is the learning rate, hardly apart is rounding."""
     step = case.failed.step or case.steps + 1  # without a step: the losses agree at all of them
-    if case.theirs is None or step < 2 or case.failed.reason not in ("loss", "final weights"):
+    if case.theirs is None or step < 2 or case.failed.reason not in ("loss", *ENDS):
         return None
     move = moved(case)
     if move is None or case.same_data is False:
         return None
     evidence = [f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}", *case.facts()]
-    as_far = abs(move.ratio - 1) <= AS_FAR
-    if move.cosine >= ALONG and not as_far:
-        until = "the losses agree at step 1" if step == 2 else f"the losses agree until step {step - 1}"
-        until = until if step <= case.steps else f"the losses agree at all {case.steps} steps"
-        near = round(max(move.ratio, 1 / move.ratio))
-        times = f"{move.ratio:.2g} times as far as the baseline's, in the same direction (cosine {move.cosine:.2f})"
-        known = f"; N={case.replicas} fits" if case.replicas > 1 and near == case.replicas else ""
+    if move.cosine >= ALONG and abs(move.ratio - 1) > AS_FAR:
+        return _longer(case, move, step, evidence)
+    rounding = _rounding(case, move, step, evidence)
+    if rounding is not None:
+        return rounding
+    suspects = ["rounding"] if move.cosine >= ALONG and case.apart[0] <= OFFSET else []
+    suspects += ["clipping"] if case.clips != [] else []
+    if case.clips and move.cosine < ALONG:
+        suspects.append("learning rate")
+    suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
+    suspects += ["random"] if case.draws else []
+    # Where nothing is known of the update, and the weights went another way, all of this would be guessed.
+    if not suspects or (move.cosine < ALONG and not case.clips):
+        return None
+    tested = (
+        f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
+    )
+    return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)
+
+
+def _until(case: Case, step: int) -> str:
+    if step > case.steps:
+        return f"the losses agree at all {case.steps} steps"
+    return "the losses agree at step 1" if step == 2 else f"the losses agree until step {step - 1}"
+
+
+def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosis:
+    """The same direction, another length: a learning rate, unless something else can be the reason."""
+    n, length = case.replicas, np.log(move.ratio)
+    by_n = n > 1 and min(abs(length - np.log(n)), abs(length + np.log(n))) < NEAR_N
+    plain = by_n or (move.cosine >= PARALLEL and abs(length) >= FAR)
+    times = f"{move.ratio:.2g} times as far as the baseline's, in the same direction (cosine {move.cosine:.2f})"
+    lead = f"{_until(case, step)}, but the {case.ours.name}'s weights moved {times}"
+    also = ["random"] if case.draws else []
+    if plain and case.clips == [] and not also:
         return found(
             "learning rate",
-            f"{until}, but the {case.ours.name}'s weights moved {times}{known}: a learning rate, or a gradient, that "
-            "is scaled in only one of the two",
+            f"{lead}{f'; N={n} fits' if by_n else ''}: a learning rate, or a gradient, that is scaled in only one of "
+            "the two",
+            "the directions are the same, the lengths are not, the losses agree at step 1, and no gradient is clipped",
             evidence,
         )
-    before, at = _apart(case)[: step - 1], _apart(case)[step - 1 : step]
-    if move.cosine > 0.99 and as_far and step > 2 and before.max() <= case.rtol and (at < SMALL).all():
-        return found(
-            "rounding",
-            f"losses agree to {rounded(float(before.max()))} until step {step - 1}, then part by "
-            f"{rounded(float(at[0])) if len(at) else 'less'} of their size, and the weights moved alike (cosine "
-            f"{move.cosine:.4f}): rounding that a kink such as relu's has enlarged, no mistake of either run",
-            evidence,
-        )
-    return None
+    suspects = ["learning rate", *(["clipping"] if case.clips != [] else []), *also]
+    if not plain and n > 1:
+        suspects.append("regularisation")
+    clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
+    tested = f"the ratio of the lengths is {'near' if by_n else 'not near'} N or 1/N; clipping on each replica: {clips}"
+    return either(lead, suspects, tested, evidence)
 
 
-def _apart(case: Case) -> np.ndarray:
-    return np.abs(case.mine - case.other) / np.maximum(np.abs(case.other), np.finfo(np.float32).tiny)
+def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosis | None:
+    """Differences of rounding's size at first, that grow faster than a gradient's that is off at every step."""
+    before, at = case.apart[: step - 1], case.apart[step - 1 : step]
+    if move.cosine <= 0.99 or abs(move.ratio - 1) > AS_FAR or step < 3:
+        return None
+    if before.max() > case.rtol or not (at < SMALL).all() or case.apart[0] > ROUNDING:
+        return None
+    since = case.apart[1:step] / np.arange(1, len(case.apart[1:step]) + 1)  # for each update made so far
+    early, last = since[: max(1, step // 2 - 1)], since[-3:]
+    if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
+        return None
+    return found(
+        "rounding",
+        f"losses agree to {rounded(float(before.max()))} until step {step - 1}, then differ by "
+        f"{rounded(float(at[0])) if len(at) else 'less'} of their size, and the weights moved alike (cosine "
+        f"{move.cosine:.4f}): rounding that a kink such as relu's has enlarged, no mistake of either run",
+        f"the losses of step 1 differ by rounding alone ({rounded(float(case.apart[0]))}), and the difference grows "
+        "more than in proportion to the steps, as that of a gradient that is off at every step would",
+        evidence,
+    )
 
 
 def _update(before: Weights, after: Weights) -> np.ndarray:
@@ -162,31 +189,25 @@ def _alone(case: Case) -> Diagnosis | None:
     """Each worker has the baseline's examples, losses and final weights: it trained by itself."""
     if case.theirs is None or case.replicas < 2 or case.ours.run.replicas > 1:
         return None
+    apart = outside(case.ours.run)
+    if apart is False:  # made in the scope: workers that do the same all see the same examples
+        return None
     counts, base = case.ours.examples[: case.steps], case.theirs.examples[: case.steps]
     shares = case.ours.shares[: case.steps]
     if (counts != base).any() or (np.abs(shares - case.other[:, None]) > case.rtol * np.abs(case.other[:, None])).any():
         return None
-    if _only_statistics(case) is None or not _same_end(case):
+    if only_statistics(case) is None or not _same_end(case):
         return None
-    return found(
-        "not in scope",
+    what = (
         f"each of the {case.replicas} workers saw all {counts[0, 0]} examples of a step and has the baseline's losses "
-        "and final weights: it trained by itself",
-        case.facts(),
-        ("sharding off",),
     )
+    what += "and final weights"
+    tested = "each worker has the baseline's examples, losses and final weights; the scope that the model was made in "
+    if apart is None:
+        return either(what, ["not in scope", "sharding off"], f"{tested}is not known", case.facts())
+    return found("not in scope", f"{what}: it trained by itself", f"{tested}has 1 replica in sync", case.facts())
 
 
 def _same_end(case: Case) -> bool:
     move = moved(case)
     return move is not None and move.cosine > 0.9999 and abs(move.ratio - 1) < 1e-3
-
-
-def _only_statistics(case: Case) -> bool | None:
-    """Whether moving statistics are all in which the final weights differ from the baseline's; None: not comparable."""
-    assert case.theirs is not None, "there is a baseline to compare with"
-    a, b = case.ours.run.folder.worker(0).weights("final"), case.theirs.run.folder.worker(0).weights("final")
-    if a is None or b is None or [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
-        return None
-    pairs = zip(a.names, a.arrays, b.arrays, strict=True)
-    return all(np.allclose(x, y, rtol=0, atol=case.atol) for name, x, y in pairs if not any(w in name for w in MOVING))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtk.analysis.evidence import Evidence, owner
+from dtk.analysis.facts import MOVING, outside
 from dtk.analysis.numerals import rounded, scientific
 from dtk.errors import VerificationError
 from dtk.records import Weights
@@ -12,6 +13,14 @@ from dtk.records import Weights
 __all__ = ["check_final_weights", "check_replicas_agree", "check_start", "check_weights_between"]
 
 IN_SCOPE = "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
+_MADE_THERE = (
+    "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
+    "that are changed without the optimizer (an assign in a layer or a callback)"
+)
+_STATISTICS = (
+    "they are moving statistics, and each replica has its own, of its part of the batch; use "
+    "BatchNormalization(synchronized=True)"
+)
 
 
 def check_start(ours: Evidence, theirs: Evidence, atol: float) -> None:
@@ -45,15 +54,19 @@ def check_replicas_agree(ours: Evidence) -> None:
     """
     for which, held in (("initial", ours.initial), ("final", ours.final)):
         for worker, weights in enumerate(held[1:], start=1):
+<<<<<<< HEAD
             _check_identical(held[0], weights, which, worker)
     for moment in ours.run.folder.worker(0).moments:
         between = [held_then for corner in ours.run.folder.each if (held_then := corner.weights(moment))]
         for worker, held_then in enumerate(between[1:], start=1):
             _check_identical(between[0], held_then, moment, worker)
+=======
+            _check_identical(ours, held[0], weights, which, worker)
+>>>>>>> 8ecd92fbae6a029d2c88f5e4ab3887c0d6d47087
     if ours.run.replicas > 1:
         for corner in ours.run.folder.each:
             said = [event for event in corner.events if event["state"] == "replicas"]
-            _check_said(said, f"the {ours.run.replicas} replicas of {owner(ours, corner.worker)}")
+            _check_said(said, f"the {ours.run.replicas} replicas of {owner(ours, corner.worker)}", ours)
 
 
 def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
@@ -74,6 +87,7 @@ def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
     )
 
 
+<<<<<<< HEAD
 def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None:
     """The weights where one training of several ends, or the next begins, to atol of the baseline's.
 
@@ -104,6 +118,9 @@ def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None
 
 
 def _check_said(said: list[dict[str, object]], replicas: str) -> None:
+=======
+def _check_said(said: list[dict[str, object]], replicas: str, ours: Evidence) -> None:
+>>>>>>> 8ecd92fbae6a029d2c88f5e4ab3887c0d6d47087
     if not said:
         raise VerificationError(
             f"verify can't compare {replicas}: nothing recorded whether they agree; dtk.Recorder() does at the end "
@@ -112,13 +129,14 @@ def _check_said(said: list[dict[str, object]], replicas: str) -> None:
         )
     parted = [event for event in said if not event["identical"]]
     if parted:
+        name = str(parted[0].get("name"))
         raise VerificationError(
-            f"{replicas} hold different final weights, {parted[0].get('name')} among them; {IN_SCOPE}",
+            f"{replicas} hold different final weights, {name} among them; {_remedy(ours, [name])}",
             reason="replicas",
         )
 
 
-def _check_identical(a: Weights, b: Weights, which: str, worker: int) -> None:
+def _check_identical(ours: Evidence, a: Weights, b: Weights, which: str, worker: int) -> None:
     if [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
         raise VerificationError(
             f"worker 0 and worker {worker} hold different models ({len(a.arrays)} and {len(b.arrays)} weight arrays, "
@@ -131,9 +149,16 @@ def _check_identical(a: Weights, b: Weights, which: str, worker: int) -> None:
         index = max(distances, key=lambda i: distances[i])
         raise VerificationError(
             f"worker 0 and worker {worker} hold different {which} weights: {_array(a, index)} differs by "
-            f"{_upto(distances[index])}; {IN_SCOPE}",
+            f"{_upto(distances[index])}; {_remedy(ours, [a.names[i] for i in parted])}",
             reason="replicas",
         )
+
+
+def _remedy(ours: Evidence, names: list[str]) -> str:
+    """What to do about replicas whose weights of these names differ."""
+    if all(any(word in name for word in MOVING) for name in names):
+        return _STATISTICS
+    return _MADE_THERE if outside(ours.run) is False else IN_SCOPE
 
 
 def _check_shapes(ours: Evidence, a: Weights, b: Weights, reason: str) -> None:

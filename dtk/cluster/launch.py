@@ -59,6 +59,29 @@ class Job:
     restarts: int = 0  # further starts of the cluster, each after a failure
     env: Mapping[str, str | None] = field(default_factory=dict)  # beyond the kernel's; None takes a variable away
     communication: Mapping[str, Any] = field(default_factory=dict)  # of the strategy: bytes_per_pack, implementation
+    sources: Mapping[str, str] | None = None  # of cells; None: those of this process
+    without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
+    rate: float = 1.0  # what the optimizers' learning rates are multiplied by
+
+
+# What a run's directory keeps of its job, to be run once more (`dtk.cluster.again`); the rest are files of their own.
+_AGAIN = (
+    "workers",
+    "replicas",
+    "mode",
+    "seed",
+    "keras",
+    "strategy",
+    "share",
+    "fork",
+    "timeout",
+    "stall_timeout",
+    "evaluator_strategy",
+    "env",
+    "communication",
+    "without",
+    "rate",
+)
 
 
 @in_one_sentence()
@@ -106,7 +129,9 @@ def new_folder(job: Job) -> RunFolder:
     (folder.path / "function.pkl").write_bytes(job.payload)
     if job.evaluator is not None:
         (folder.path / "evaluator.pkl").write_bytes(job.evaluator)
-    (folder.path / "sources.json").write_text(json.dumps(ship.cell_sources()))
+    sources = ship.cell_sources() if job.sources is None else dict(job.sources)
+    (folder.path / "sources.json").write_text(json.dumps(sources))
+    (folder.path / "job.json").write_text(json.dumps({name: getattr(job, name) for name in _AGAIN}))
     if job.faults:
         write_faults(folder.path, job.faults)
     return folder
@@ -138,6 +163,8 @@ def _spec(
         "seed": job.seed,
         "strategy": job.evaluator_strategy if evaluates else job.strategy,
         "communication": dict(job.communication),
+        "without": list(job.without),
+        "rate": job.rate,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,

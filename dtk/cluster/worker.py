@@ -25,7 +25,7 @@ import wrapt
 from dtk import environment
 from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
-from dtk.compat import causes, checkpoints, evaluator, keras2, transport
+from dtk.compat import causes, checkpoints, evaluator, keras2, transport, without
 from dtk.environment import Here
 from dtk.recording import marks, updates
 from dtk.recording.progress import progress
@@ -158,6 +158,7 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     wrapt.register_post_import_hook(
         lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
     )
+    without.apply(spec["without"], spec["rate"])
     if spec["role"] == "evaluator":
         wrapt.register_post_import_hook(evaluator.apply, "tensorflow.python.distribute.collective_all_reduce_strategy")
 

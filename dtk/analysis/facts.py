@@ -1,0 +1,112 @@
+"""What a run's workers wrote down about their training beside its numbers; None where nobody wrote it down.
+
+The events are "loop" (who trains, in which scope, with which layers), "traced" (what the graph of an update holds) and
+"augments" (a map of a dataset that draws at random); `dtk.recording` writes them. A missing event means unknown, and
+nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dtk.analysis.evidence import RunLike
+
+__all__ = [
+    "MOVING",
+    "SAME_DATA",
+    "Scope",
+    "augmenting",
+    "clipping",
+    "constant",
+    "drawing",
+    "events",
+    "outside",
+    "same_examples",
+    "scope_of",
+]
+
+
+# float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
+# or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
+SAME_DATA = 1e-3
+# Of batch normalisation, in the names of its weights; no gradient changes them.
+MOVING = ("moving_mean", "moving_variance")
+
+
+class Scope(NamedTuple):
+    """Where the model was made. strategy: its class; None for TensorFlow's default. replicas: in sync there."""
+
+    strategy: str | None
+    replicas: int
+
+
+def events(run: RunLike, state: str) -> list[dict[str, Any]]:
+    """The events of this name, of all workers."""
+    return [event for corner in run.folder.each for event in corner.events if event["state"] == state]
+
+
+def drawing(*runs: RunLike) -> list[str] | None:
+    """Operations that draw at random in the updates' graphs; [] where there are none; None where it is not known."""
+    return _traced("draws", runs)
+
+
+def clipping(*runs: RunLike) -> list[str] | None:
+    """How gradients are clipped before replicas add them up; [] where they are not; None where it is not known."""
+    return _traced("clips", runs)
+
+
+def _traced(key: str, runs: tuple[RunLike, ...]) -> list[str] | None:
+    """What any of the runs has; [] only where each of them is known to have nothing."""
+    found: list[str] = []
+    known = True
+    for run in runs:
+        said = [event.get(key) for event in events(run, "traced")]
+        known = known and bool(said) and None not in said
+        found += [str(one) for each in said for one in each or []]
+    return list(dict.fromkeys(found)) if found or known else None
+
+
+def augmenting(*runs: RunLike) -> list[str]:
+    """Operations that draw at random in the maps of datasets; [] where there are none, or where it is not known."""
+    said = [str(one) for run in runs for event in events(run, "augments") for one in event.get("draws") or []]
+    return list(dict.fromkeys(said))
+
+
+def scope_of(run: RunLike) -> Scope | None:
+    """The scope that the model was made in, as worker 0 saw it."""
+    for event in events(run, "loop"):
+        scope = event.get("scope")
+        if isinstance(scope, dict) and isinstance(scope.get("replicas"), int):
+            return Scope(scope.get("strategy"), scope["replicas"])
+    return None
+
+
+def outside(run: RunLike) -> bool | None:
+    """Whether the model was made outside of the strategy's scope, so that each worker trains alone; None: unknown."""
+    scope, replicas = scope_of(run), run.folder.workers * run.replicas
+    return None if scope is None or replicas < 2 else scope.replicas < replicas
+
+
+def constant(prints: np.ndarray, examples: np.ndarray) -> bool:
+    """Whether a fingerprint an example is one number everywhere: then it would be the same for other examples too."""
+    if prints.size < 2 or not np.isfinite(prints).all() or not (examples > 0).all():
+        return False
+    return float(np.ptp(prints / examples)) < 1e-6
+
+
+def same_examples(mine: np.ndarray, other: np.ndarray, counts: np.ndarray, base: np.ndarray) -> np.ndarray | None:
+    """At which steps the replicas saw the baseline's examples, `(steps,)`; None where no fingerprint tells.
+
+    mine, counts: the run's fingerprints and examples, `(steps, replicas)`; other, base: the baseline's.
+    """
+    if not (np.isfinite(mine).all() and np.isfinite(other).all()):
+        return None
+    prints, examples = np.concatenate([mine, other], axis=1), np.concatenate([counts, base], axis=1)
+    # A single batch in each of the two: equal fingerprints do prove that it is the same one.
+    if mine.size > 1 and constant(prints.ravel(), examples.ravel()):
+        return None
+    agree: np.ndarray = np.abs(mine.sum(axis=1) - other.sum(axis=1)) <= SAME_DATA
+    return agree

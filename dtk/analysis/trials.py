@@ -1,0 +1,219 @@
+"""Runs that decide between mistakes which leave the same traces: the same function once more, but for one thing.
+
+If run and baseline agree once a suspect is switched off in both, it was the suspect. Before that the baseline is made
+once more as it was: where the two baselines differ, no comparison says anything. The runs are made by the two runs
+themselves (`Run.again`, in a room above this one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtk.analysis.case import DECIDES, SAID, Case, Diagnosis, either, found
+from dtk.analysis.evidence import collect
+from dtk.analysis.losses import check_steps_and_examples
+from dtk.analysis.mistakes import MISTAKES
+from dtk.analysis.numerals import rounded
+from dtk.analysis.scaling import global_loss
+from dtk.analysis.updates import NEAR_N, moved
+from dtk.analysis.verify import checks, name_of
+from dtk.errors import DtkError, VerificationError
+
+if TYPE_CHECKING:
+    from dtk.analysis.evidence import RunLike
+
+__all__ = ["decide"]
+
+_PAIRS = ("random", "augmentation", "batch norm", "clipping", "rounding")  # suspects that a pair can do without
+_SWITCH = {"augmentation": "random"}  # what `Run.again(without=...)` calls it
+_DATA = ("order", "worker order", "other data", "augmentation")
+_SUMS = ("regularisation", "whole batch", "offset")  # suspects that another number of replicas tells apart
+_RATES = (1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 50.0, 100.0)
+FAR_BETTER = 1e-3  # float64 rounds 1e-9 as much as float32; a mistake stays as it is
+LINEAR = 5e-3  # how closely the excess must follow the number of replicas
+
+
+def decide(first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[float, float]) -> Diagnosis:
+    """The diagnosis after the further runs that its suspects need; the first one where no run would tell more."""
+    suspects = [key for key in (first.mistake, *first.also) if key in MISTAKES]
+    if first.mistake == "unknown" and not suspects:
+        suspects = ["random", "clipping"]
+    if not any(key in (*_PAIRS, *_SUMS, *_DATA, "learning rate") for key in suspects):
+        return first
+    if first.mistake not in ("unknown", *_PAIRS, *_SUMS, *_DATA, "learning rate"):
+        return first  # known by its ratio; what else leaves that ratio is no question of these runs
+    trials = _Trials(run, baseline, tolerances)
+    # Losses may be 0, NaN or infinite.
+    with np.errstate(all="ignore"):
+        return trials.control() or trials.decide(first, suspects)
+
+
+class _Trials:
+    """said: what was run and what came of it, a sentence each."""
+
+    def __init__(self, run: RunLike, baseline: RunLike, tolerances: tuple[float, float]):
+        self.run, self.baseline, self.tolerances = run, baseline, tolerances
+        self.said: list[str] = []
+
+    def control(self) -> Diagnosis | None:
+        """The baseline once more, as it was."""
+        again = self._made(self.baseline, "the baseline again, as it was")
+        if again is None:
+            return None
+        try:
+            for _ in checks(again, self.baseline, *self.tolerances):
+                pass
+            both = collect(again, "baseline"), collect(self.baseline, "baseline")
+        except VerificationError as error:
+            what = f"the baseline, made once more with the same seed, differs from the first ({_short(error)})"
+            tested = "made the baseline again, as it was: the two differ, so a comparison with either says nothing else"
+            return found("not reproducible", what, tested, self.said)
+        exact = np.array_equal(both[0].shares, both[1].shares)
+        self.said.append(f"the baseline again, as it was: {'the same losses to the last bit' if exact else 'agrees'}")
+        return None
+
+    def decide(self, first: Diagnosis, suspects: list[str]) -> Diagnosis:
+        """Tries one suspect after the other until one is confirmed."""
+        left = list(suspects)
+        for key in suspects:
+            if key not in left:
+                continue
+            made: Diagnosis | bool | None = None
+            if key in _PAIRS:
+                made = self._pair(key)
+            elif key == "learning rate":
+                made = self._rate()
+            elif key in _SUMS and not (set(left) & {"random", "batch norm"} and self._comes_later(key, left)):
+                made = self._sums(left)
+            if isinstance(made, Diagnosis):
+                return made
+            if made is False:
+                left.remove(key)
+        return self._left(first, left)
+
+    def _comes_later(self, key: str, left: list[str]) -> bool:
+        """Whether a suspect that would spoil the sums is still to be tried."""
+        return any(left.index(other) > left.index(key) for other in ("random", "batch norm") if other in left)
+
+    def _left(self, first: Diagnosis, left: list[str]) -> Diagnosis:
+        """What no run refuted."""
+        tested = "; ".join(self.said) or "no further run could be made"
+        evidence = (f"tested: {tested}", *first.evidence)
+        if first.mistake in left or first.mistake in _DATA:
+            also = tuple(key for key in left if key != first.mistake)
+            return Diagnosis(first.mistake, first.sentence, evidence, also)
+        lead = "further runs were made, and none of them agrees with its baseline"
+        if not left:
+            return Diagnosis("unknown", f"I don't know why: {lead}", evidence)
+        if left == ["whole batch"]:
+            what = f"{SAID['whole batch']}: what else leaves these traces is refuted by further runs"
+            return found("whole batch", what, tested, first.evidence)
+        told = either(lead, left, tested, first.evidence)
+        return Diagnosis("unknown", told.sentence.partition("; ")[0], told.evidence, told.also)
+
+    def _pair(self, key: str) -> Diagnosis | bool | None:
+        """Both runs without the suspect: the diagnosis where they agree, False where not, None where not known."""
+        switch = _SWITCH.get(key, key)
+        words = DECIDES.get(switch, f"both runs without {switch}")
+        run = self._made(self.run, words, without=(switch,))
+        baseline = self._made(self.baseline, words, without=(switch,)) if run is not None else None
+        if run is None or baseline is None:
+            return None
+        try:
+            for _ in checks(run, baseline, *self.tolerances):
+                pass
+        except VerificationError as error:
+            self.said.append(f"{words}: they differ still ({_short(error)})")
+            # Of float64 it refutes rounding; of the others, that it is the only reason.
+            return False
+        if key == "rounding":
+            before, after = self._apart(self.run, self.baseline), self._apart(run, baseline)
+            if not after <= max(FAR_BETTER * before, 1e-12):
+                self.said.append(f"{words}: the losses differ by {rounded(after)}, before by {rounded(before)}")
+                return False
+        self.said.append(f"{words}: verify passes")
+        what = f"{SAID.get(key, 'a map of the dataset draws at random')}: {words} agree"
+        return found(key, what, "; ".join(self.said))
+
+    def _rate(self) -> Diagnosis | bool | None:
+        """The baseline with the rate that the run seems to have."""
+        ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
+        move = moved(Case(ours, theirs, VerificationError(""), *self.tolerances))
+        if move is None or not move.ratio > 0:
+            return None
+        n = float(ours.replicas)
+        known = [n, 1 / n] if n > 1 else []
+        factor = next((f for f in known if abs(np.log(move.ratio / f)) < NEAR_N), None)
+        factor = factor or min((f for r in _RATES for f in (r, 1 / r)), key=lambda f: abs(np.log(move.ratio / f)))
+        words = f"the baseline with the learning rate times {factor:.3g}"
+        baseline = self._made(self.baseline, words, rate=factor)
+        if baseline is None:
+            return None
+        try:
+            for _ in checks(self.run, baseline, *self.tolerances):
+                pass
+        except VerificationError as error:
+            self.said.append(f"{words}: it differs from the run still ({_short(error)})")
+            return False
+        self.said.append(f"{words}: verify passes")
+        what = f"the {ours.name} is what the baseline is with {factor:.3g} times the learning rate"
+        return found("learning rate", what, "; ".join(self.said))
+
+    def _sums(self, left: list[str]) -> Diagnosis | bool | None:
+        """What N replicas add whole grows the loss of step 1 by N-1 times the same; anything else does not."""
+        ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
+        n, batch = ours.replicas, int(ours.examples[0].sum())
+        other = next((m for m in (4, 2, 3, 8) if m != n and batch % m == 0), None)
+        if other is None or n < 2:
+            return None
+        kind = "replicas" if self.run.mode == "mirrored" else "workers"
+        words = f"the run with {other} replicas"
+        made = self._made(self.run, words, **{kind: other})
+        if made is None:
+            return None
+        try:
+            more = collect(made, name_of(made))
+            check_steps_and_examples(more, theirs)
+        except VerificationError as error:
+            self.said.append(f"{words}: it can't be compared ({_short(error)})")
+            return None
+        one, few, many = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours, more))
+        grew, expected = (many - one) / (few - one), (other - 1) / (n - 1)
+        # Two losses in float32, subtracted: what is left of their digits.
+        blur = max(LINEAR, 8 * float(np.finfo(np.float32).eps) * abs(one) / min(abs(few - one), abs(many - one)))
+        fact = f"the loss of step 1 is off by {grew:.4g} times as much as with {n}"
+        fact += f"; a part added whole gives {expected:.4g}"
+        self.said.append(f"{words}: {fact}")
+        if not blur < 0.1:
+            return None
+        key = "regularisation" if abs(grew / expected - 1) <= blur else "whole batch"
+        if key == "whole batch" and set(left) - {*_SUMS}:
+            if "regularisation" in left:
+                left.remove("regularisation")
+            return None  # by elimination only
+        return found(
+            key, f"{SAID[key]}: {fact.replace('the loss', f'with {other} replicas the loss')}", "; ".join(self.said)
+        )
+
+    def _apart(self, run: RunLike, baseline: RunLike) -> float:
+        ours, theirs = (collect(side, "run") for side in (run, baseline))
+        mine, other = (global_loss(side.shares, side.examples) for side in (ours, theirs))
+        return float((np.abs(mine - other) / np.abs(other)).max())
+
+    def _made(self, side: RunLike, words: str, **changes: Any) -> RunLike | None:
+        again: Callable[..., RunLike] | None = getattr(side, "again", None)
+        if again is None:
+            self.said.append(f"{words}: not made, as these are no runs of dtk.run and dtk.baseline")
+            return None
+        try:
+            return again(**changes)
+        except DtkError as error:
+            self.said.append(f"{words}: could not be made ({str(error).splitlines()[0]})")
+            return None
+
+
+def _short(error: VerificationError) -> str:
+    return str(error).partition(";")[0]

@@ -1,0 +1,178 @@
+"""`diagnose` on runs made of numbers, where step 1 differs in no known ratio: what is named, refuted, and left open."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from diagnosing import OTHER, means, other_losses, pair, prints, said, scoped, told, traced
+from verifying import END, STEPS, maker, refused
+
+import dtk
+from dtk.errors import VerificationError
+
+DROPOUT = ["StatelessRandomUniformV2 at model/dropout"]
+
+
+@pytest.fixture
+def make(tmp_path):
+    return maker(tmp_path)
+
+
+def test_draws_are_blamed_where_there_are_some(make):
+    sentence = told(*traced(pair(make, change=other_losses), DROPOUT), mistake="random", also=("whole batch",))
+    assert "StatelessRandomUniformV2 at model/dropout draws at random in the step" in sentence
+
+
+def test_nothing_is_blamed_on_draws_that_there_are_not(make):
+    assert "depends on the whole batch" in told(*traced(pair(make, change=other_losses)), mistake="whole batch")
+
+
+def test_unknown_draws_leave_two(make):
+    sentence = told(*pair(make, change=other_losses), mistake="unknown", also=("random", "whole batch"))
+    assert "one of these two: something draws at random" in sentence
+    assert "both runs with nothing drawn at random and a run with another number of replicas would decide" in sentence
+    assert "try_it=True" in sentence
+    # One side's graph was seen, the other's not.
+    run, baseline = pair(make, change=other_losses)
+    told(traced([run])[0], baseline, mistake="unknown", also=("random", "whole batch"))
+
+
+def test_a_word_in_the_function_is_no_evidence(make):
+    run, baseline = traced(pair(make, change=other_losses))
+    (run.dir / "function.pkl").write_bytes(b"...Dropout...")
+    told(run, baseline, mistake="whole batch")
+
+
+def test_a_part_of_the_loss_added_whole_or_a_whole_batch(make):
+    """The excess is steady, so it is not drawn at random, whatever the graph holds."""
+    for draws in ([], DROPOUT, None):
+        runs = traced(pair(make, change=lambda s: s + 0.0834), draws)
+        sentence = told(*runs, mistake="unknown", also=("regularisation", "whole batch"))
+        assert "a run with another number of replicas would decide" in sentence
+
+
+def test_a_smaller_loss_is_no_penaltys(make):
+    told(*traced(pair(make, change=lambda s: s - 0.0834)), mistake="whole batch")
+
+
+# --- small, from step 1 on
+
+
+@pytest.mark.parametrize("failing", ["loss", "weights"])
+def test_what_differs_from_step_1_on_is_no_rounding(make, failing):
+    """6e-5 of the loss: 60 times what rounding is at most."""
+
+    def offset(shares):
+        shares = shares + 6e-5 * shares[0].sum() / 2
+        return shares * (1 + 2e-4 * (np.arange(STEPS) > 12)[:, None]) if failing == "loss" else shares
+
+    ends = END if failing == "loss" else [e + np.float32(2e-4) for e in END]
+    runs = traced(pair(make, change=offset, final=ends))
+    told(*runs, mistake="offset", also=("regularisation", "whole batch"))
+
+
+def test_a_tiny_penalty_is_recognised(make):
+    start = [np.random.default_rng(2).normal(size=(60, 50)).astype(np.float32), np.zeros(50, np.float32)]
+    extra = 2.3e-8 * float((start[0] ** 2).sum())
+    facts = {"initial": start, "final": start}
+    base = {**facts, "shares": means(2).mean(axis=1, keepdims=True) + extra}
+    late = 1 + 2e-4 * (np.arange(STEPS) > 12)[:, None]
+    runs = pair(make, change=lambda s: (s + extra) * late, **facts, baseline=base)
+    told(*traced(runs), mistake="offset", also=("regularisation", "whole batch"))  # too small to be measured well
+    extra = 2e-6 * float((start[0] ** 2).sum())
+    base = {**facts, "shares": means(2).mean(axis=1, keepdims=True) + extra}
+    runs = pair(make, change=lambda s: s + extra, **facts, baseline=base)
+    assert "2e-06 times the sum of squares of all kernels" in told(*runs, mistake="regularisation")
+
+
+# --- the data
+
+
+def test_fingerprints_of_constant_data_prove_nothing(make):
+    alike = {"data": np.full((STEPS, 2), 8.0), "baseline": {"data": np.full((STEPS, 1), 16.0)}}
+    diagnosis = dtk.diagnose(*traced(pair(make, change=other_losses, **alike)))
+    assert diagnosis.mistake == "unknown"
+    assert "other data" in diagnosis.also
+    assert any("the fingerprints prove nothing" in fact for fact in diagnosis.evidence)
+
+
+def test_one_batch_on_one_replica_is_no_constant_data(make):
+    facts = {"steps": 1, "examples": np.full((1, 1), 32), "data": OTHER[:1], "shares": np.array([[2.0]])}
+    run = make("cluster", workers=1, **facts)
+    baseline = make("single", **{**facts, "shares": np.array([[1.0]])})
+    assert any("the same at every step" in fact for fact in dtk.diagnose(run, baseline).evidence)
+
+
+def test_augmentation(make):
+    spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
+    run, baseline = pair(make, change=other_losses, data=spoiled)
+    said(run, "augments", draws=["StatelessRandomUniformV2"])
+    sentence = told(run, baseline, mistake="augmentation", also=("worker order",))
+    assert "a map of the dataset draws at random (StatelessRandomUniformV2)" in sentence
+
+
+def test_the_same_examples_over_an_epoch_are_an_order_though_a_map_draws(make):
+    run, baseline = pair(make, change=other_losses, data=prints(lambda data: data[::-1]))
+    said(run, "augments", draws=["StatelessRandomUniformV2"])
+    told(run, baseline, mistake="order")
+
+
+# --- what was recorded
+
+
+def test_a_recorder_that_recorded_nothing(make):
+    run = make(steps=0)
+    sentence = told(run, make("single"), mistake="records")
+    assert "fit began in the cluster with a dtk.Recorder" in sentence
+    assert "compute_loss" in sentence
+
+
+def test_updates_that_nobody_recorded(make, monkeypatch):
+    def checks(*args):
+        raise VerificationError("30 updates of adam, 20 recorded; record them all", reason="updates")
+
+    monkeypatch.setattr("dtk.analysis.diagnose.checks", checks)
+    assert "30 updates of adam, 20 recorded; record every step" in told(make(), make("single"), mistake="unrecorded")
+
+
+# --- what verify says to do
+
+
+def test_the_remedy_of_verify_looks_at_fingerprints(make):
+    same = refused(*pair(make, change=other_losses))
+    assert "read the same examples, by their fingerprints, so check that the loss is a mean" in str(same)
+    other = refused(*pair(make, change=other_losses, data=prints(lambda data: data + 1)))
+    assert "read other examples, by their fingerprints" in str(other)
+    nowhere = {"data": np.full((STEPS, 2), np.nan), "baseline": {"data": np.full((STEPS, 1), np.nan)}}
+    assert "check that they are the same in the same order" in str(refused(*pair(make, change=other_losses, **nowhere)))
+
+
+def test_the_remedy_of_verify_at_a_later_step(make):
+    def part(factor, **facts):
+        late = np.ones((STEPS, 1))
+        late[9:] = factor
+        return str(refused(*pair(make, change=lambda s: s * late, **facts)))
+
+    assert "both read the same examples at step" not in part(1.005)
+    assert "kink of relu" in part(1.005)
+    late = prints(lambda data: data + (np.arange(STEPS) >= 9)[:, None])
+    assert "by their fingerprints they read other examples by step 10" in part(1.005, data=late)
+    offset = str(refused(*pair(make, change=lambda s: s * (1 + 1e-5 * np.arange(5, 5 + STEPS)[:, None]))))
+    assert "kink of relu" not in offset
+    assert "the losses of step 1 differ by 5e-5 already" in offset
+
+
+def test_verify_does_not_send_one_to_the_scope_where_the_model_was_made_there(make):
+    run = scoped(make(final=[END, [END[0], END[1] + 1]]), 2)
+    assert "the model was made in the strategy's scope, so look for" in str(refused(run))
+    run = make(final=[END, [END[0], END[1] + 1]])
+    for corner in run.folder.each:
+        for which in ("initial", "final"):
+            corner.save_weights(which, ["kernel", "norm/moving_mean"], corner.weights(which).arrays)
+    assert "synchronized=True" in str(refused(run))
+
+
+def test_verify_names_the_scope_where_each_worker_trains_a_whole_batch(make):
+    run = scoped(make(examples=np.full((STEPS, 2), 128)), 1, None)
+    error = refused(run, make("single"))
+    assert "made under the default strategy, so that each worker trains by itself" in str(error)

@@ -1,0 +1,170 @@
+"""`dtk.diagnose(..., try_it=True)`: what further runs decide, and that they are made of what lies in the directory."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from diagnosing import later, means, other_losses, pair, traced
+from suspected import TRIED
+from verifying import END, START, STEPS, maker
+
+import dtk
+from dtk.errors import ClusterConfigError, WorkerFailed
+
+
+@pytest.fixture
+def make(tmp_path):
+    return maker(tmp_path)
+
+
+def answers(runs, monkeypatch, *, run=None, baseline=None):
+    """Has `again` of both answer with what the two functions return; returns what was asked for."""
+    asked = []
+    for side, made in zip(runs, (run, baseline), strict=True):
+
+        def again(side=side, made=made, **changes):
+            asked.append((side.mode, changes))
+            return made(**changes)
+
+        monkeypatch.setattr(side, "again", again, raising=False)
+    return asked
+
+
+def tried(runs):
+    diagnosis = dtk.diagnose(*runs, try_it=True)
+    assert diagnosis.evidence[0].startswith("tested: ")
+    return diagnosis
+
+
+# --- in made-up numbers: which runs are asked for, and what follows from them
+
+
+def test_without_draws_they_agree(make, monkeypatch):
+    runs, right = pair(make, change=other_losses), pair(make)
+    same = pair(make)[1]
+    asked = answers(
+        runs, monkeypatch, run=lambda **_: right[0], baseline=lambda **changes: right[1] if changes else same
+    )
+    diagnosis = tried(runs)
+    assert diagnosis.mistake == "random"
+    assert "both runs with nothing drawn at random: verify passes" in diagnosis.evidence[0]
+    assert asked == [("single", {}), ("cluster", {"without": ("random",)}), ("single", {"without": ("random",)})]
+
+
+def test_a_baseline_that_differs_from_itself_ends_it(make, monkeypatch):
+    runs, other = pair(make, change=other_losses), pair(make, baseline={"shares": means(2)[:, :1]})[1]
+    asked = answers(runs, monkeypatch, baseline=lambda **_: other)
+    assert tried(runs).mistake == "not reproducible"
+    assert asked == [("single", {})]
+
+
+@pytest.mark.parametrize(("times", "key"), [(3.0, "regularisation"), (2.0, "whole batch")])
+def test_the_excess_of_a_part_added_whole_grows_with_the_replicas(make, monkeypatch, times, key):
+    runs = traced(pair(make, change=lambda s: s + 0.0834))
+    base = means(2).mean(axis=1, keepdims=True)
+    four = make(
+        workers=4,
+        shares=np.repeat((base + times * 0.1668) / 4, 4, axis=1),
+        examples=np.full((STEPS, 4), 8),
+        final=END,
+    )
+    asked = answers(runs, monkeypatch, run=lambda **_: four, baseline=lambda **_: pair(make)[1])
+    diagnosis = tried(runs)
+    assert diagnosis.mistake == key
+    assert f"off by {times:g} times as much as with 2; a part added whole gives 3" in diagnosis.evidence[0]
+    assert asked[-1] == ("cluster", {"workers": 4})
+
+
+def further(times):
+    return [s + times * (e - s) for s, e in zip(START, END, strict=True)]
+
+
+def test_clipping_or_the_rate(make, monkeypatch):
+    def runs():
+        return pair(make, change=later(0.9), final=further(1.95))
+
+    def fails(**_):
+        raise WorkerFailed("worker 0 raised NotImplementedError", worker=0)
+
+    found, right = runs(), pair(make)
+    asked = answers(
+        found,
+        monkeypatch,
+        run=lambda **_: right[0],
+        baseline=lambda **changes: fails() if "rate" in changes else right[1],
+    )
+    diagnosis = tried(found)
+    assert diagnosis.mistake == "clipping"
+    assert "could not be made (worker 0 raised NotImplementedError)" in diagnosis.evidence[0]
+    assert ("single", {"rate": 2.0}) in asked
+    found = runs()
+    shares = found[0].records.groupby("step").loss.sum().to_numpy()[:, None]
+    faster = make("single", shares=shares, examples=np.full((STEPS, 1), 32), final=further(1.95))
+    answers(found, monkeypatch, baseline=lambda **changes: faster if changes else right[1])
+    assert tried(found).mistake == "learning rate"
+
+
+def test_what_no_run_confirms_stays_open(make, monkeypatch):
+    runs = pair(make, change=later(0.9), final=further(1.95))
+    wrong = pair(make, change=later(0.9), final=further(1.95))
+    answers(runs, monkeypatch, run=lambda **_: wrong[0], baseline=lambda **_: pair(make)[1])
+    diagnosis = tried(runs)
+    assert (diagnosis.mistake, diagnosis.also) == ("unknown", ())
+    assert "both runs without clipping: they differ still" in diagnosis.evidence[0]
+
+
+def test_what_is_certain_costs_no_run(make, monkeypatch):
+    runs = pair(make, change=lambda s: s * 2)
+    asked = answers(runs, monkeypatch)
+    assert tried(runs).mistake == "local mean"
+    assert asked == []
+
+
+def test_runs_whose_directory_is_not_complete_decide_nothing(make):
+    runs = pair(make, change=other_losses)
+    diagnosis = tried(runs)
+    assert (diagnosis.mistake, diagnosis.also) == ("unknown", ("random", "whole batch"))
+    assert "has no job.json: run it anew" in diagnosis.evidence[0]
+    told(
+        *pair(make, change=other_losses, data=prints(lambda data: data + 1)),
+        mistake="worker order",
+        also=("order", "other data"),
+    )
+
+
+def test_an_unknown_switch_is_refused(make):
+    with pytest.raises(ClusterConfigError, match="without='dropout': it takes 'batch norm', 'clipping'"):
+        make().again(without=("dropout",))
+
+
+# --- real runs
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_further_runs_name_the_mistake(name, capsys):
+    mistake, facts, tolerances = TRIED[name]
+    run, baseline = dtk.run(**facts), dtk.baseline(**facts)
+    capsys.readouterr()
+    diagnosis = dtk.diagnose(run, baseline, try_it=True, **tolerances)
+    assert capsys.readouterr().out == ""
+    assert diagnosis.mistake == mistake, f"{diagnosis} {diagnosis.evidence}"
+
+
+def test_a_run_is_made_again_from_its_directory(capsys):
+    def train(count):
+        import os
+
+        print("TF_CONFIG" in os.environ)
+        return count + dtk.environment.here().workers
+
+    run = dtk.run(train, args=(3,), workers=2, seed=5)
+    capsys.readouterr()
+    again = run.again()
+    assert capsys.readouterr().out == ""
+    assert (again.results, again.seed, again.workers, again.mode) == ([5, 5], 5, 2, "cluster")
+    assert again.dir != run.dir
+    assert (again.dir / "function.pkl").read_bytes() == (run.dir / "function.pkl").read_bytes()
+    assert json.loads((again.dir / "sources.json").read_text()) == json.loads((run.dir / "sources.json").read_text())
+    assert run.again(workers=3, seed=1).results == [6, 6, 6]
