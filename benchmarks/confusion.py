@@ -85,7 +85,7 @@ def classify(row: Mapping[str, Any]) -> str:
         return "true"
     if row["said"] == own:
         return "its own"
-    if row["said"] == "unknown":
+    if row["said"] == "unknown" and truth != "none":
         return "candidate" if truth in row["also"] else "unknown"
     return "false pass" if row["passed"] and own else "false cause"
 

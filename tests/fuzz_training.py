@@ -88,8 +88,6 @@ def optimizer_of(spec: dict[str, Any]) -> Any:
         facts["momentum"] = 0.9
     if "ema" in spec["extras"]:
         facts["use_ema"] = True
-    if "accumulate" in spec["extras"]:
-        facts["gradient_accumulation_steps"] = 2
     rate = spec["rate"]
     if "schedule" in spec["extras"]:
         rate = keras.optimizers.schedules.ExponentialDecay(rate, 2, 0.5)

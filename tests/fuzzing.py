@@ -47,7 +47,7 @@ SERIES = [*VECTOR, "conv", "lstm", "gru", "attention", "spatial dropout", "lstm 
 RANDOM = {"dropout", "noise", "spatial dropout", "lstm dropout", "attention dropout"}
 LOSSES = ["mse", "mae", "huber", "flat", "bce", "scce", "smooth", "cosine", "own", "sum"]
 OPTIMIZERS = ["SGD", "momentum", "Adam", "AdamW", "RMSprop", "Nadam", "Adagrad"]
-EXTRAS = ["ema", "accumulate", "schedule", "execution", "metrics", "validation", "eager"]
+EXTRAS = ["ema", "schedule", "execution", "metrics", "validation", "eager"]
 FIT_ONLY = {"execution", "metrics", "validation", "eager"}
 
 # A mistake that Keras makes by itself, and what dtk calls it; an older key stands for one that is not there yet.
@@ -86,7 +86,7 @@ _CHOICES: dict[str, list[Any]] = {
     "models": ["one", "one", "one", "two"],
     "optimizer": OPTIMIZERS,
     "rate": [0.05, 0.01, 0.2],
-    "clip": [None, None, None, None, "clipnorm", "global_clipnorm", "clipvalue"],
+    "clip": [None] * 15 + ["clipnorm", "global_clipnorm", "clipvalue"],
     "penalty": [False, False, True],
     "share": ["average", "average", "object"],
     "record": ["graph", "graph", "outside"],
@@ -134,11 +134,13 @@ def causes(spec: dict[str, Any]) -> set[str]:
 
 class Verdict(NamedTuple):
     """verdict: "pass", "true" (a cause that is in the spec), "candidates" (unknown, the cause among `.also`),
-    "rounding", or a defect: "FALSE PASS", "NOT COVERED", "FALSE CAUSE", "NO CAUSE", "FAILED". said: what dtk said.
+    "rounding", or a defect: "FALSE PASS", "NOT COVERED", "FALSE CAUSE", "NO CAUSE", "FAILED". said: what dtk
+    said. named: the key that it named.
     """
 
     verdict: str
     said: str
+    named: str = ""
 
     @property
     def is_defect(self) -> bool:
@@ -164,12 +166,12 @@ def _judge_failure(spec: dict[str, Any], run: dtk.Run, baseline: dtk.Run, error:
     found, true = dtk.diagnose(run, baseline), causes(spec)
     said = f"{error.reason} at step {error.step}; {found.mistake}, also {list(found.also)}: {found}"
     if found.mistake in true:
-        return Verdict("true", said)
+        return Verdict("true", said, found.mistake)
     if found.mistake == "unknown" and true & set(found.also):
-        return Verdict("candidates", said)
+        return Verdict("candidates", said, found.mistake)
     if found.mistake == "rounding" and not true and first_difference(run, baseline) < STEP_1:
-        return Verdict("rounding", said)
-    return Verdict("NO CAUSE" if found.mistake == "unknown" and true else "FALSE CAUSE", said)
+        return Verdict("rounding", said, found.mistake)
+    return Verdict("NO CAUSE" if found.mistake == "unknown" else "FALSE CAUSE", said, found.mistake)
 
 
 def _judge_pass(run: dtk.Run, baseline: dtk.Run) -> Verdict:
@@ -188,7 +190,7 @@ def _judge_pass(run: dtk.Run, baseline: dtk.Run) -> Verdict:
     if missing:
         return Verdict("NOT COVERED", f"verify passed and never saw {missing.total()} of {len(mine)} weights")
     found = dtk.diagnose(run, baseline).mistake
-    return Verdict("pass", "") if found == "none" else Verdict("FALSE CAUSE", f"verify passed; {found}")
+    return Verdict("pass", "") if found == "none" else Verdict("FALSE CAUSE", f"verify passed; {found}", found)
 
 
 def first_difference(run: dtk.Run, baseline: dtk.Run) -> float:
@@ -197,13 +199,14 @@ def first_difference(run: dtk.Run, baseline: dtk.Run) -> float:
     return abs(ours - theirs) / max(abs(theirs), 1e-12)
 
 
-def smallest(spec: dict[str, Any], verdict: str, runs: int = 12) -> dict[str, Any]:
-    """The spec with as much as PLAIN has as still leaves this verdict; at most so many further runs."""
+def smallest(spec: dict[str, Any], defect: Verdict, runs: int = 12) -> dict[str, Any]:
+    """The spec with as much as PLAIN has as still shows this defect; found in at most so many further runs."""
     for name in special(spec):
         plainer = tidy({**spec, name: PLAIN[name]})
         if name in special(spec) and runs > 0:
             runs -= 1
-            if judge(plainer).verdict == verdict:
+            again = judge(plainer)
+            if (again.verdict, again.named) == (defect.verdict, defect.named):
                 spec = plainer
     return spec
 

@@ -47,13 +47,13 @@ def test_a_run_passes_or_its_cause_is_named(capsys):
             note(spec=fuzzing.special(spec), **seen[key]._asdict())
 
     look()
-    print(Counter(verdict for verdict, _ in seen.values()))
+    print(Counter(found.verdict for found in seen.values()))
     defects = {}
-    for key, (verdict, said) in seen.items():
-        kind = (verdict, said[:40])
-        if seen[key].is_defect and kind not in defects:
-            small = fuzzing.special(fuzzing.smallest(json.loads(key), verdict))
-            defects[kind] = f"{json.dumps(small)}\n    {verdict}: {said}"
+    for key, found in seen.items():
+        kind = (found.verdict, found.named)
+        if found.is_defect and kind not in defects:
+            small = fuzzing.special(fuzzing.smallest(json.loads(key), found))
+            defects[kind] = f"{json.dumps(small)}\n    {found.verdict}: {found.said}"
     assert not defects, "\n".join(defects.values())
 
 
