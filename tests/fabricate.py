@@ -32,12 +32,14 @@ def fabricate(
     identical: bool | None = True,
     data: np.ndarray | None = None,
     loop: dict[str, object] | None = None,
+    updates: bool = True,
 ) -> Run:
     """A `Run` whose folder holds the given numbers.
 
     shares, examples: `(steps, workers * replicas)`; by default equal shares of `losses(steps)`, and 128 examples
     a step. epochs: `(steps,)`, by default 1. identical: what a worker of several replicas said of their weights.
     data: `(steps, workers * replicas)`, fingerprints, by default unknown. loop: the facts of the event "loop".
+    updates: whether the workers counted their optimizer's updates.
     initial: every worker's weights at the start; final: each worker's own at the end.
     """
     curve = losses(steps)
@@ -63,6 +65,9 @@ def fabricate(
         if replicas > 1 and identical is not None:
             journal.event(1.0 + steps * step_seconds, "replicas", identical=identical, name="w0")
         end = 1.0 + steps * step_seconds
+        if updates:
+            made = {"name": "sgd", "variables": ["w0"], "made": steps, "recorded": steps}
+            journal.event(end, "updates", optimizers=[made], models=["model"])
         journal.event(end, "finished")
         journal.close()
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")

@@ -9,7 +9,7 @@ from dtk.analysis.numerals import rounded, scientific
 from dtk.errors import VerificationError
 from dtk.records import Weights
 
-__all__ = ["check_final_weights", "check_replicas_agree", "check_start"]
+__all__ = ["check_final_weights", "check_replicas_agree", "check_start", "check_weights_between"]
 
 IN_SCOPE = "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
 
@@ -46,6 +46,10 @@ def check_replicas_agree(ours: Evidence) -> None:
     for which, held in (("initial", ours.initial), ("final", ours.final)):
         for worker, weights in enumerate(held[1:], start=1):
             _check_identical(held[0], weights, which, worker)
+    for moment in ours.run.folder.worker(0).moments:
+        between = [held_then for corner in ours.run.folder.each if (held_then := corner.weights(moment))]
+        for worker, held_then in enumerate(between[1:], start=1):
+            _check_identical(between[0], held_then, moment, worker)
     if ours.run.replicas > 1:
         for corner in ours.run.folder.each:
             said = [event for event in corner.events if event["state"] == "replicas"]
@@ -68,6 +72,35 @@ def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
         "show: the last step's update, and weights that are changed without a gradient (moving averages, callbacks)",
         reason="final weights",
     )
+
+
+def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None:
+    """The weights where one training of several ends, or the next begins, to atol of the baseline's.
+
+    After a restart of the cluster trainings begin with what was restored: only their ends can be compared then.
+    """
+    corners = [side.run.folder.worker(0) for side in (ours, theirs)]
+    mine, other = (corner.moments for corner in corners)
+    if mine != other and not ours.restarts:
+        raise VerificationError(
+            f"baseline: weights at {', '.join(other) or 'no moment'} between trainings, {ours.name}: "
+            f"{', '.join(mine) or 'none'}; call fit equally often in both",
+            reason="weights between",
+        )
+    for moment in mine:
+        a, b = (corner.weights(moment) for corner in corners)
+        if a is None or b is None or (ours.restarts and moment.endswith("begin")):
+            continue
+        _check_shapes(ours, a, b, "weights between")
+        index, difference = _largest(a, b)
+        if not difference <= atol:
+            _, number, which = moment.split("-")
+            raise VerificationError(
+                f"the weights of {a.models[index] or 'the model'} differ at the {which} of fit {number}: "
+                f"{_array(a, index)} differs by {_upto(difference)}, over atol={scientific(atol)}; look at what "
+                "changes them without a step that is recorded (callbacks, restored weights, training in between)",
+                reason="weights between",
+            )
 
 
 def _check_said(said: list[dict[str, object]], replicas: str) -> None:

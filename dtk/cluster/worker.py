@@ -27,7 +27,7 @@ from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
 from dtk.compat import checkpoints, evaluator, transport
 from dtk.environment import Here
-from dtk.recording import marks
+from dtk.recording import marks, updates
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
@@ -117,6 +117,7 @@ def _redirect(folder: Path) -> None:
 def _work(spec: dict[str, Any], here: Here) -> None:
     _prepare_libraries(spec)
     marks.listen(here)
+    updates.listen(here)
     wrapt.register_post_import_hook(lambda _: here.journal.event(here.now(), "imported"), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
@@ -129,8 +130,8 @@ def _work(spec: dict[str, Any], here: Here) -> None:
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
         raise TypeError("the function returned a coroutine; write an ordinary function")
-    for finish in progress(here).at_end.values():
-        finish()
+    progress(here).finish()
+    updates.write(here)
     here.folder.save_result(_dumps(result))
     del fn, args, kwargs, result
     gc.collect()  # closes what the function left open: summary writers flush when they are collected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["differing_copy", "first_spec", "local_values", "make_nan", "strategy_of"]
+__all__ = ["differing_copy", "first_spec", "local_values", "make_nan", "scope_of", "strategy_of"]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -73,3 +73,15 @@ def strategy_of(weights: list[Any]) -> Any:
         if strategy is not None:
             return strategy
     return None
+
+
+def scope_of(weights: list[Any]) -> dict[str, Any]:
+    """In whose scope the weights were made: {"strategy": its public name or None, "replicas": those in sync}."""
+    import tensorflow as tf
+
+    strategy = strategy_of(weights)
+    if strategy is None:
+        return {"strategy": None, "replicas": 1}
+    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)  # whose class has another name
+    name = "MultiWorkerMirroredStrategy" if several else type(strategy).__name__
+    return {"strategy": name, "replicas": int(strategy.num_replicas_in_sync)}
