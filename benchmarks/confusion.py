@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from gallery import Program, all_programs  # noqa: E402
-from weighing import unrecorded  # noqa: E402
+from weighing import weighed  # noqa: E402
 
 Row = dict[str, Any]
 ATOL = 1e-4  # what verify allows a weight
@@ -95,12 +95,10 @@ def effect(program: Program, slip: str | None) -> float:
 
     Both without recording: dtk's records are not asked about themselves. Infinite where the variables are others.
     """
-    given = {"name": program.name}
-    cluster = dtk.run(unrecorded, kwargs={**given, "slip": slip}, **{"workers": 2, **program.start})
-    right = dtk.baseline(unrecorded, kwargs=given, **_alone(program))
+    cluster = weighed(dtk.run, program.name, slip, **{"workers": 2, **program.start})
+    (theirs,) = weighed(dtk.baseline, program.name, **_alone(program))
     apart = 0.0
-    for ours in cluster.results:
-        theirs = right.results[0]
+    for ours in cluster:
         if [a.shape for a in ours] != [a.shape for a in theirs]:
             return float("inf")
         pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.dtype.kind == "f"]

@@ -12,6 +12,7 @@ import itertools
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ PLAIN: dict[str, Any] = {
     "epochs": 1,
     "shuffled": False,
     "frozen": False,  # the first layer
-    "models": "one",
+    "masked": False,  # tokens 0 are padding, and each other token has a label
+    "models": "one",  # "two" one after the other, "both" in the same step of a loop
     "optimizer": "SGD",
     "rate": 0.05,
     "clip": None,
@@ -43,7 +45,17 @@ PLAIN: dict[str, Any] = {
 }
 
 VECTOR = ["dense", "relu", "norm", "batch norm", "sync batch norm", "dropout", "noise"]
-SERIES = [*VECTOR, "conv", "lstm", "gru", "attention", "spatial dropout", "lstm dropout", "attention dropout"]
+SERIES = [
+    *VECTOR,
+    "conv",
+    "lstm",
+    "gru",
+    "attention",
+    "positions",
+    "spatial dropout",
+    "lstm dropout",
+    "attention dropout",
+]
 RANDOM = {"dropout", "noise", "spatial dropout", "lstm dropout", "attention dropout"}
 LOSSES = ["mse", "mae", "huber", "flat", "bce", "scce", "smooth", "cosine", "own", "sum"]
 OPTIMIZERS = ["SGD", "momentum", "Adam", "AdamW", "RMSprop", "Nadam", "Adagrad"]
@@ -83,7 +95,8 @@ _CHOICES: dict[str, list[Any]] = {
     "epochs": [1, 1, 2],
     "shuffled": [False, True],
     "frozen": [False, False, False, True],
-    "models": ["one", "one", "one", "two"],
+    "masked": [False, True],
+    "models": ["one", "one", "one", "two", "both"],
     "optimizer": OPTIMIZERS,
     "rate": [0.05, 0.01, 0.2],
     "clip": [None] * 15 + ["clipnorm", "global_clipnorm", "clipvalue"],
@@ -96,8 +109,12 @@ _CHOICES: dict[str, list[Any]] = {
 def tidy(spec: dict[str, Any]) -> dict[str, Any]:
     """Without what the rest of the spec leaves no place for, so that one case has one spec."""
     spec = {**PLAIN, **spec}
+    spec["masked"] = spec["masked"] and spec["inputs"] == "tokens" and not spec["weighted"]
+    if spec["masked"]:
+        spec["loss"] = "scce"
     if spec["how"] == "fit":
         spec |= {"share": "average", "record": "graph"}
+        spec["models"] = "two" if spec["models"] == "both" else spec["models"]
     else:
         spec["extras"] = [extra for extra in spec["extras"] if extra not in FIT_ONLY]
     if spec["tail"] >= spec["batch"]:
@@ -116,7 +133,7 @@ def special(spec: dict[str, Any]) -> dict[str, Any]:
 def causes(spec: dict[str, Any]) -> set[str]:
     """Everything that may make the cluster differ from one device, by the keys of `dtk.diagnose`."""
     found = set()
-    if RANDOM & set(spec["layers"]):
+    if {"dropout", "noise", *RANDOM} & set(spec["layers"]):
         found.add(RANDOM_KEY)
     if "batch norm" in spec["layers"]:
         found.add("batch norm")
@@ -124,6 +141,10 @@ def causes(spec: dict[str, Any]) -> set[str]:
     means = (spec["how"] == "fit" and spec["loss"] != "sum") or spec["share"] == "object"
     if spec["tail"] % 2 and means:
         found.add("uneven batch")
+    if spec["masked"] and means:  # each replica divides by its own number of tokens
+        found.add("whole batch")
+    if "positions" in spec["layers"] and spec["optimizer"] != "SGD":
+        found.add("sparse gradient")
     if spec["clip"]:
         found.add("clipping")
     return found
@@ -184,8 +205,9 @@ def _judge_pass(run: dtk.Run, baseline: dtk.Run) -> Verdict:
         return Verdict("FALSE PASS", f"verify passed, a weight differs by {apart:.3g}")
     if not all(np.array_equal(a, b) for a, b in zip(mine, other, strict=True)):
         return Verdict("FALSE PASS", "verify passed, the two workers' weights differ")
-    recorded = run.folder.worker(0).weights("final")
-    seen = Counter(array.tobytes() for array in recorded.arrays) if recorded else Counter()
+    chief = run.folder.worker(0)
+    moments = (chief.weights(moment) for moment in ("final", *chief.moments))
+    seen = Counter(array.tobytes() for recorded in moments if recorded for array in recorded.arrays)
     missing = Counter(array.tobytes() for array in mine) - seen
     if missing:
         return Verdict("NOT COVERED", f"verify passed and never saw {missing.total()} of {len(mine)} weights")
@@ -199,16 +221,25 @@ def first_difference(run: dtk.Run, baseline: dtk.Run) -> float:
     return abs(ours - theirs) / max(abs(theirs), 1e-12)
 
 
-def smallest(spec: dict[str, Any], defect: Verdict, runs: int = 12) -> dict[str, Any]:
+def smallest(spec: dict[str, Any], defect: Verdict, runs: int = 16) -> dict[str, Any]:
     """The spec with as much as PLAIN has as still shows this defect; found in at most so many further runs."""
-    for name in special(spec):
-        plainer = tidy({**spec, name: PLAIN[name]})
-        if name in special(spec) and runs > 0:
-            runs -= 1
-            again = judge(plainer)
-            if (again.verdict, again.named) == (defect.verdict, defect.named):
-                spec = plainer
+    seen = [spec]
+    for _ in range(runs):
+        plainer = next((each for each in _plainer(spec) if each not in seen), None)
+        if plainer is None:
+            break
+        seen.append(plainer)
+        again = judge(plainer)
+        if (again.verdict, again.named) == (defect.verdict, defect.named):
+            spec = plainer
     return spec
+
+
+def _plainer(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, value in special(spec).items():
+        yield tidy({**spec, name: PLAIN[name]})
+        if isinstance(value, list) and len(value) > 1:
+            yield from (tidy({**spec, name: value[:i] + value[i + 1 :]}) for i in range(len(value)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from gallery import all_programs
-from weighing import unrecorded
+from weighing import weighed
 
 import dtk
 from dtk.analysis.mistakes import MISTAKES
@@ -50,8 +50,8 @@ def check_answer(name):
 def check_recording(name):
     """Each weight that the recorded run ended with is among the variables of the same run without recording."""
     program, recorded = PROGRAMS[name], run_of(name)
-    plain = dtk.run(unrecorded, kwargs={"name": name}, **{"workers": 2, **program.start})
-    for worker, variables in zip(recorded.folder.each, plain.results, strict=True):
+    plain = weighed(dtk.run, name, **{"workers": 2, **program.start})
+    for worker, variables in zip(recorded.folder.each, plain, strict=True):
         initial, final = worker.weights("initial"), worker.weights("final")
         assert final is not None
         assert final.arrays

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from gallery import all_programs
 
 import dtk
 
-__all__ = ["unrecorded"]
+__all__ = ["weighed"]
+
+OFF = {"DTK_MARKS": "0", "DTK_UPDATES": "0"}  # what a worker records beside Recorder and record_step
 
 
-def unrecorded(strategy: Any, name: str, slip: str | None = None) -> list[np.ndarray]:
-    """Runs in a worker. Returns the final values of all variables, in the order in which they were made.
+def weighed(start: Callable[..., dtk.Run], name: str, slip: str | None = None, **more: Any) -> list[list[np.ndarray]]:
+    """start: dtk.run or dtk.baseline. By worker: the final values of all variables, in the order of their making."""
+    with mock.patch.dict(os.environ, OFF):
+        return start(unrecorded, kwargs={"name": name, "slip": slip}, **more).results
 
-    TensorFlow hands each variable to a creator scope, whoever makes it: models, optimizers, metrics. `dtk.Recorder` and
-    `dtk.record_step` are replaced by what does nothing; programs look them up when they run, so they get these.
+
+def unrecorded(strategy: Any, name: str, slip: str | None) -> list[np.ndarray]:
+    """In a worker. TensorFlow hands each variable to a creator scope, whoever makes it: models, optimizers, metrics.
+
+    `dtk.Recorder` and `dtk.record_step` are replaced by what does nothing; programs look them up when they run, so
+    they get these.
     """
     import tensorflow as tf
 
+    assert {key: os.environ[key] for key in OFF} == OFF
     held: list[Any] = []  # keeps them alive when the program has dropped its model
 
     def keep(next_creator: Any, **facts: Any) -> Any:
