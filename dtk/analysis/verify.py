@@ -10,7 +10,7 @@
     "initial weights"  both started from the same weights
     "replicas"         all replicas hold identical weights, at the start and at the end
     "loss"             the global loss is the same at every step; "uneven batch" where one explains why it is not
-    "weights between"  the weights where one training of several ends or begins are the same
+    "weights between fits"  the weights where one training of several ends or begins are the same
     "final weights"    the weights at the end are the same
 
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this

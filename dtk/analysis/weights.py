@@ -54,15 +54,11 @@ def check_replicas_agree(ours: Evidence) -> None:
     """
     for which, held in (("initial", ours.initial), ("final", ours.final)):
         for worker, weights in enumerate(held[1:], start=1):
-<<<<<<< HEAD
-            _check_identical(held[0], weights, which, worker)
+            _check_identical(ours, held[0], weights, which, worker)
     for moment in ours.run.folder.worker(0).moments:
         between = [held_then for corner in ours.run.folder.each if (held_then := corner.weights(moment))]
         for worker, held_then in enumerate(between[1:], start=1):
-            _check_identical(between[0], held_then, moment, worker)
-=======
-            _check_identical(ours, held[0], weights, which, worker)
->>>>>>> 8ecd92fbae6a029d2c88f5e4ab3887c0d6d47087
+            _check_identical(ours, between[0], held_then, moment, worker)
     if ours.run.replicas > 1:
         for corner in ours.run.folder.each:
             said = [event for event in corner.events if event["state"] == "replicas"]
@@ -87,7 +83,6 @@ def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
     )
 
 
-<<<<<<< HEAD
 def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None:
     """The weights where one training of several ends, or the next begins, to atol of the baseline's.
 
@@ -99,13 +94,13 @@ def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None
         raise VerificationError(
             f"baseline: weights at {', '.join(other) or 'no moment'} between trainings, {ours.name}: "
             f"{', '.join(mine) or 'none'}; call fit equally often in both",
-            reason="weights between",
+            reason="weights between fits",
         )
     for moment in mine:
         a, b = (corner.weights(moment) for corner in corners)
         if a is None or b is None or (ours.restarts and moment.endswith("begin")):
             continue
-        _check_shapes(ours, a, b, "weights between")
+        _check_shapes(ours, a, b, "weights between fits")
         index, difference = _largest(a, b)
         if not difference <= atol:
             _, number, which = moment.split("-")
@@ -113,14 +108,11 @@ def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None
                 f"the weights of {a.models[index] or 'the model'} differ at the {which} of fit {number}: "
                 f"{_array(a, index)} differs by {_upto(difference)}, over atol={scientific(atol)}; look at what "
                 "changes them without a step that is recorded (callbacks, restored weights, training in between)",
-                reason="weights between",
+                reason="weights between fits",
             )
 
 
-def _check_said(said: list[dict[str, object]], replicas: str) -> None:
-=======
 def _check_said(said: list[dict[str, object]], replicas: str, ours: Evidence) -> None:
->>>>>>> 8ecd92fbae6a029d2c88f5e4ab3887c0d6d47087
     if not said:
         raise VerificationError(
             f"verify can't compare {replicas}: nothing recorded whether they agree; dtk.Recorder() does at the end "
