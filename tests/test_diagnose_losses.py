@@ -196,11 +196,15 @@ def test_a_gradient_that_no_loss_shows_is_no_learning_rate(make):
 
 
 def test_rounding_is_nobodys_mistake(make):
-    def kink(shares):
-        shares[5:] *= 1 + 5e-4
-        return shares
+    def kink(at_once):
+        parted = np.where(np.arange(STEPS) < 5, 1 + 1e-6, 1 + at_once)[:, None]
+        return pair(make, change=lambda s: s * parted)
 
-    assert "no mistake of either run" in told(*pair(make, change=kink), mistake="rounding")
+    assert "no mistake of either run" in told(*traced(kink(5e-4)), mistake="rounding")
+    # Clipping, where gradients grow, and a rate that changes, begin at a step of their own as well.
+    told(*traced(kink(5e-3)), mistake="unknown", also=("rounding", "learning rate"))
+    for clips in (None, ["clipnorm=1.0"]):
+        told(*traced(kink(5e-4), clips=clips), mistake="unknown", also=("rounding", "clipping", "learning rate"))
 
 
 def test_a_difference_that_grows_with_the_steps_is_no_rounding(make):

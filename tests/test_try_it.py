@@ -127,11 +127,6 @@ def test_runs_whose_directory_is_not_complete_decide_nothing(make):
     diagnosis = tried(runs)
     assert (diagnosis.mistake, diagnosis.also) == ("unknown", ("random", "whole batch"))
     assert "has no job.json: run it anew" in diagnosis.evidence[0]
-    told(
-        *pair(make, change=other_losses, data=prints(lambda data: data + 1)),
-        mistake="worker order",
-        also=("order", "other data"),
-    )
 
 
 def test_an_unknown_switch_is_refused(make):

@@ -22,6 +22,9 @@ NEAR_N = np.log(1.25)
 PARALLEL, FAR = 0.999, np.log(1.3)
 SMALL = 0.01  # as in `dtk.analysis.losses`: rounding that a kink has enlarged was seen up to half of this at once
 ROUNDING = 2e-6  # rounding at step 1 was seen up to 1e-6 of the loss
+AT_ONCE = (
+    1000.0  # a kink was seen to enlarge rounding a hundredfold in one step; what changes at a step does it at once
+)
 GROWTH = 5.0  # a gradient that is off at every step moves the losses apart in proportion to the steps, at most so fast
 
 
@@ -146,13 +149,20 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     early, last = since[: max(1, step // 2 - 1)], since[-3:]
     if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
         return None
+    if case.clips != [] or (len(at) and at[0] > AT_ONCE * before.max()):
+        # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
+        suspects = ["rounding", *(["clipping"] if case.clips != [] else []), "learning rate"]
+        clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
+        tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"
+        return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)
     return found(
         "rounding",
         f"losses agree to {rounded(float(before.max()))} until step {step - 1}, then differ by "
         f"{rounded(float(at[0])) if len(at) else 'less'} of their size, and the weights moved alike (cosine "
         f"{move.cosine:.4f}): rounding that a kink such as relu's has enlarged, no mistake of either run",
         f"the losses of step 1 differ by rounding alone ({rounded(float(case.apart[0]))}), and the difference grows "
-        "more than in proportion to the steps, as that of a gradient that is off at every step would",
+        "more than in proportion to the steps, as that of a gradient that is off at every step would, but not at once; "
+        "and no gradient is clipped",
         evidence,
     )
 
