@@ -62,8 +62,8 @@ CAN_NOT = {
     ),
     "averages": (
         {"optimizer": averaging},
-        "Adam(ema_overwrite_frequency=3): under a strategy Keras 3 can't overwrite the weights by their averages during "
-        "training; leave it out: with use_ema=True alone, fit does it once, at its end",
+        "Adam(ema_overwrite_frequency=3): under a strategy Keras 3 can't overwrite the weights by their averages "
+        "during training; leave it out: with use_ema=True alone, fit does it once, at its end",
         "merge_call",
     ),
     "jit": (
@@ -190,6 +190,9 @@ def wrong_elsewhere(strategy):
     import keras
 
     class Wrong(keras.Model):
+        def call(self, x):
+            return x
+
         def train_step(self, data):
             return {"loss": None + 1}
 

@@ -108,7 +108,7 @@ _HINTS = {
 }
 
 
-_LONGEST = 200
+_LONGEST = 280
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
 _FRAME = re.compile(r'File ".*", line \d+')
 _CALLING = re.compile(r"Exception encountered when calling .*\.$")
@@ -133,7 +133,7 @@ def in_one_sentence(kind: str, message: str) -> str:
         match = pattern.search(flat)
         if match:
             return f"raised {kind}: {sentence.format(*match.groups())}"
-    said = _stable(message).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
+    said = _stable(kind, message)
     return f"raised {kind}: {said}" if said else f"raised {kind}"
 
 
@@ -170,7 +170,7 @@ def exit_in_words(code: int | None) -> str:
     return f"ended itself with exit code {code} before its function returned (os._exit?)"
 
 
-def _stable(message: str) -> str:
+def _stable(kind: str, message: str) -> str:
     """A message's first telling lines without what changes from run to run: ports, addresses, directories."""
     lines = _paragraph(_ESCAPES.sub("", message))
     if lines[:1] == ["Graph execution error:"]:  # then the place where each node was made, and then what went wrong
@@ -179,7 +179,7 @@ def _stable(message: str) -> str:
     while len(lines) > 1 and line.endswith(":"):  # what it announces is on the next line
         lines = lines[1:]
         line = f"{line} {lines[0]}"
-    line = _anonymous(line)
+    line = _anonymous(line).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
     return line if len(line) <= _LONGEST else _shortened(line)
 
 
@@ -191,6 +191,10 @@ def _paragraph(message: str) -> list[str]:
         rest = lines[frames[-1] :]  # the last place and its source, an empty line, and the message
         lines = rest[rest.index("") :] if "" in rest else rest
     filled = [line for line in lines if line]
+    for number, line in enumerate(filled[:-1]):
+        if line == "Exception encountered:":  # while Keras 3 built the model
+            filled = [filled[number + 1].removeprefix("'"), *filled[number + 2 :]]
+            break
     if len(filled) > 1 and _CALLING.match(filled[0].partition(": ")[2] or filled[0]):
         filled = filled[1:]
     if filled and filled[0].endswith("Error encountered:") and len(filled) > 1:

@@ -18,8 +18,6 @@ __all__ = ["cause_of", "message_of"]
 _GONE = {
     "minimize": "optimizer.apply_gradients(zip(gradients, variables)) does what minimize did",
     "get_updates": "optimizer.apply_gradients(zip(gradients, variables)) does what get_updates did",
-    "reset_states": "Keras 3 calls it reset_state",
-    "lr": "Keras 3 calls it learning_rate",
 }
 
 
