@@ -88,13 +88,13 @@ def _unet(strategy: Any, slip: str | None, **normalization: Any) -> Any:
         z = layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False)(inputs)
         z = layers.Activation("tanh")(layers.BatchNormalization(**normalization)(z))
         before = z
-        for filters in (12, 16):  # downwards, with a residual each
+        for filters in (12,):  # downwards, each with a residual
             z = layers.SeparableConv2D(filters, 3, padding="same", use_bias=False)(layers.Activation("tanh")(z))
             z = layers.BatchNormalization(**normalization)(z)
             z = layers.MaxPooling2D(3, strides=2, padding="same")(z)
             before = layers.Conv2D(filters, 1, strides=2, padding="same")(before)
             before = z = layers.add([z, before])
-        for filters in (12, 8, 8):  # and up again
+        for filters in (8, 8):  # and up again
             z = layers.Conv2DTranspose(filters, 3, padding="same", use_bias=False)(layers.Activation("tanh")(z))
             z = layers.BatchNormalization(**normalization)(z)
             z = layers.UpSampling2D(2)(z)

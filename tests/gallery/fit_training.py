@@ -97,16 +97,16 @@ def distillation(strategy: Any, slip: str | None = None) -> Any:
         return keras.Sequential([keras.Input((12, 12, 1)), first, second, layers.Flatten(), layers.Dense(4)])
 
     x, y = images(128)
-    data = batches(slices(x, y), 16, strategy, slip)
     with scope(strategy, slip):
         teacher = network(12)
         hard = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        teacher.compile(keras.optimizers.Adam(rate(5e-3, strategy, slip)), hard)
-    teacher.fit(data, epochs=1, verbose=0)
+        teacher.compile(keras.optimizers.Adam(5e-3), hard)
+    teacher.fit(batches(slices(x, y), 16, strategy), epochs=1, verbose=0)  # right, and not recorded
     with scope(strategy, slip):
         distiller = Distiller(network(4), teacher)
         optimizer = keras.optimizers.Adam(rate(5e-3, strategy, slip))
         distiller.compile(optimizer, hard, keras.losses.KLDivergence(), alpha=0.1)
+    data = batches(slices(x, y), 16, strategy, slip)
     distiller.fit(data, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
     return distiller.get_weights()
 
