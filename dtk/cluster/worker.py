@@ -131,6 +131,7 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
         raise TypeError("the function returned a coroutine; write an ordinary function")
+    updates.keep_beside(here)
     progress(here).finish()
     updates.write(here)
     here.folder.save_result(_dumps(result))

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dtk.compat import targets
@@ -40,7 +40,7 @@ _within = threading.local()  # MirroredStrategy traces every replica in a thread
 
 
 class Counted:
-    """One optimizer: its name, the variables that it updates (by `key`, with their names), and its updates so far.
+    """One optimizer: its name, the variables that it updates (by `key`: name and variable), and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; steps: the recorded ones
     that made some; pace: the fewest of these; before: how many there were at the last of them.
@@ -50,7 +50,7 @@ class Counted:
         import tensorflow as tf
 
         self.name = name
-        self.variables: dict[str, str] = {}
+        self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.steps = self.pace = self.before = 0
         self.looked_at = False
         self._resources = []
@@ -85,6 +85,11 @@ class Counted:
             self.steps += 1
             self.pace = min(self.pace or since, since)
         self.recorded = self.pace * self.steps
+
+    def beside(self, known: set[str]) -> list[Any]:
+        """The variables that it updates and that are not among `known`, as far as they are still there."""
+        held = [variable() for each, (_, variable) in self.variables.items() if each not in known]
+        return [variable for variable in held if variable is not None]
 
     def so_far(self) -> tuple[int, int]:
         """Updates in recorded steps of `fit`, and elsewhere."""
@@ -170,7 +175,7 @@ def _count(optimizer: Any, variables: list[Any]) -> None:
     if entry is None:
         entry = _known[optimizer] = Counted(str(getattr(optimizer, "name", type(optimizer).__name__)))
         _all.append(entry)
-    new = {key(variable): str(getattr(variable, "path", variable.name)) for variable in variables}
+    new = {key(each): (str(getattr(each, "path", each.name)), _weak(each)) for each in variables}
     begins, entry.variables = not entry.variables, {**entry.variables, **new}
     if begins:
         _listener.begins(entry)
@@ -200,6 +205,11 @@ def _clips(optimizer: Any) -> list[str] | None:
         settings = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
     found = targets.clips()
     return settings if found is None and settings else None if found is None else settings + found
+
+
+def _weak(variable: Any) -> Callable[[], Any]:
+    """Gives the variable as long as somebody else holds it; None afterwards."""
+    return weakref.ref(variable)
 
 
 def keras_3(optimizer: Any) -> bool:

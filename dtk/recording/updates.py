@@ -13,6 +13,8 @@ Among the worker's events:
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 
 import wrapt
@@ -41,6 +43,19 @@ def listen(place: Here) -> None:
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, listener), name)
 
 
+def keep_beside(place: Here) -> None:
+    """At the function's end: what recorded steps of `fit` train beside the model's own weights is compared, too."""
+    state = progress(place)
+    known = {updates.key(weight) for model in state.models for weight in model.weights()}
+    found = [each for each in updates.counted() if not known.issuperset(each.variables) and each.so_far()[0]]
+    if found:
+        gc.collect()  # what nobody holds any more shall be gone on every worker alike
+    for each in found:
+        held = each.beside(known)
+        if held:
+            state.known(each, functools.partial(list, held), f"what {each.name} trains")
+
+
 def write(place: Here) -> None:
     """At the function's end: what each optimizer made, and what of it was recorded."""
     if os.environ.get("DTK_UPDATES") == "0" or place.role == "evaluator":
@@ -49,7 +64,7 @@ def write(place: Here) -> None:
     told = list(state.estimated)
     for each in updates.counted():
         inside, outside = each.so_far()
-        names = list(each.variables.values())
+        names = [name for name, _ in each.variables.values()]
         lost = min(inside, state.lost)
         facts = {"made": inside + outside, "recorded": inside - lost + min(outside, each.recorded)}
         if each.pace > 1:
