@@ -96,7 +96,7 @@ def dcgan_noise_as_data(strategy, slip=None):
     kind="loop",
     source="TensorFlow tutorial generative/dcgan, its noise in the data, with batch norm",
     right="batch norm",
-    reason="loss",
+    reason="replicas",
 )
 def dcgan_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: the generator normalises by each replica's own batch."""

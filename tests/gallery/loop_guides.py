@@ -254,7 +254,10 @@ def quickstart_for_experts(strategy, slip=None):
 
 
 @program(
-    kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm", right="batch norm", reason="loss"
+    kind="loop",
+    source="TensorFlow tutorial quickstart/advanced, with batch norm",
+    right="batch norm",
+    reason="replicas",
 )
 def quickstart_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalises by the mean and variance of its own 8 examples."""

@@ -86,18 +86,13 @@ def line_summed_by_its_variables(strategy, slip=None):
         step(inputs)
 
 
-@program(kind="loop", source="TensorFlow guide core/mlp_core: layers and Adam from scratch", slips=EVERY)
-def mlp_from_scratch(strategy, slip=None):
-    """Right: moments and weights are made of the gradients' sum, so all replicas hold the same. The network is a
-    tf.Module, the optimizer another.
-    """
+def layers_and_adam():
+    """A network and an optimizer, each a tf.Module."""
     import numpy as np
     import tensorflow as tf
 
-    mean = tf.VariableAggregation.MEAN
-
     def variable(value):
-        return tf.Variable(value, aggregation=mean)
+        return tf.Variable(value, aggregation=tf.VariableAggregation.MEAN)
 
     class Dense(tf.Module):
         def __init__(self, inputs, outputs, seed):
@@ -131,6 +126,15 @@ def mlp_from_scratch(strategy, slip=None):
                 s.assign(0.999 * s + 0.001 * gradient**2)
                 v.assign_sub(self.rate * m / (1 - 0.9**self.t) / (tf.sqrt(s / (1 - 0.999**self.t)) + 1e-7))
 
+    return MLP, Adam
+
+
+@program(kind="loop", source="TensorFlow guide core/mlp_core: layers and Adam from scratch", slips=EVERY)
+def mlp_from_scratch(strategy, slip=None):
+    """Right: moments and weights are made of the gradients' sum, so all replicas hold the same."""
+    import tensorflow as tf
+
+    MLP, Adam = layers_and_adam()
     with scope(strategy, slip):
         mlp = MLP()
         adam = Adam(mlp.trainable_variables, rate(0.02, strategy, slip))
