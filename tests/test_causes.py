@@ -100,8 +100,8 @@ STEP = "call the step by strategy.run(step, args=(batch,))"
 DOES = "SGD has no minimize: optimizer.apply_gradients(zip(gradients, variables)) does what minimize did"
 SAID = {
     made_while_building: "raised OperatorNotAllowedInGraphError: Using a symbolic `tf.Tensor` as a Python `bool` is "
-    "not allowed. You can attempt the following resolutions to the problem: If you are running in Graph mode, use Eager "
-    "execution mode or decorate this function with @tf.function.",
+    "not allowed. You can attempt the following resolutions to the problem: If you are running in Graph mode, use "
+    "Eager execution mode or decorate this function with @tf.function.",
     made_in_a_layer: "raised ValueError: this layer takes 5 columns, and there are 4",
     stepping_directly: f"raised ValueError: a variable of the strategy was used where no replica runs; {STEP}",
     using_a_distributed_batch: "raised ValueError: a value with one part for each replica (PerReplica) was used as "

@@ -111,9 +111,9 @@ STEP = "call the step by strategy.run(step, args=(batch,))"
         (
             "OperatorNotAllowedInGraphError",
             COND,
-            "raised OperatorNotAllowedInGraphError: Using a symbolic `tf.Tensor` as a Python `bool` is not allowed. You "
-            "can attempt the following resolutions to the problem: If you are running in Graph mode, use Eager execution "
-            "mode or decorate this function with @tf.function.",
+            "raised OperatorNotAllowedInGraphError: Using a symbolic `tf.Tensor` as a Python `bool` is not allowed. "
+            "You can attempt the following resolutions to the problem: If you are running in Graph mode, use Eager "
+            "execution mode or decorate this function with @tf.function.",
         ),
         ("ValueError", LAYER, "raised ValueError: Matrix size-incompatible: In[0]: [8,4], In[1]: [5,3]"),
         ("RuntimeError", BUILDING, "raised RuntimeError: Model Wrong does not have a `call()` method implemented."),
