@@ -119,6 +119,9 @@ def tidy(spec: dict[str, Any]) -> dict[str, Any]:
         spec["extras"] = [extra for extra in spec["extras"] if extra not in FIT_ONLY]
     if spec["tail"] >= spec["batch"]:
         spec["tail"] = 1
+    # dtk refuses batch norm for a replica without an example, in one sentence.
+    if spec["tail"] == 1 and any("batch norm" in layer for layer in spec["layers"]):
+        spec["tail"] = 0
     # A loss object of Keras's gives a vector where a replica has no example, and record_step refuses that.
     if spec["loss"] in ("own", "sum") or spec["tail"] == 1:
         spec["share"] = "average"
