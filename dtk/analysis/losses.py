@@ -97,9 +97,9 @@ def _check_offset(ours: Evidence, mine: np.ndarray, other: np.ndarray) -> None:
         return
     raise VerificationError(
         f"the losses differ by {_relative(mine[0], other[0])} of their size from step 1 on, and by nearly as much at "
-        f"the {OFFSET_STEPS - 1} steps after it: within rtol, and yet no rounding, which is 1e-6 at step 1 and of either "
-        "sign; the two losses are not the same function of the batch, so look for a term that every replica adds whole, "
-        f"such as a penalty (tf.nn.scale_regularization_loss divides it by the {ours.replicas} replicas)",
+        f"the {OFFSET_STEPS - 1} steps after it: within rtol, and yet no rounding, which is 1e-6 at step 1 and of "
+        "either sign; the two losses are not the same function of the batch, so look for a term that every replica "
+        f"adds whole, such as a penalty (tf.nn.scale_regularization_loss divides it by the {ours.replicas} replicas)",
         step=1,
         reason="offset",
     )
