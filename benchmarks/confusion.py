@@ -213,6 +213,8 @@ def main() -> int:
     parser.add_argument("--programs", nargs="*", help="these alone")
     parser.add_argument("--slips", nargs="*", help="these alone; none: the programs as they are")
     options = parser.parse_args()
+    if options.docs and (options.programs is not None or options.slips is not None):
+        parser.error("--docs writes of all programs and slips; leave out --programs and --slips")
     os.environ["DTK_LIVE"] = "off"
     programs, now = all_programs(), version()
     rows = kept(options.out, now)
