@@ -87,9 +87,8 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = f"{what}: attempt {resumed[0]} began there, and its checkpoint does not hold the place in the data"
-        return found(
-            "other data", began, f"the first step with other examples is attempt {resumed[0]}'s first", evidence
-        )
+        tested = f"the first step with other examples is the first of attempt {resumed[0]}"
+        return found("other data", began, tested, evidence)
     if case.augments:
         ops = ", ".join(case.augments[:3])
         tested = f"the sums differ over an epoch too, and a map of the dataset draws at random ({ops})"
