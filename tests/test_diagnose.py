@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from correct import correct_pair
 from diagnosing import OTHER, later, other_losses, pair, prints, told, traced
-from verifying import END, START, STEPS, edit_events, edit_records, maker, replaced
+from verifying import END, START, STEPS, edit_events, edit_records, maker, replaced, restarted
 
 import dtk
 from dtk.analysis.mistakes import MISTAKES
@@ -112,6 +112,15 @@ def test_shards_that_overlap(make):
         mistake="unknown",
         also=("worker order", "other data", "not reproducible"),
     )
+
+
+def test_a_restart_that_did_not_hold_the_place_in_the_data(make):
+    spoiled = prints(lambda data: data + 0.1 * (np.arange(STEPS) >= 8)[:, None])
+    run, baseline = pair(make, change=other_losses, data=spoiled)
+    restarted(run, 9)
+    sentence = told(run, baseline, mistake="other data")
+    assert "first at step 9" in sentence
+    assert "attempt 2 began there, and its checkpoint does not hold the place in the data" in sentence
 
 
 def test_other_examples_in_one_process(make):
