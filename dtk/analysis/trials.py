@@ -152,6 +152,7 @@ class _Trials:
         known = [n, 1 / n] if n > 1 else []
         factor = next((f for f in known if abs(np.log(move.ratio / f)) < NEAR_N), None)
         factor = factor or min((f for r in _RATES for f in (r, 1 / r)), key=lambda f: abs(np.log(move.ratio / f)))
+        factor = factor if abs(np.log(move.ratio / factor)) < NEAR_N else round(move.ratio, 2)
         words = f"the baseline with the learning rate times {factor:.3g}"
         baseline = self._made(self.baseline, words, rate=factor)
         if baseline is None:
@@ -173,7 +174,9 @@ class _Trials:
         ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
         n, batch = ours.replicas, int(ours.examples[0].sum())
         other = next((m for m in (4, 2, 3, 8) if m != n and batch % m == 0), None)
-        if other is None or n < 2:
+        one, few = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours))
+        # Losses that agree at step 1 hold nothing that would grow.
+        if other is None or n < 2 or abs(few - one) <= FROM_ROUNDING * abs(one):
             return None
         kind = "replicas" if self.run.mode == "mirrored" else "workers"
         words = f"the run with {other} replicas"
@@ -186,7 +189,7 @@ class _Trials:
         except VerificationError as error:
             self.said.append(f"{words}: it can't be compared ({_short(error)})")
             return None
-        one, few, many = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours, more))
+        many = float(global_loss(more.shares, more.examples)[0])
         grew, expected = (many - one) / (few - one), (other - 1) / (n - 1)
         # Two losses in float32, subtracted: what is left of their digits.
         blur = max(LINEAR, 8 * float(np.finfo(np.float32).eps) * abs(one) / min(abs(few - one), abs(many - one)))
