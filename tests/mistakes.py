@@ -84,8 +84,10 @@ def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, 
         # Followed by `batch` at once, tf.data fuses the two into one operation, which keeps the order.
         dataset = dataset.map(slowly, num_parallel_calls=8, deterministic=False).prefetch(8)
         options.threading.private_threadpool_size = 8  # with the one thread of a worker's share there is one order
-    if order == "augmented":
-        dataset = dataset.map(lambda x, y: (x + tf.random.uniform((), maxval=0.1), y))
+    if order == "augmented":  # each worker reads its own part, and changes it by what it draws
+        place, policy = dtk.environment.here(), "OFF"
+        dataset = dataset.shard(place.workers, place.worker)
+        dataset = dataset.map(lambda x, y: (x + tf.random.uniform(x.shape, maxval=0.1), y))
     if order == "unseeded":
         noise = tf.random.Generator.from_non_deterministic_state().uniform((), maxval=0.1)
         dataset = dataset.map(lambda x, y: (x + noise, y))
@@ -233,7 +235,7 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "start": {"fit": one(by_fit, {}, seed=1), "loop": one(by_loop, {"scaled": 1.1}, {})},
     "worker order": both({"order": "worker", "epochs": 2}),
     "order": both({"order": "random", "epochs": 2}, **MIRRORED),
-    "other data": both({"start": 300}, {}, **MIRRORED),
+    "other data": both({"start": 300, "epochs": 2}, {"epochs": 2}, **MIRRORED),
     "not finite": both({"loss": "log 0"}),
     "reduced value": {"loop": one(by_loop, {"record": "reduced"}, {})},
     "local mean": both({"loss": "local mean"}),

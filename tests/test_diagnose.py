@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from correct import correct_pair
 from diagnosing import OTHER, later, other_losses, pair, prints, told, traced
-from verifying import END, START, STEPS, edit_events, edit_records, maker, replaced
+from verifying import END, START, STEPS, edit_events, edit_records, maker, replaced, restarted
 
 import dtk
 from dtk.analysis.mistakes import MISTAKES
@@ -85,6 +85,7 @@ def test_what_nothing_recorded(make):
     told(run, baseline, mistake="records")
 
 
+UNDECIDED = ("order", "other data", "augmentation", "not reproducible")  # by a single epoch
 TWO_EPOCHS = np.repeat([1, 2], STEPS // 2)
 
 
@@ -100,18 +101,35 @@ def test_the_same_examples_in_another_order(make):
 def test_shards_that_overlap(make):
     spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
     assert "shards overlap" in told(
-        *pair(make, change=other_losses, data=spoiled), mistake="worker order", also=("order", "other data")
+        *pair(make, change=other_losses, data=spoiled), mistake="unknown", also=("worker order", *UNDECIDED)
     )
     whole = np.r_[OTHER[:10], OTHER[1:10], OTHER[:1]]  # each epoch of the baseline has all examples
     facts = {"epochs": TWO_EPOCHS, "baseline": {"epochs": TWO_EPOCHS, "data": whole}}
     told(*pair(make, change=other_losses, data=spoiled, **facts), mistake="worker order")
     steady = np.repeat(whole / 2, 2, axis=1) + np.array([0.4, -0.2])
-    told(*pair(make, change=other_losses, data=steady, **facts), mistake="other data", also=("worker order",))
+    told(
+        *pair(make, change=other_losses, data=steady, **facts),
+        mistake="unknown",
+        also=("worker order", "other data", "not reproducible"),
+    )
+
+
+def test_a_restart_that_did_not_hold_the_place_in_the_data(make):
+    spoiled = prints(lambda data: data + 0.1 * (np.arange(STEPS) >= 8)[:, None])
+    run, baseline = pair(make, change=other_losses, data=spoiled)
+    restarted(run, 9)
+    sentence = told(run, baseline, mistake="other data")
+    assert "first at step 9" in sentence
+    assert "attempt 2 began there, and its checkpoint does not hold the place in the data" in sentence
 
 
 def test_other_examples_in_one_process(make):
     spoiled = prints(lambda data: data + 1)
-    told(*pair(make, mode="mirrored", change=other_losses, data=spoiled), mistake="other data", also=("order",))
+    told(*pair(make, mode="mirrored", change=other_losses, data=spoiled), mistake="unknown", also=UNDECIDED)
+    whole = {"epochs": TWO_EPOCHS, "data": np.r_[OTHER[:10], OTHER[1:10], OTHER[:1]]}
+    data = np.repeat(whole["data"] / 2, 2, axis=1) + np.array([0.4, -0.2])
+    facts = {"epochs": TWO_EPOCHS, "data": data, "baseline": whole}
+    told(*pair(make, mode="mirrored", change=other_losses, **facts), mistake="other data")
 
 
 def test_sharding_switched_off(make):

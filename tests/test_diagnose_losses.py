@@ -7,6 +7,8 @@ import pytest
 from diagnosing import OTHER, later, means, other_losses, pair, scoped, told, traced
 from verifying import END, START, STEPS, maker, replaced, short_batch
 
+from dtk.errors import VerificationError
+
 
 @pytest.fixture
 def make(tmp_path):
@@ -175,6 +177,14 @@ def test_the_learning_rate(make):
     assert "N=2 fits" in sentence
     assert "N=2" not in told(*runs(0.3), mistake="learning rate")
     told(*runs(2, lambda s: s), mistake="learning rate")  # found in the weights alone
+
+
+def test_weights_between_fits_are_judged_as_those_at_the_end(make, monkeypatch):
+    def checks(*args):
+        raise VerificationError("the weights after fit 1 differ: w0; look", reason="weights between fits")
+
+    monkeypatch.setattr("dtk.analysis.diagnose.checks", checks)
+    told(*traced(pair(make, final=further(2))), mistake="learning rate")
 
 
 @pytest.mark.parametrize("clips", [None, ["clipnorm=1.0"]])

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from diagnosing import later, means, other_losses, pair, traced
-from suspected import TRIED
+from suspected import TRIED, by_fit
 from verifying import END, START, STEPS, maker
 
 import dtk
@@ -145,6 +145,16 @@ def test_further_runs_name_the_mistake(name, capsys):
     diagnosis = dtk.diagnose(run, baseline, try_it=True, **tolerances)
     assert capsys.readouterr().out == ""
     assert diagnosis.mistake == mistake, f"{diagnosis} {diagnosis.evidence}"
+
+
+def test_float64_takes_rounding_away():
+    def apart(run, baseline):
+        mine, other = (side.records.groupby("step").loss.sum().to_numpy() for side in (run, baseline))
+        return np.abs(mine - other).max()
+
+    pair = dtk.run(by_fit), dtk.baseline(by_fit)
+    assert apart(*pair) > 1e-9
+    assert apart(*(side.again(without=("rounding",)) for side in pair)) < 1e-13
 
 
 def test_a_run_is_made_again_from_its_directory(capsys):

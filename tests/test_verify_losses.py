@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
-from verifying import STEPS, curve_of, edit_records, maker, refused, short_batch, uneven_pair
+from verifying import STEPS, curve_of, edit_records, maker, refused, restarted, short_batch, uneven_pair
 
 from dtk import verify
 
@@ -154,15 +152,7 @@ def test_a_difference_after_an_uneven_batch_that_agreed_is_no_proof(make):
 
 def test_losses_that_part_where_an_attempt_began_are_the_checkpoints(make):
     run = make(shares=curve_of(2, 9, 1.05))
-    run.folder.save_attempt(1, "worker 1 was killed by SIGKILL", 0.0, 2.0)
-    earlier = run.folder.path / "attempt-1"
-    earlier.mkdir()
-    for path in [worker.path for worker in run.folder.each]:
-        shutil.copytree(path, earlier / path.name)
-    (run.folder.path / "attempt.json").rename(earlier / "attempt.json")
-    run.folder.save_attempt(2, None, 2.0, 4.0)
-    for worker in range(2):
-        edit_records(run, worker, lambda rows: [row for row in rows if row[1] >= 9])
+    restarted(run, 9)
     error = refused(run, make("single"))
     assert (error.step, error.reason) == (9, "loss")
     assert "the losses part at step 9" in str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -86,3 +87,16 @@ def uneven_pair(make, counts, step=STEPS, spoil=1.0, drift=1.0, kind="fit"):
         mode, workers=workers, shares=shares, examples=examples, epochs=epochs, loop={"kind": kind, "shapes": []}
     )
     return run, make("single", shares=base, examples=examples.sum(axis=1, keepdims=True), epochs=epochs)
+
+
+def restarted(run, step):
+    """Makes of a cluster of 2 one whose worker 1 was killed, and whose second attempt began at `step`."""
+    run.folder.save_attempt(1, "worker 1 was killed by SIGKILL", 0.0, 2.0)
+    earlier = run.folder.path / "attempt-1"
+    earlier.mkdir()
+    for path in [worker.path for worker in run.folder.each]:
+        shutil.copytree(path, earlier / path.name)
+    (run.folder.path / "attempt.json").rename(earlier / "attempt.json")
+    run.folder.save_attempt(2, None, 2.0, 4.0)
+    for worker in range(2):
+        edit_records(run, worker, lambda rows: [row for row in rows if row[1] >= step])

@@ -51,12 +51,17 @@ def found(mistake: str, what: str, tested: str, evidence: Sequence[str] = (), al
     return Diagnosis(mistake, sentence, (f"tested: {tested}", *evidence), also)
 
 
-def either(lead: str, suspects: Sequence[str], tested: str, evidence: Sequence[str] = ()) -> Diagnosis:
-    """Several mistakes that this pair of runs can't tell apart, and the runs that would."""
+def either(
+    lead: str, suspects: Sequence[str], tested: str, evidence: Sequence[str] = (), open_ended: Sequence[str] = ()
+) -> Diagnosis:
+    """Several mistakes that this pair of runs can't tell apart, and the runs that would.
+
+    open_ended: suspects that no further run is known to confirm here.
+    """
     count = {2: "two", 3: "three", 4: "four", 5: "five"}.get(len(suspects), str(len(suspects)))
     listed = ", or ".join(f"{SAID[key]} ({key})" for key in suspects)
     one = f"one of these {count}: {listed}" if len(suspects) > 1 else f"perhaps {listed}"
-    runs = list(dict.fromkeys(DECIDES[key] for key in suspects if key in DECIDES))
+    runs = list(dict.fromkeys(DECIDES[key] for key in suspects if key in DECIDES and key not in open_ended))
     asked = f"; {' and '.join(runs)} would decide: dtk.diagnose(run, baseline, try_it=True)" if runs else ""
     return Diagnosis("unknown", f"{lead}: {one}{asked}", (f"tested: {tested}", *evidence), tuple(suspects))
 
@@ -76,6 +81,10 @@ SAID = {
     "start": "they began with other weights",
     "not in scope": "the model, a layer or the optimizer was made outside of the strategy's scope",
     "sharding off": "every worker reads everything",
+    "order": "the order is another one",
+    "worker order": "the workers read in different orders, so that shards overlap and miss some",
+    "augmentation": "a map of the dataset draws at random",
+    "not reproducible": "something is drawn anew each time",
 }
 DECIDES = {
     "random": "both runs with nothing drawn at random",
@@ -85,6 +94,8 @@ DECIDES = {
     "clipping": "both runs without clipping",
     "rounding": "both runs in float64",
     "batch norm": "both runs with BatchNormalization(synchronized=True)",
+    "augmentation": "both runs with nothing drawn at random",
+    "not reproducible": "the baseline once more",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtk.analysis.case import Case, Diagnosis, found
+from dtk.analysis.case import Case, Diagnosis, either, found
 from dtk.analysis.facts import SAME_DATA, outside, scope_of
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
@@ -84,22 +84,31 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if not (np.abs(mine - other) > SAME_DATA).any():
         return found("order", f"{what}, though the same ones over each epoch: another order", tested, evidence)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
+    resumed = [number for number, first in case.ours.restarts if first == step]
+    if resumed:
+        began = f"{what}: attempt {resumed[0]} began there, and its checkpoint does not hold the place in the data"
+        tested = f"the first step with other examples is the first of attempt {resumed[0]}"
+        return found("other data", began, tested, evidence)
     if case.augments:
         ops = ", ".join(case.augments[:3])
         tested = f"the sums differ over an epoch too, and a map of the dataset draws at random ({ops})"
         instead = "worker order" if case.ours.run.folder.workers > 1 else "other data"
         drawn = f"{what}, over an epoch as well: a map of the dataset draws at random ({ops})"
         return found("augmentation", drawn, tested, evidence, (instead,))
-    if case.ours.run.folder.workers < 2:
-        likely = ("order",) if not whole else ()
-        return found("other data", f"{what}, over an epoch as well", tested, evidence, likely)
-    if whole and np.ptp(mine) <= SAME_DATA:
+    alone = case.ours.run.folder.workers < 2  # one process reads for all replicas
+    steady = np.ptp(mine) <= SAME_DATA
+    if whole and alone:
+        return found("other data", f"{what}, over an epoch as well", tested, evidence)
+    if whole and not steady:
+        missed = f"{what}, over an epoch as well: the workers read in different orders, so that shards overlap"
+        return found("worker order", f"{missed} and miss some", tested, evidence)
+    if whole:
         what += ", in each epoch the same other ones"
-        return found("other data", what, tested, evidence, ("worker order",))
-    also = () if whole else ("order", "other data")
-    lead = "as if the workers read" if also else "the workers read"
-    missed = f"{what}, over an epoch as well: {lead} in different orders, so that shards overlap and miss some"
-    return found("worker order", missed, tested, evidence, also)
+        suspects = ["worker order", "other data", "not reproducible"]
+    else:  # one epoch, or epochs that end early: nothing tells which examples there are in all
+        what += ", over an epoch as well"
+        suspects = [*([] if alone else ["worker order"]), "order", "other data", "augmentation", "not reproducible"]
+    return either(what, suspects, tested, evidence)
 
 
 def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:

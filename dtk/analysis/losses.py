@@ -12,7 +12,7 @@ from dtk.analysis.numerals import rounded, scientific
 from dtk.analysis.scaling import by_step, global_loss, uneven, weighted_loss
 from dtk.errors import VerificationError
 
-__all__ = ["check_loss", "check_steps_and_examples"]
+__all__ = ["FROM_ROUNDING", "check_loss", "check_steps_and_examples"]
 
 # A loss near 0 is a difference of numbers near 1 (log-softmax), which float32 holds only to this much.
 ROUNDING = float(np.finfo(np.float32).eps)

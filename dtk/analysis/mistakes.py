@@ -186,7 +186,7 @@ MISTAKES = {
     "clipping": Mistake(
         "losses agree at step 1 and differ afterwards; without the clipping of gradients both agree",
         "-",
-        "clip the sum over replicas: strategy's all-reduce first, or clip_by_global_norm in a merge_call",
+        "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then apply",
         BOTH,
     ),
     "rounding": Mistake(

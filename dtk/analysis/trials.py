@@ -14,7 +14,7 @@ import numpy as np
 
 from dtk.analysis.case import DECIDES, SAID, Case, Diagnosis, either, found
 from dtk.analysis.evidence import collect
-from dtk.analysis.losses import check_steps_and_examples
+from dtk.analysis.losses import FROM_ROUNDING, check_steps_and_examples
 from dtk.analysis.mistakes import MISTAKES
 from dtk.analysis.numerals import rounded
 from dtk.analysis.scaling import global_loss
@@ -29,10 +29,13 @@ __all__ = ["decide"]
 
 _PAIRS = ("random", "augmentation", "batch norm", "clipping", "rounding")  # suspects that a pair can do without
 _SWITCH = {"augmentation": "random"}  # what `Run.again(without=...)` calls it
-_DATA = ("order", "worker order", "other data", "augmentation")
+_DATA = ("order", "worker order", "other data", "augmentation", "not reproducible")
 _SUMS = ("regularisation", "whole batch", "offset")  # suspects that another number of replicas tells apart
 _RATES = (1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 50.0, 100.0)
-FAR_BETTER = 1e-3  # float64 rounds 1e-9 as much as float32; a mistake stays as it is
+# How much better the losses must agree without a suspect, by the largest difference: what is only a part of the reason
+# makes it smaller, too. float64 rounds 1e-9 as much as float32, where a mistake stays as it is.
+BETTER = {"rounding": 1e-3, "learning rate": 1e-2}
+A_TENTH = 0.1
 LINEAR = 5e-3  # how closely the excess must follow the number of replicas
 
 
@@ -41,6 +44,8 @@ def decide(first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[
     suspects = [key for key in (first.mistake, *first.also) if key in MISTAKES]
     if first.mistake == "unknown" and not suspects:
         suspects = ["random", "clipping"]
+    if {"worker order", "other data"} & {*suspects} and "augmentation" not in suspects:
+        suspects.append("augmentation")  # that no worker wrote of a map that draws is no proof that there is none
     if not any(key in (*_PAIRS, *_SUMS, *_DATA, "learning rate") for key in suspects):
         return first
     if first.mistake not in ("unknown", *_PAIRS, *_SUMS, *_DATA, "learning rate"):
@@ -57,6 +62,7 @@ class _Trials:
     def __init__(self, run: RunLike, baseline: RunLike, tolerances: tuple[float, float]):
         self.run, self.baseline, self.tolerances = run, baseline, tolerances
         self.said: list[str] = []
+        self.repeats = False  # whether the baseline was seen to be what it was before
 
     def control(self) -> Diagnosis | None:
         """The baseline once more, as it was."""
@@ -72,12 +78,13 @@ class _Trials:
             tested = "made the baseline again, as it was: the two differ, so a comparison with either says nothing else"
             return found("not reproducible", what, tested, self.said)
         exact = np.array_equal(both[0].shares, both[1].shares)
+        self.repeats = True
         self.said.append(f"the baseline again, as it was: {'the same losses to the last bit' if exact else 'agrees'}")
         return None
 
     def decide(self, first: Diagnosis, suspects: list[str]) -> Diagnosis:
         """Tries one suspect after the other until one is confirmed."""
-        left = list(suspects)
+        left = [key for key in suspects if key != "not reproducible" or not self.repeats]
         for key in suspects:
             if key not in left:
                 continue
@@ -129,11 +136,8 @@ class _Trials:
             self.said.append(f"{words}: they differ still ({_short(error)})")
             # Of float64 it refutes rounding; of the others, that it is the only reason.
             return False
-        if key == "rounding":
-            before, after = self._apart(self.run, self.baseline), self._apart(run, baseline)
-            if not after <= max(FAR_BETTER * before, 1e-12):
-                self.said.append(f"{words}: the losses differ by {rounded(after)}, before by {rounded(before)}")
-                return False
+        if not self._better(key, words, run, baseline):
+            return False
         self.said.append(f"{words}: verify passes")
         what = f"{SAID.get(key, 'a map of the dataset draws at random')}: {words} agree"
         return found(key, what, "; ".join(self.said))
@@ -148,6 +152,7 @@ class _Trials:
         known = [n, 1 / n] if n > 1 else []
         factor = next((f for f in known if abs(np.log(move.ratio / f)) < NEAR_N), None)
         factor = factor or min((f for r in _RATES for f in (r, 1 / r)), key=lambda f: abs(np.log(move.ratio / f)))
+        factor = factor if abs(np.log(move.ratio / factor)) < NEAR_N else round(move.ratio, 2)
         words = f"the baseline with the learning rate times {factor:.3g}"
         baseline = self._made(self.baseline, words, rate=factor)
         if baseline is None:
@@ -158,6 +163,8 @@ class _Trials:
         except VerificationError as error:
             self.said.append(f"{words}: it differs from the run still ({_short(error)})")
             return False
+        if not self._better("learning rate", words, self.run, baseline):
+            return False
         self.said.append(f"{words}: verify passes")
         what = f"the {ours.name} is what the baseline is with {factor:.3g} times the learning rate"
         return found("learning rate", what, "; ".join(self.said))
@@ -167,7 +174,9 @@ class _Trials:
         ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
         n, batch = ours.replicas, int(ours.examples[0].sum())
         other = next((m for m in (4, 2, 3, 8) if m != n and batch % m == 0), None)
-        if other is None or n < 2:
+        one, few = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours))
+        # Losses that agree at step 1 hold nothing that would grow.
+        if other is None or n < 2 or abs(few - one) <= FROM_ROUNDING * abs(one):
             return None
         kind = "replicas" if self.run.mode == "mirrored" else "workers"
         words = f"the run with {other} replicas"
@@ -180,7 +189,7 @@ class _Trials:
         except VerificationError as error:
             self.said.append(f"{words}: it can't be compared ({_short(error)})")
             return None
-        one, few, many = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours, more))
+        many = float(global_loss(more.shares, more.examples)[0])
         grew, expected = (many - one) / (few - one), (other - 1) / (n - 1)
         # Two losses in float32, subtracted: what is left of their digits.
         blur = max(LINEAR, 8 * float(np.finfo(np.float32).eps) * abs(one) / min(abs(few - one), abs(many - one)))
@@ -197,6 +206,16 @@ class _Trials:
         return found(
             key, f"{SAID[key]}: {fact.replace('the loss', f'with {other} replicas the loss')}", "; ".join(self.said)
         )
+
+    def _better(self, key: str, words: str, run: RunLike, baseline: RunLike) -> bool:
+        """Whether these two agree so much better than the first two that it is no accident, and all of the reason."""
+        before, after = self._apart(self.run, self.baseline), self._apart(run, baseline)
+        floor = 1e-12 if key == "rounding" else FROM_ROUNDING
+        # Where only the weights were different, the losses were not far apart before either.
+        if after <= max(BETTER.get(key, A_TENTH) * before, floor):
+            return True
+        self.said.append(f"{words}: the losses differ by {rounded(after)} still, before by {rounded(before)}")
+        return False
 
     def _apart(self, run: RunLike, baseline: RunLike) -> float:
         ours, theirs = (collect(side, "run") for side in (run, baseline))

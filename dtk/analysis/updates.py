@@ -105,7 +105,7 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     tested = (
         f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
     )
-    return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)
+    return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence, ("regularisation",))
 
 
 def _until(case: Case, step: int) -> str:
@@ -135,7 +135,7 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
         suspects.append("regularisation")
     clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
     tested = f"the ratio of the lengths is {'near' if by_n else 'not near'} N or 1/N; clipping on each replica: {clips}"
-    return either(lead, suspects, tested, evidence)
+    return either(lead, suspects, tested, evidence, ("regularisation",))
 
 
 def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosis | None:

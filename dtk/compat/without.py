@@ -88,14 +88,14 @@ def _keep_clipped(tf: Any) -> None:
 
 
 def _synchronise(keras: Any) -> None:
-    original = keras.layers.BatchNormalization.__init__
+    original = keras.layers.BatchNormalization.build
 
     @functools.wraps(original)
-    def synchronous(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+    def synchronous(self: Any, input_shape: Any) -> None:
+        original(self, input_shape)
         self.synchronized = True
 
-    keras.layers.BatchNormalization.__init__ = synchronous
+    keras.layers.BatchNormalization.build = synchronous
 
 
 def _compute_in_float64(keras: Any) -> None:
