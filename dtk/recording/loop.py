@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dtk.compat import updates
-from dtk.compat.per_replica import local_values, scope_of
+from dtk.compat.per_replica import has_value, local_values, scope_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
@@ -168,7 +168,7 @@ class _Loop:
         if not tf.executing_eagerly():
             with tf.init_scope():
                 for model in self.progress.models[before:]:
-                    if model.weights():
+                    if model.weights() and all(map(has_value, model.weights())):
                         self.progress.save_initial(model)
 
     def write(
