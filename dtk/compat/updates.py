@@ -30,7 +30,9 @@ class Listener(Protocol):
     replicas: int
 
     def begins(self, optimizer: Counted) -> None: ...
-    def traced(self, optimizer: Counted, draws: list[str] | None, clips: list[str] | None) -> None: ...
+    def traced(
+        self, optimizer: Counted, draws: list[str] | None, clips: list[str] | None, sparse: list[str]
+    ) -> None: ...
 
 
 _listener: Listener | None = None
@@ -150,23 +152,31 @@ def _wrap(cls: Any, name: str, variables: Any) -> None:
     @functools.wraps(original)
     def apply(self: Any, given: Any, *args: Any, **kwargs: Any) -> Any:
         given = list(given)  # Keras 2 takes an iterator as well, which can be gone through once
-        _count(self, variables(self, given, *args, **kwargs))
+        _count(self, *variables(self, given, *args, **kwargs))
         return original(self, given, *args, **kwargs)
 
     apply._dtk_counts = True  # type: ignore[attr-defined]
     setattr(cls, name, apply)
 
 
-def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> list[Any]:
+def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
+    """The variables, and the names of those whose gradient comes as rows, which Keras 3 then has of each replica."""
+    import tensorflow as tf
+
     given = optimizer._trainable_variables if trainable_variables is None else trainable_variables
-    return list(given) if gradients else []
+    pairs = list(zip(gradients, given, strict=False))
+    return [v for _, v in pairs], [_name(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
 
 
-def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> list[Any]:
-    return [variable for _, variable in pairs]
+def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> tuple[list[Any], list[str]]:
+    return [variable for _, variable in pairs], []  # Keras 2 adds up rows of one number first
 
 
-def _count(optimizer: Any, variables: list[Any]) -> None:
+def _name(variable: Any) -> str:
+    return str(getattr(variable, "path", variable.name))
+
+
+def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
     import tensorflow as tf
 
     if _listener is None or not variables or not tf.compat.v1.executing_eagerly_outside_functions():
@@ -175,13 +185,13 @@ def _count(optimizer: Any, variables: list[Any]) -> None:
     if entry is None:
         entry = _known[optimizer] = Counted(str(getattr(optimizer, "name", type(optimizer).__name__)))
         _all.append(entry)
-    new = {key(each): (str(getattr(each, "path", each.name)), _weak(each)) for each in variables}
+    new = {key(each): (_name(each), _weak(each)) for each in variables}
     begins, entry.variables = not entry.variables, {**entry.variables, **new}
     if begins:
         _listener.begins(entry)
     if not entry.looked_at:
         entry.looked_at = True
-        _listener.traced(entry, targets.draws(), _clips(optimizer))
+        _listener.traced(entry, targets.draws(), _clips(optimizer), sparse)
     if _first_replica(_listener.replicas):
         entry.add(getattr(_within, "recorded", False))
 

@@ -2,9 +2,11 @@
 
 Among the worker's events:
 
-    {"state": "traced", "optimizer": "adam", "draws": ["StatelessRandomUniformV2 at dropout/…"], "clips": []}
+    {"state": "traced", "optimizer": "adam", "draws": ["StatelessRandomUniformV2 at dropout/…"], "clips": [],
+     "sparse": ["embedding/embeddings"]}
         what the graph of its first step has: operations that draw at random, and clipping of a replica's own
-        gradients before they are added up; null where there is no graph to ask
+        gradients before they are added up; null where there is no graph to ask. sparse: the variables whose gradient
+        comes as rows, which Keras 3 lays side by side where several replicas have the same one
     {"state": "augments", "draws": [...]}          a map of tf.data whose function draws at random
     {"state": "alone"}                             the function makes no strategy, so that each worker trains alone
     {"state": "updates", "optimizers": [{"name": "adam", "variables": ["dense/kernel", …], "made": 30, "recorded": 30}],
@@ -96,9 +98,11 @@ class _Listener:
         if not _may_train_alone(self.place) and not has_a_cluster():
             self.place.journal.event(self.place.now(), "alone")
 
-    def traced(self, optimizer: updates.Counted, draws: list[str] | None, clips: list[str] | None) -> None:
-        now = self.place.now()
-        self.place.journal.event(now, "traced", optimizer=optimizer.name, draws=draws, clips=clips)
+    def traced(
+        self, optimizer: updates.Counted, draws: list[str] | None, clips: list[str] | None, sparse: list[str]
+    ) -> None:
+        facts = {"optimizer": optimizer.name, "draws": draws, "clips": clips, "sparse": sparse}
+        self.place.journal.event(self.place.now(), "traced", **facts)
 
     def augments(self, draws: list[str]) -> None:
         self.place.journal.event(self.place.now(), "augments", draws=draws)
