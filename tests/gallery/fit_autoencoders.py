@@ -81,6 +81,21 @@ def sparse_autoencoder(strategy: Any, slip: str | None = None) -> Any:
     return model.get_weights()
 
 
+def _vae_networks(keras: Any, sampling: Any) -> tuple[Any, Any]:
+    """An encoder of images 12 × 12 and noise, and a decoder of what it samples."""
+    from keras import layers
+
+    image, epsilon = keras.Input((12, 12, 1), name="image"), keras.Input((2,), name="noise")
+    z = layers.Conv2D(8, 3, activation="tanh", strides=2, padding="same")(image)
+    z = layers.Dense(16, activation="tanh")(layers.Flatten()(z))
+    mean, log_var = layers.Dense(2, name="z_mean")(z), layers.Dense(2, name="z_log_var")(z)
+    encoder = keras.Model({"image": image, "noise": epsilon}, [mean, log_var, sampling(mean, log_var, epsilon)])
+    latent = keras.Input((2,))
+    z = layers.Reshape((6, 6, 4))(layers.Dense(144, activation="tanh")(latent))
+    z = layers.Conv2DTranspose(8, 3, activation="tanh", strides=2, padding="same")(z)
+    return encoder, keras.Model(latent, layers.Conv2DTranspose(1, 3, activation="sigmoid", padding="same")(z))
+
+
 def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
     """drawn: the sampling layer draws; otherwise the noise comes with the data. divided: by the replicas."""
     import keras
@@ -130,17 +145,7 @@ def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
     x, _ = images(128)
     noise = np.random.default_rng(1).standard_normal((128, 2)).astype("float32")
     with scope(strategy, slip):
-        image, epsilon = keras.Input((12, 12, 1), name="image"), keras.Input((2,), name="noise")
-        z = layers.Conv2D(8, 3, activation="tanh", strides=2, padding="same")(image)
-        z = layers.Dense(16, activation="tanh")(layers.Flatten()(z))
-        mean, log_var = layers.Dense(2, name="z_mean")(z), layers.Dense(2, name="z_log_var")(z)
-        sample = Sampling()(mean, log_var, epsilon)
-        encoder = keras.Model({"image": image, "noise": epsilon}, [mean, log_var, sample])
-        latent = keras.Input((2,))
-        z = layers.Reshape((6, 6, 4))(layers.Dense(144, activation="tanh")(latent))
-        z = layers.Conv2DTranspose(8, 3, activation="tanh", strides=2, padding="same")(z)
-        decoder = keras.Model(latent, layers.Conv2DTranspose(1, 3, activation="sigmoid", padding="same")(z))
-        model = VAE(encoder, decoder)
+        model = VAE(*_vae_networks(keras, Sampling()))
         model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)))
     data = batches(slices({"image": x, "noise": noise}), 16, strategy, slip)
     model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
