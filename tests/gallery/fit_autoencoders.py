@@ -81,6 +81,21 @@ def sparse_autoencoder(strategy: Any, slip: str | None = None) -> Any:
     return model.get_weights()
 
 
+def _vae_networks(keras: Any, sampling: Any) -> tuple[Any, Any]:
+    """An encoder of images 12 × 12 and noise, and a decoder of what it samples."""
+    from keras import layers
+
+    image, epsilon = keras.Input((12, 12, 1), name="image"), keras.Input((2,), name="noise")
+    z = layers.Conv2D(8, 3, activation="tanh", strides=2, padding="same")(image)
+    z = layers.Dense(16, activation="tanh")(layers.Flatten()(z))
+    mean, log_var = layers.Dense(2, name="z_mean")(z), layers.Dense(2, name="z_log_var")(z)
+    encoder = keras.Model({"image": image, "noise": epsilon}, [mean, log_var, sampling(mean, log_var, epsilon)])
+    latent = keras.Input((2,))
+    z = layers.Reshape((6, 6, 4))(layers.Dense(144, activation="tanh")(latent))
+    z = layers.Conv2DTranspose(8, 3, activation="tanh", strides=2, padding="same")(z)
+    return encoder, keras.Model(latent, layers.Conv2DTranspose(1, 3, activation="sigmoid", padding="same")(z))
+
+
 def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
     """drawn: the sampling layer draws; otherwise the noise comes with the data. divided: by the replicas."""
     import keras
@@ -101,12 +116,6 @@ def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
         def __init__(self, encoder: Any, decoder: Any) -> None:
             super().__init__()
             self.encoder, self.decoder = encoder, decoder
-            names = ("total_loss", "reconstruction_loss", "kl_loss")
-            self.trackers = [keras.metrics.Mean(name=name) for name in names]
-
-        @property
-        def metrics(self) -> Any:
-            return self.trackers
 
         def call(self, data: Any) -> Any:
             return self.decoder(self.encoder(data)[2])
@@ -123,24 +132,12 @@ def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
                     total_loss = total_loss / strategy.num_replicas_in_sync
             gradients = tape.gradient(total_loss, self.trainable_weights)
             self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
-            for tracker, value in zip(self.trackers, (total_loss, reconstruction_loss, kl_loss), strict=True):
-                tracker.update_state(value)
-            return {tracker.name: tracker.result() for tracker in self.trackers}
+            return {"loss": total_loss, "reconstruction_loss": reconstruction_loss, "kl_loss": kl_loss}
 
     x, _ = images(128)
     noise = np.random.default_rng(1).standard_normal((128, 2)).astype("float32")
     with scope(strategy, slip):
-        image, epsilon = keras.Input((12, 12, 1), name="image"), keras.Input((2,), name="noise")
-        z = layers.Conv2D(8, 3, activation="tanh", strides=2, padding="same")(image)
-        z = layers.Dense(16, activation="tanh")(layers.Flatten()(z))
-        mean, log_var = layers.Dense(2, name="z_mean")(z), layers.Dense(2, name="z_log_var")(z)
-        sample = Sampling()(mean, log_var, epsilon)
-        encoder = keras.Model({"image": image, "noise": epsilon}, [mean, log_var, sample])
-        latent = keras.Input((2,))
-        z = layers.Reshape((6, 6, 4))(layers.Dense(144, activation="tanh")(latent))
-        z = layers.Conv2DTranspose(8, 3, activation="tanh", strides=2, padding="same")(z)
-        decoder = keras.Model(latent, layers.Conv2DTranspose(1, 3, activation="sigmoid", padding="same")(z))
-        model = VAE(encoder, decoder)
+        model = VAE(*_vae_networks(keras, Sampling()))
         model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)))
     data = batches(slices({"image": x, "noise": noise}), 16, strategy, slip)
     model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
@@ -219,7 +216,7 @@ def _vae_of_layers(strategy: Any, slip: str | None, drawn: bool) -> Any:
 GUIDE = "keras-io guides/making_new_layers_and_models_via_subclassing.py, VariationalAutoEncoder"
 
 
-@program(kind="VAE", source=GUIDE, right="random")
+@program(kind="VAE", source=GUIDE, right="random", reason="loss")
 def vae_add_loss(strategy: Any, slip: str | None = None) -> Any:
     """Keras scales the KL term of add_loss; each replica draws its own noise, which moves the losses a little only."""
     return _vae_of_layers(strategy, slip, drawn=True)

@@ -195,6 +195,7 @@ def antirectifier(strategy: Any, slip: str | None = None) -> Any:
     kind="attention",
     source="keras-io examples/nlp/text_classification_with_switch_transformer.py, without noise and capacity",
     right="whole batch",
+    reason="loss",
 )
 def switch_transformer(strategy: Any, slip: str | None = None) -> Any:
     """The router's loss is a product of two means over all of the batch's words: of a replica's it is another."""

@@ -22,17 +22,12 @@ def _real_nvp(strategy: Any, slip: str | None, divided: bool) -> Any:
         def __init__(self, couplings: int) -> None:
             super().__init__()
             self.masks = [[0.0, 1.0], [1.0, 0.0]] * (couplings // 2)
-            self.loss_tracker = keras.metrics.Mean(name="loss")
             self.nets = []
             for _ in range(couplings):
                 inputs = keras.Input((2,))
                 s, t = (layers.Dense(12, activation="tanh")(inputs) for _ in range(2))
                 s, t = layers.Dense(2, activation="tanh")(s), layers.Dense(2)(t)
                 self.nets.append(keras.Model(inputs, [s, t]))
-
-        @property
-        def metrics(self) -> Any:
-            return [self.loss_tracker]
 
         def call(self, x: Any) -> Any:
             log_det = tf.zeros(tf.shape(x)[:1])
@@ -53,8 +48,7 @@ def _real_nvp(strategy: Any, slip: str | None, divided: bool) -> Any:
                     loss = loss / strategy.num_replicas_in_sync
             gradients = tape.gradient(loss, self.trainable_variables)
             self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-            self.loss_tracker.update_state(loss)
-            return {"loss": self.loss_tracker.result()}
+            return {"loss": loss}
 
     angle = np.random.default_rng(0).random(256) * np.pi
     moon = np.stack([np.cos(angle), np.sin(angle)], axis=1) + 0.1 * np.random.default_rng(1).standard_normal((256, 2))

@@ -54,15 +54,10 @@ def _dcgan(strategy: Any, slip: str | None, drawn: bool) -> Any:
             super().__init__()
             self.discriminator, self.generator = discriminator, generator
             self.seeds = keras.random.SeedGenerator(1337)
-            self.trackers = [keras.metrics.Mean(name="d_loss"), keras.metrics.Mean(name="g_loss")]
 
         def compile(self, d_optimizer: Any, g_optimizer: Any, loss_fn: Any) -> None:
             super().compile()
             self.d_optimizer, self.g_optimizer, self.loss_fn = d_optimizer, g_optimizer, loss_fn
-
-        @property
-        def metrics(self) -> Any:
-            return self.trackers
 
         def call(self, data: Any) -> Any:
             return self.discriminator(data["image"]), self.generator(data["first"])
@@ -85,9 +80,7 @@ def _dcgan(strategy: Any, slip: str | None, drawn: bool) -> Any:
                 g_loss = self.loss_fn(tf.zeros((size, 1)), self.discriminator(self.generator(latent)))
             gradients = tape.gradient(g_loss, self.generator.trainable_weights)
             self.g_optimizer.apply_gradients(zip(gradients, self.generator.trainable_weights, strict=True))
-            for tracker, value in zip(self.trackers, (d_loss, g_loss), strict=True):
-                tracker.update_state(value)
-            return {tracker.name: tracker.result() for tracker in self.trackers}
+            return {"d_loss": d_loss, "g_loss": g_loss}
 
     x, _ = images(128)
     with scope(strategy, slip):
@@ -114,6 +107,16 @@ def dcgan_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
     return _dcgan(strategy, slip, drawn=False)
 
 
+def _slope(discriminator: Any, pictures: Any) -> Any:
+    """How steep the decision is at each picture: the norm of its gradient, `(examples,)`."""
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(pictures)
+        decision = discriminator(pictures, training=True)
+    return tf.sqrt(tf.reduce_sum(tf.square(tape.gradient(decision, pictures)), axis=[1, 2, 3]))
+
+
 def _wgan(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
     import keras
     import tensorflow as tf
@@ -138,12 +141,7 @@ def _wgan(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
 
         def gradient_penalty(self, real: Any, fake: Any, given: Any) -> Any:
             between = real + self.noise(given)[:, None, None, None] * (fake - real)
-            with tf.GradientTape() as tape:
-                tape.watch(between)
-                decision = self.discriminator(between, training=True)
-            gradients = tape.gradient(decision, between)
-            norm = tf.sqrt(tf.reduce_sum(tf.square(gradients), axis=[1, 2, 3]))
-            return self.mean((norm - 1.0) ** 2)
+            return self.mean((_slope(self.discriminator, between) - 1.0) ** 2)
 
         def train_step(self, data: Any) -> Any:
             real = data["image"]
@@ -186,6 +184,12 @@ def wgan_gp_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
     return _wgan(strategy, slip, drawn=False, divided=True)
 
 
+def _normalised(keras: Any, last: Any) -> Any:
+    """A layer after a convolution with instance normalisation."""
+    first = keras.layers.Conv2D(6, 3, padding="same", activation="tanh")
+    return keras.Sequential([keras.Input((8, 8, 1)), first, keras.layers.GroupNormalization(-1), last])
+
+
 @program(kind="GAN", source="keras-io examples/generative/cyclegan.py", slips=SLIPS)
 def cyclegan(strategy: Any, slip: str | None = None) -> Any:
     """Four networks, four optimizers, one persistent tape; every loss is a loss object's, and nothing is drawn."""
@@ -193,15 +197,13 @@ def cyclegan(strategy: Any, slip: str | None = None) -> Any:
     import tensorflow as tf
     from keras import layers
 
-    def network(last: Any) -> Any:
-        first = layers.Conv2D(6, 3, padding="same", activation="tanh")
-        return keras.Sequential([keras.Input((8, 8, 1)), first, layers.GroupNormalization(-1), last])
-
     class CycleGan(keras.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.g, self.f = (network(layers.Conv2D(1, 3, padding="same", activation="tanh")) for _ in range(2))
-            self.d_x, self.d_y = (network(layers.Conv2D(1, 4, strides=2)) for _ in range(2))
+            self.g, self.f = (
+                _normalised(keras, layers.Conv2D(1, 3, padding="same", activation="tanh")) for _ in range(2)
+            )
+            self.d_x, self.d_y = (_normalised(keras, layers.Conv2D(1, 4, strides=2)) for _ in range(2))
             self.cycle_loss, self.identity_loss = keras.losses.MeanAbsoluteError(), keras.losses.MeanAbsoluteError()
             self.mse = keras.losses.MeanSquaredError()
 
@@ -217,10 +219,9 @@ def cyclegan(strategy: Any, slip: str | None = None) -> Any:
             with tf.GradientTape(persistent=True) as tape:
                 fake_y, fake_x = self.g(x), self.f(y)
                 cycle = self.cycle_loss(x, self.f(fake_y)) + self.cycle_loss(y, self.g(fake_x))
-                same_x, same_y = self.identity_loss(x, self.f(x)), self.identity_loss(y, self.g(y))
                 judged_x, judged_y = self.d_x(fake_x), self.d_y(fake_y)
-                g = self.mse(tf.ones_like(judged_y), judged_y) + 10 * cycle + 5 * same_y
-                f = self.mse(tf.ones_like(judged_x), judged_x) + 10 * cycle + 5 * same_x
+                g = self.mse(tf.ones_like(judged_y), judged_y) + 10 * cycle + 5 * self.identity_loss(y, self.g(y))
+                f = self.mse(tf.ones_like(judged_x), judged_x) + 10 * cycle + 5 * self.identity_loss(x, self.f(x))
                 real_x, real_y = self.d_x(x), self.d_y(y)
                 d_x = (self.mse(tf.ones_like(real_x), real_x) + self.mse(tf.zeros_like(judged_x), judged_x)) / 2
                 d_y = (self.mse(tf.ones_like(real_y), real_y) + self.mse(tf.zeros_like(judged_y), judged_y)) / 2

@@ -111,7 +111,7 @@ def _unet(strategy: Any, slip: str | None, **normalization: Any) -> Any:
     kind="segmentation",
     source="keras-io examples/vision/oxford_pets_image_segmentation.py",
     right="batch norm",
-    reason="loss",
+    reason="replicas",
 )
 def pets_unet(strategy: Any, slip: str | None = None) -> Any:
     """BatchNormalization takes mean and variance of its replica's images alone."""
@@ -190,7 +190,12 @@ def vision_transformer_dense(strategy: Any, slip: str | None = None) -> Any:
     return _vision_transformer(strategy, slip, sparse=False)
 
 
-@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py, 101 images", right="uneven batch")
+@program(
+    kind="classification",
+    source="keras-io examples/vision/mnist_convnet.py, 101 images",
+    right="uneven batch",
+    reason="uneven batch",
+)
 def short_batch(strategy: Any, slip: str | None = None) -> Any:
     """Nobody drops the remainder: of the last five images one replica has three, and `fit` averages the means."""
     import keras

@@ -161,11 +161,6 @@ def dual_encoder(strategy: Any, slip: str | None = None) -> Any:
         def __init__(self, text: Any, image: Any, temperature: float = 0.05) -> None:
             super().__init__()
             self.text, self.image, self.temperature = text, image, temperature
-            self.tracker = keras.metrics.Mean(name="loss")
-
-        @property
-        def metrics(self) -> Any:
-            return [self.tracker]
 
         def call(self, features: Any, training: bool = False) -> Any:
             return self.text(features["caption"]), self.image(features["image"])
@@ -185,8 +180,7 @@ def dual_encoder(strategy: Any, slip: str | None = None) -> Any:
                 loss = self.loss_of(*self(features, training=True))
             gradients = tape.gradient(loss, self.trainable_variables)
             self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-            self.tracker.update_state(loss)
-            return {"loss": self.tracker.result()}
+            return {"loss": tf.reduce_mean(loss)}
 
     def projection(width: int, z: Any) -> Any:
         projected = layers.Dense(width)(z)

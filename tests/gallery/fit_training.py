@@ -45,7 +45,7 @@ def _transfer_learning(strategy: Any, slip: str | None, statistics_frozen: bool)
 TRANSFER = "keras-io guides/transfer_learning.py"
 
 
-@program(kind="transfer learning", source=TRANSFER, right="batch norm")
+@program(kind="transfer learning", source=TRANSFER, right="batch norm", reason="replicas")
 def transfer_learning(strategy: Any, slip: str | None = None) -> Any:
     """A frozen base under a new head, then all fine-tuned at a low rate: two fits, each with its own optimizer.
 
@@ -190,7 +190,7 @@ def _clipped(strategy: Any, slip: str | None, **clip: float) -> Any:
 CHARACTERS = "TensorFlow tutorial, text/text_generation"
 
 
-@program(kind="recurrent", source=f"{CHARACTERS}, with global_clipnorm", right="clipping")
+@program(kind="recurrent", source=f"{CHARACTERS}, with global_clipnorm", right="clipping", reason="loss")
 def clipped_characters(strategy: Any, slip: str | None = None) -> Any:
     """Keras 3 clips each replica's gradient before the sum: what one device clips once, replicas clip apart."""
     return _clipped(strategy, slip, global_clipnorm=0.05)
@@ -233,7 +233,7 @@ def _mixed_up(strategy: Any, slip: str | None, seeded: bool) -> Any:
 MIXUP = "keras-io examples/vision/mixup.py, by the pair"
 
 
-@program(kind="classification", source=MIXUP, right="augmentation")
+@program(kind="classification", source=MIXUP, right="augmentation", reason="loss")
 def mixup(strategy: Any, slip: str | None = None) -> Any:
     """The pipeline draws how much of each example, by NumPy and without a seed: every process draws other numbers."""
     return _mixed_up(strategy, slip, seeded=False)
@@ -245,7 +245,9 @@ def mixup_seeded(strategy: Any, slip: str | None = None) -> Any:
     return _mixed_up(strategy, slip, seeded=True)
 
 
-@program(kind="classification", source="TensorFlow guide, mixed precision, with bfloat16", right="rounding")
+@program(
+    kind="classification", source="TensorFlow guide, mixed precision, with bfloat16", right="rounding", reason="loss"
+)
 def mixed_precision(strategy: Any, slip: str | None = None) -> Any:
     """bfloat16 has eight bits: a replica's gradient, a sum over its examples, is rounded to them before it is added."""
     import keras
