@@ -34,9 +34,9 @@ _SWITCH = {"augmentation": "random"}  # what `Run.again(without=...)` calls it
 _DATA = ("order", "worker order", "other data", "augmentation", "not reproducible")
 _SUMS = ("regularisation", "whole batch", "offset")  # suspects that another number of replicas tells apart
 _RATES = (1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 50.0, 100.0)
+_BY_ITSELF = ("not finite", "records", "unrecorded")  # what a switch may bring about, and nothing follows from
 # How much better the losses must agree without a suspect, by the largest difference: what is only a part of the reason
 # makes it smaller, too. float64 rounds 1e-9 as much as float32, where a mistake stays as it is.
-_UNTOLD = ("not finite", "records", "unrecorded", "rounding")  # what a switch may bring about by itself
 BETTER = {"rounding": 1e-3, "learning rate": 1e-2}
 A_TENTH = 0.1
 LINEAR = 5e-3  # how closely the excess must follow the number of replicas
@@ -144,7 +144,9 @@ class _Trials:
             self.said.append(f"{words}: they differ still ({_short(error)})")
             # Of float64 it refutes rounding; of the others, that it is the only reason.
             rest = self.explain(error, run, baseline, *self.tolerances)
-            if key == "rounding" or rest.mistake not in MISTAKES or rest.mistake in (key, *_SUMS, *_UNTOLD):
+            if rest.mistake in _BY_ITSELF:
+                return None
+            if key == "rounding" or rest.mistake not in MISTAKES or rest.mistake in (key, "rounding", *_SUMS):
                 return False
             return Diagnosis(
                 rest.mistake, f"{words} differ still: {rest.sentence}", (_tested(self.said), *rest.evidence), rest.also
