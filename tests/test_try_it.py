@@ -53,6 +53,21 @@ def test_without_draws_they_agree(make, monkeypatch):
     assert asked == [("single", {}), ("cluster", {"without": ("random",)}), ("single", {"without": ("random",)})]
 
 
+def test_what_was_hidden_behind_the_draws(make, monkeypatch):
+    runs, twice = pair(make, change=lambda s: other_losses(s) * 2), pair(make, change=lambda s: s * 2)
+    answers(runs, monkeypatch, run=lambda **_: twice[0], baseline=lambda **_: pair(make)[1])
+    diagnosis = tried(runs)
+    assert diagnosis.mistake == "local mean"
+    assert str(diagnosis).startswith("both runs with nothing drawn at random differ still: at step 1")
+
+
+def test_a_trial_that_ends_in_nan_refutes_nothing(make, monkeypatch):
+    runs, lost = pair(make, change=other_losses), pair(make, change=lambda s: s * np.nan)
+    answers(runs, monkeypatch, run=lambda **_: lost[0], baseline=lambda **_: pair(make)[1])
+    diagnosis = tried(runs)
+    assert (diagnosis.mistake, "random" in diagnosis.also) == ("unknown", True)
+
+
 def test_a_baseline_that_differs_from_itself_ends_it(make, monkeypatch):
     runs, other = pair(make, change=other_losses), pair(make, baseline={"shares": means(2)[:, :1]})[1]
     asked = answers(runs, monkeypatch, baseline=lambda **_: other)

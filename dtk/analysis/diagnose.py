@@ -57,7 +57,9 @@ def diagnose(
         if error.reason == "arguments":
             raise
         explained = _explain(error, run, baseline, rtol, atol)
-        return decide(explained, run, baseline, (rtol, atol)) if try_it and baseline is not None else explained
+        return (
+            decide(explained, run, baseline, (rtol, atol), _explain) if try_it and baseline is not None else explained
+        )
     pair = "run and baseline agree" if baseline is not None else "the run's replicas agree"
     held_up = look_at_standstill(run, pair)
     if held_up is not None:

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["decide"]
 
+Explain = Callable[[VerificationError, Any, Any, float, float], Diagnosis]
+
 _PAIRS = ("random", "augmentation", "batch norm", "clipping", "rounding")  # suspects that a pair can do without
 _SWITCH = {"augmentation": "random"}  # what `Run.again(without=...)` calls it
 _DATA = ("order", "worker order", "other data", "augmentation", "not reproducible")
 _SUMS = ("regularisation", "whole batch", "offset")  # suspects that another number of replicas tells apart
 _RATES = (1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 50.0, 100.0)
+_BY_ITSELF = ("not finite", "records", "unrecorded")  # what a switch may bring about, and nothing follows from
 # How much better the losses must agree without a suspect, by the largest difference: what is only a part of the reason
 # makes it smaller, too. float64 rounds 1e-9 as much as float32, where a mistake stays as it is.
 BETTER = {"rounding": 1e-3, "learning rate": 1e-2}
@@ -39,8 +42,13 @@ A_TENTH = 0.1
 LINEAR = 5e-3  # how closely the excess must follow the number of replicas
 
 
-def decide(first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[float, float]) -> Diagnosis:
-    """The diagnosis after the further runs that its suspects need; the first one where no run would tell more."""
+def decide(
+    first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[float, float], explain: Explain
+) -> Diagnosis:
+    """The diagnosis after the further runs that its suspects need; the first one where no run would tell more.
+
+    explain: the diagnosis of a pair that verify finds different.
+    """
     suspects = [key for key in (first.mistake, *first.also) if key in MISTAKES]
     if first.mistake == "unknown" and not suspects:
         suspects = ["random", "clipping"]
@@ -50,7 +58,7 @@ def decide(first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[
         return first
     if first.mistake not in ("unknown", *_PAIRS, *_SUMS, *_DATA, "learning rate"):
         return first  # known by its ratio; what else leaves that ratio is no question of these runs
-    trials = _Trials(run, baseline, tolerances)
+    trials = _Trials(run, baseline, tolerances, explain)
     # Losses may be 0, NaN or infinite.
     with np.errstate(all="ignore"):
         return trials.control() or trials.decide(first, suspects)
@@ -59,8 +67,8 @@ def decide(first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[
 class _Trials:
     """said: what was run and what came of it, a sentence each."""
 
-    def __init__(self, run: RunLike, baseline: RunLike, tolerances: tuple[float, float]):
-        self.run, self.baseline, self.tolerances = run, baseline, tolerances
+    def __init__(self, run: RunLike, baseline: RunLike, tolerances: tuple[float, float], explain: Explain):
+        self.run, self.baseline, self.tolerances, self.explain = run, baseline, tolerances, explain
         self.said: list[str] = []
         self.repeats = False  # whether the baseline was seen to be what it was before
 
@@ -135,7 +143,14 @@ class _Trials:
         except VerificationError as error:
             self.said.append(f"{words}: they differ still ({_short(error)})")
             # Of float64 it refutes rounding; of the others, that it is the only reason.
-            return False
+            rest = self.explain(error, run, baseline, *self.tolerances)
+            if rest.mistake in _BY_ITSELF:
+                return None
+            if key == "rounding" or rest.mistake not in MISTAKES or rest.mistake in (key, "rounding", *_SUMS):
+                return False
+            return Diagnosis(
+                rest.mistake, f"{words} differ still: {rest.sentence}", (_tested(self.said), *rest.evidence), rest.also
+            )
         if not self._better(key, words, run, baseline):
             return False
         self.said.append(f"{words}: verify passes")
@@ -232,6 +247,10 @@ class _Trials:
         except DtkError as error:
             self.said.append(f"{words}: could not be made ({str(error).splitlines()[0]})")
             return None
+
+
+def _tested(said: list[str]) -> str:
+    return f"tested: {'; '.join(said)}"
 
 
 def _short(error: VerificationError) -> str:

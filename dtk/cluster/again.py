@@ -32,4 +32,6 @@ def job_of(folder: RunFolder, changes: dict[str, Any]) -> Job:
         raise ClusterConfigError(f"{folder.path} has no {error.filename.rpartition('/')[2]}: run it anew") from None
     job = Job(payload=payload, evaluator=beside, sources=sources, **facts)
     changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
+    if job.share == job.workers:
+        changed.setdefault("share", changes.get("workers", job.workers))
     return replace(job, **changed)
