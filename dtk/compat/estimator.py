@@ -31,9 +31,9 @@ _CORE = "tensorflow_estimator.python.estimator"
 
 # tf.estimator's public names, by the submodule that defines them.
 _NAMES = {
-    "canned.baseline": ("BaselineClassifier", "BaselineEstimator", "BaselineRegressor"),
-    "canned.dnn": ("DNNClassifier", "DNNEstimator", "DNNRegressor"),
-    "canned.linear": ("LinearClassifier", "LinearEstimator", "LinearRegressor"),
+    "canned.baseline": ("BaselineClassifierV2", "BaselineEstimatorV2", "BaselineRegressorV2"),
+    "canned.dnn": ("DNNClassifierV2", "DNNEstimatorV2", "DNNRegressorV2"),
+    "canned.linear": ("LinearClassifierV2", "LinearEstimatorV2", "LinearRegressorV2"),
     "estimator": ("VocabInfo", "WarmStartSettings"),
     "exporter": ("BestExporter", "Exporter", "FinalExporter", "LatestExporter"),
     "extenders": ("add_metrics",),
@@ -136,7 +136,8 @@ def _collect(name: str, places: dict[str, tuple[str, ...]]) -> ModuleType:
     module = ModuleType(name)
     for place, names in places.items():
         home = importlib.import_module(f"{_CORE}.{place}")
-        vars(module).update({each: getattr(home, each) for each in names})
+        # TensorFlow 2's tf.estimator has these under their names without V2; those without are TensorFlow 1's.
+        vars(module).update({each.removesuffix("V2"): getattr(home, each) for each in names})
     return module
 
 

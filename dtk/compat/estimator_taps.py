@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dtk.compat import estimator as compat
+from dtk.compat.per_replica import local_values
 from dtk.errors import ClusterConfigError
 
 __all__ = ["Listener", "apply", "evaluate_checkpoint", "replica_rows", "variables"]
@@ -64,10 +65,10 @@ def _tap_training(cls: Any, listener: Listener) -> None:
     # An ordinary function, and no proxy as wrapt makes them: AutoGraph converts model_fn through it.
     @functools.wraps(original["_call_model_fn"])
     def call_model_fn(self: Any, features: Any, labels: Any, mode: Any, config: Any) -> Any:
-        with _without_keras3():
+        with _without_keras3(), _updated() as trained:
             spec = original["_call_model_fn"](self, features, labels, mode, config)
         if mode == "train":
-            _add_row(spec.loss, features, listener)
+            _add_row(spec.loss, trained, features, listener)
         return spec
 
     cls.train, cls._train_model, cls._call_model_fn = train, train_model, call_model_fn
@@ -121,19 +122,48 @@ def _default_strategy() -> Any:
     return None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
 
 
-def _add_row(loss: Any, features: Any, listener: Listener) -> None:
+@contextlib.contextmanager
+def _updated() -> Iterator[list[Any]]:
+    """The losses that a Keras optimizer is given in a model_fn, by `get_updates`, as the heads of TensorFlow 2 do.
+
+    They divide the loss by the replicas on the way (`create_estimator_spec_train_op` in head/base_head.py), and put the
+    undivided one into the spec.
+    """
+    import tensorflow as tf
+
+    found: list[Any] = []
+    legacy = getattr(tf.keras.optimizers, "legacy", None)
+    cls: Any = getattr(legacy, "Optimizer", None)
+    if not hasattr(cls, "get_updates"):
+        yield found
+        return
+    original = cls.get_updates
+
+    @functools.wraps(original)
+    def get_updates(self: Any, loss: Any, params: Any) -> Any:
+        found.append(loss)
+        return original(self, loss, params)
+
+    cls.get_updates = get_updates
+    try:
+        yield found
+    finally:
+        cls.get_updates = original
+
+
+def _add_row(loss: Any, trained: list[Any], features: Any, listener: Listener) -> None:
     """Adds this replica's numbers to the graph, for a hook to fetch.
 
     A v1 optimizer under a strategy takes the mean over the replicas and says so in the graph (`_scale_loss` in
     tensorflow/python/training/optimizer.py); a Keras optimizer takes the sum. The shares follow it, so that they add
-    up to the loss that Estimator reports.
+    up to the loss that Estimator reports; trained: what a Keras optimizer was given instead, if it was.
     """
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
     context = tf.distribute.get_replica_context()
-    share = tf.cast(loss, tf.float64)
-    if getattr(graph, "_is_loss_scaled_by_optimizer", False):
+    share = tf.cast(trained[-1] if trained else loss, tf.float64)
+    if not trained and getattr(graph, "_is_loss_scaled_by_optimizer", False):
         share = share / context.num_replicas_in_sync
     replica = tf.get_static_value(context.replica_id_in_sync_group)
     row = tf.stack([share, *listener.describe(features)])
@@ -149,7 +179,7 @@ def replica_rows() -> list[Any]:
 
 
 def variables() -> dict[str, list[Any]]:
-    """The graph's variables but for the global step: name -> its copies, one a local replica; in the graph's order."""
+    """Tensors of the graph's variables but for the global step: name -> its copies, one a local replica; in order."""
     import tensorflow as tf
 
     step = tf.compat.v1.train.get_global_step()
@@ -157,7 +187,9 @@ def variables() -> dict[str, list[Any]]:
     for variable in tf.compat.v1.global_variables():
         name = re.sub(r"/replica_\d+$", "", variable.op.name)
         if step is None or name != step.op.name:
-            copies.setdefault(name, []).append(variable)
+            # As tensors, while the graph may still grow: what is synchronised when it is read, as the moving statistics
+            # of batch normalisation are, would add an all-reduce to a finished one.
+            copies.setdefault(name, []).extend(each.read_value() for each in local_values(variable))
     return copies
 
 

@@ -72,7 +72,8 @@ def write(place: Here) -> None:
         if each.pace > 1:
             facts["pace"] = each.pace
         told.append({"name": each.name, "variables": [*names[:NAMED], *["…"] * (len(names) > NAMED)], **facts})
-    place.journal.event(place.now(), "updates", optimizers=told, models=[each.label for each in state.models])
+    models = [each.label for each in state.models] + [each["name"] for each in state.estimated]
+    place.journal.event(place.now(), "updates", optimizers=told, models=models)
 
 
 def check_any_strategy(who: str, place: Here) -> None:
