@@ -20,10 +20,10 @@ BROWSER_TESTS ?= tests/browser
 # What VS Code shows widgets with; one file that needs no other package.
 VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 
-.PHONY: help setup demo lab test test-thorough test-browser test-lanes lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-thorough test-gallery test-fuzz confusion test-browser test-lanes lint bench notebooks setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-thorough | test-browser | test-lanes | lint | bench | notebooks | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-thorough | test-gallery | test-fuzz | confusion | test-browser | test-lanes | lint | bench | notebooks | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -49,6 +49,20 @@ test: $(READY)
 # Those that take long, which `make test` leaves out; tests/conftest.py lists them.
 test-thorough: $(READY)
 	DTK_THOROUGH=1 $(BIN)/python -m pytest --nbval tests dtk notebooks
+
+# Every program of tests/gallery gets its right answer, and recording changes no bit of it.
+test-gallery: $(READY)
+	$(BIN)/python -m pytest tests/test_gallery.py
+
+# make test-fuzz CASES=20 SEED=3: other random programs, and not as many. What came of each goes to out/fuzz.jsonl.
+CASES ?= 500
+SEED ?= 0
+test-fuzz: $(READY)
+	CASES=$(CASES) SEED=$(SEED) $(BIN)/python -m pytest tests/test_fuzz.py
+
+# Every program with every mistake that fits into it, and the page about it. Interrupted, it goes on where it was.
+confusion: $(READY)
+	$(BIN)/python benchmarks/confusion.py --out out/confusion.json --docs docs/gallery.md
 
 # JupyterLab, Notebook 7 and VS Code's program for widgets in Chromium, which is not installed from here: see
 # tests/browser/conftest.py.

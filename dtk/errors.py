@@ -62,13 +62,15 @@ class VerificationError(DtkError, AssertionError):
     """A check of `dtk.verify` failed.
 
     `step` is the first step at which the runs part, or None. `reason` is which check it was, in a word or two
-    (the list is at `dtk.analysis.verify`); "uneven batch" where the difference is fully explained by one.
+    (the list is at `dtk.analysis.verify`); "uneven batch" where the difference is fully explained by one. `loss` is the
+    name of the loss, where a step has several.
     """
 
-    def __init__(self, message: str, step: int | None = None, reason: str | None = None):
+    def __init__(self, message: str, step: int | None = None, reason: str | None = None, loss: str | None = None):
         super().__init__(message)
         self.step = step
         self.reason = reason
+        self.loss = loss
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()

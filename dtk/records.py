@@ -15,7 +15,8 @@ A run's directory (mode 0700):
         records.jsonl    one line a (step, replica); see COLUMNS
         marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}
-        weights-initial.npz  weights-final.npz
+        losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
+        weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `dtk.weights`
         result.pkl       what the function returned
         error.json       {"type", "message", "traceback"} where it raised
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
@@ -35,27 +36,20 @@ import errno
 import json
 import os
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtk import weights
 from dtk.attempts import Attempt
-from dtk.tables import COLUMNS, Record, counting, evaluations, frame, joined, rows
+from dtk.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
+from dtk.weights import Weights
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
 
 __all__ = ["COLUMNS", "Journal", "Record", "RunFolder", "Tail", "Weights", "WorkerFolder", "evaluations", "frame"]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A model's weights at one moment: names and arrays in the model's own order."""
-
-    names: list[str]
-    arrays: list[np.ndarray]
 
 
 class Tail:
@@ -123,6 +117,17 @@ class WorkerFolder:
         return [json.loads(line) for line in Tail(self.path / "marks.jsonl").lines()]
 
     @property
+    def losses(self) -> list[tuple[int, int, dict[str, float]]]:
+        """(replica, step, shares by name) of the steps that have several losses."""
+        lines = [json.loads(line) for line in Tail(self.path / "losses.jsonl").lines()]
+        told = [event for event in self.events if event["state"] == "losses"] if lines else []
+        found = []
+        for replica, step, values in lines:
+            names = [event["names"] for event in told if event["since"] <= step][-1]
+            found.append((replica, step, dict(zip(names, values, strict=False))))
+        return found
+
+    @property
     def error(self) -> dict[str, str] | None:
         """{"type", "message", "traceback"} of what the function raised, or None."""
         text = _text(self.path / "error.json")
@@ -130,7 +135,7 @@ class WorkerFolder:
 
     def save_error(self, kind: str, message: str, traceback: str) -> None:
         text = json.dumps({"type": kind, "message": message, "traceback": traceback})
-        _replace(self.path / "error.json", text.encode())
+        weights.replace(self.path / "error.json", text.encode())
 
     @property
     def result(self) -> Any:
@@ -138,34 +143,20 @@ class WorkerFolder:
         return pickle.loads((self.path / "result.pkl").read_bytes())
 
     def save_result(self, pickled: bytes) -> None:
-        _replace(self.path / "result.pkl", pickled)
+        weights.replace(self.path / "result.pkl", pickled)
 
     def weights(self, which: str) -> Weights | None:
-        """Weights at "initial" (before the first step) or "final"; None where nothing recorded them."""
-        import numpy as np
+        """Weights at "initial" (before the first step), "final", or one of `moments`; None where nothing has them."""
+        return weights.load(self.path, which)
 
-        file = self.path / f"weights-{which}.npz"
-        if not file.exists():
-            return None
-        with np.load(file, allow_pickle=False) as archive:
-            names = [str(name) for name in archive["names"]]
-            return Weights(names, [archive[f"{i:05d}"] for i in range(len(names))])
+    def save_weights(self, which: str, names: list[str], arrays: list[Any], model: str = "", part: int = 0) -> None:
+        """Writes the weights of one model, the part-th of the run; see `dtk.weights`."""
+        weights.save(self.path, which, names, arrays, model, part)
 
-    def save_weights(self, which: str, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
-        """Writes weights whole or not at all; types that NumPy's format lacks (bfloat16) become float32."""
-        import numpy as np
-
-        plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in map(np.asarray, arrays)]
-        named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
-        part = self.path / f"weights-{which}.part.npz"
-        np.savez(part, names=np.array(list(names), dtype=np.str_), **named)
-        os.replace(part, self.path / f"weights-{which}.npz")
-
-    def take_weights(self, which: str, other: WorkerFolder) -> None:
-        """Puts the other's weights of this name, where there are any, in the place of this folder's."""
-        file = other.path / f"weights-{which}.npz"
-        if file.exists():
-            _replace(self.path / file.name, file.read_bytes())
+    @property
+    def moments(self) -> list[str]:
+        """Where one training of several ends, or the next begins, in the order of time (`dtk.weights`)."""
+        return weights.moments(self.path)
 
 
 class Journal:
@@ -178,10 +169,18 @@ class Journal:
         self._records = os.open(folder.path / "records.jsonl", flags, 0o600)
         self._events = os.open(folder.path / "events.jsonl", flags, 0o600)
         self._marks = os.open(folder.path / "marks.jsonl", flags, 0o600)
+        self._losses: int | None = None
 
     def record(self, records: Iterable[Record]) -> None:
         """Appends rows; their `worker` is this folder's and is not written again."""
         _append(self._records, "".join(json.dumps(record[1:]) + "\n" for record in records))
+
+    def losses(self, rows: Iterable[tuple[int, int, list[float]]]) -> None:
+        """Appends (replica, step, each loss's share) where a step has several; an event "losses" has their names."""
+        if self._losses is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._losses = os.open(self.folder.path / "losses.jsonl", flags, 0o600)
+        _append(self._losses, "".join(json.dumps(row) + "\n" for row in rows))
 
     def event(self, at: float, state: str, **facts: Any) -> None:
         """Appends a change of state at `at` seconds, with facts that JSON can hold."""
@@ -195,6 +194,8 @@ class Journal:
         os.close(self._marks)
         os.close(self._records)
         os.close(self._events)
+        if self._losses is not None:
+            os.close(self._losses)
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ class RunFolder:
     def save_attempt(self, number: int, failed: str | None, began: float, ended: float) -> None:
         """Writes down how a start of the cluster ended; failed: what is said of it, None where all went well."""
         text = json.dumps({"number": number, "failed": failed, "began": began, "ended": ended})
-        _replace(self.path / "attempt.json", text.encode())
+        weights.replace(self.path / "attempt.json", text.encode())
 
     @property
     def records(self) -> pandas.DataFrame:
@@ -254,8 +255,9 @@ class RunFolder:
 
     @property
     def own_records(self) -> pandas.DataFrame:
-        """All rows of the last start of the cluster."""
-        return joined([rows(worker.worker, _whole(worker.path / "records.jsonl")) for worker in self.each])
+        """All rows of the last start of the cluster; a column "loss.NAME" each where steps have several losses."""
+        tables = [rows(worker.worker, _whole(worker.path / "records.jsonl")) for worker in self.each]
+        return joined([named(table, worker.losses) for table, worker in zip(tables, self.each, strict=True)])
 
     @property
     def evaluations(self) -> pandas.DataFrame:
@@ -271,13 +273,6 @@ def _whole(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     return data[: data.rfind(b"\n") + 1]
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_bytes(data)
-    os.replace(part, path)
 
 
 def _append(descriptor: int, text: str) -> None:

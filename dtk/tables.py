@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COLUMNS", "Record", "counting", "evaluations", "frame", "joined", "rows"]
+__all__ = ["COLUMNS", "NAMED", "Record", "counting", "evaluations", "frame", "joined", "named", "rows"]
+
+NAMED = "loss."  # begins the column of one of several losses of a step
 
 
 class Record(NamedTuple):
@@ -67,6 +69,19 @@ def rows(worker: int, lines: bytes) -> pandas.DataFrame:
     table = pandas.DataFrame(numbers.reshape(-1, len(names)), columns=list(names))
     table.insert(0, "worker", worker)
     return table.astype(_TYPES)
+
+
+def named(table: pandas.DataFrame, losses: Sequence[tuple[int, int, Mapping[str, float]]]) -> pandas.DataFrame:
+    """The rows of one worker with a column "loss.NAME" for each of a step's several losses; NaN where there is none.
+
+    losses: (replica, step, shares by name).
+    """
+    import pandas
+
+    if not losses:
+        return table
+    columns = [{"replica": r, "step": s, **{NAMED + name: v for name, v in each.items()}} for r, s, each in losses]
+    return table.merge(pandas.DataFrame(columns), on=["replica", "step"], how="left")
 
 
 def evaluations(events: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:

@@ -20,6 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_
 # for a moment. They run by `make test-thorough`, and where a file is named.
 THOROUGH = {
     "test_lane_lessons.py",  # every lesson, in the lanes that compare no stored outputs
+    "test_fuzz.py::test_a_run_passes_or_its_cause_is_named",  # real runs, drawn at random
+    "test_gallery.py::test_a_program_gets_its_right_answer",  # ten of the programs are tested always
+    "test_gallery.py::test_recording_changes_no_bit",
     "test_estimator_lanes.py",  # the published tutorial on real MNIST, on two TensorFlows
     "test_exercises.py",  # trains for the lessons' exercises what the lessons themselves train
     "test_hostile.py",  # full disks, no ports, no descriptors: real processes each, warm and cold

@@ -32,12 +32,14 @@ def fabricate(
     identical: bool | None = True,
     data: np.ndarray | None = None,
     loop: dict[str, object] | None = None,
+    updates: bool = True,
 ) -> Run:
     """A `Run` whose folder holds the given numbers.
 
     shares, examples: `(steps, workers * replicas)`; by default equal shares of `losses(steps)`, and 128 examples
     a step. epochs: `(steps,)`, by default 1. identical: what a worker of several replicas said of their weights.
     data: `(steps, workers * replicas)`, fingerprints, by default unknown. loop: the facts of the event "loop".
+    updates: whether the workers counted their optimizer's updates.
     initial: every worker's weights at the start; final: each worker's own at the end.
     """
     curve = losses(steps)
@@ -46,8 +48,7 @@ def fabricate(
     examples = np.full((steps, count), 128 // count) if examples is None else examples
     epochs = np.ones(steps) if epochs is None else epochs
     data = np.full((steps, count), np.nan) if data is None else data
-    folder = RunFolder(path, workers)
-    for k, corner in enumerate(folder.each):
+    for k, corner in enumerate((folder := RunFolder(path, workers)).each):
         journal = Journal(corner)
         journal.event(0.05, "starting")
         journal.event(0.1, "running")
@@ -63,6 +64,7 @@ def fabricate(
         if replicas > 1 and identical is not None:
             journal.event(1.0 + steps * step_seconds, "replicas", identical=identical, name="w0")
         end = 1.0 + steps * step_seconds
+        tell_updates(journal, end, steps if updates else None)
         journal.event(end, "finished")
         journal.close()
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
@@ -71,6 +73,14 @@ def fabricate(
         ends = final[k] if final is not None else [a + 1 for a in arrays]
         corner.save_weights("final", [f"w{i}" for i in range(len(ends))], ends)
     return Run(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
+
+
+def tell_updates(journal: Journal, at: float, made: int | None) -> None:
+    """What a worker says at the end of a training in which one optimizer made so many updates, all recorded."""
+    if made is None:
+        return
+    told = {"name": "sgd", "variables": ["w0"], "made": made, "recorded": made}
+    journal.event(at, "updates", optimizers=[told], models=["model"])
 
 
 __all__ = ["Weights", "fabricate", "losses"]

@@ -11,12 +11,12 @@ import lanes
 import pytest
 
 import dtk
-from dtk.compat import callbacks, optimizers, versions
+from dtk.compat import callbacks, optimizers, refused, versions
 from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
-ALL = [*CORRECTIONS, optimizers.NAME]
+ALL = [*CORRECTIONS, optimizers.NAME, refused.NAME]
 
 
 def uncorrected(strategy, name, steps_per_execution=1):

@@ -81,7 +81,9 @@ def test_mirrored_replicas_in_one_process():
     assert_same_training(run, baseline)
     assert sorted(run.records.replica.unique()) == [0, 1]
     said = [event for event in run.folder.worker(0).events if event["state"] == "replicas"]
-    assert [(event["identical"], event["name"]) for event in said] == [(True, None)]
+    assert [(event["identical"], event["name"]) for event in said] == [
+        (True, None)
+    ] * 2  # at the end of fit, and of the function
 
 
 def uneven(strategy, count):

@@ -24,6 +24,7 @@ def test_the_verdict_is_word_for_word(make, capsys):
         "mode=cluster workers=2 replicas=2 global_batch=128 steps=20",
         "worker 0 (chief): 20 steps, exit 0",
         "worker 1: 20 steps, exit 0",
+        "check updates: PASS (20 of 20 updates recorded, 1 model)",
         "check replicas agree: PASS (20 steps)",
         "check loss vs single device: PASS (rtol=1e-4)",
         "check weights vs single device: PASS (atol=1e-4)",
@@ -38,6 +39,7 @@ def test_without_a_baseline_only_that_replicas_agree(make, capsys):
         "worker 1: 20 steps, exit 0",
         "worker 2: 20 steps, exit 0",
         "worker 3: 20 steps, exit 0",
+        "check updates: PASS (20 of 20 updates recorded, 1 model)",
         "check replicas agree: PASS (20 steps)",
     ]
 
@@ -47,6 +49,7 @@ def test_mirrored_replicas_share_a_worker(make, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "mode=mirrored workers=1 replicas=2 global_batch=128 steps=20",
         "worker 0 (chief): 20 steps, exit 0",
+        "check updates: PASS (20 of 20 updates recorded, 1 model)",
         "check replicas agree: PASS (20 steps)",
         "check loss vs single device: PASS (rtol=1e-3)",
         "check weights vs single device: PASS (atol=2.5e-4)",

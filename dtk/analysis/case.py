@@ -193,7 +193,7 @@ class Case:
     def label(self) -> tuple[int, ...]:
         """The axes of one label that are longer than 1; () for one number, or where unknown."""
         events = [event for event in self.ours.run.folder.worker(0).events if event["state"] == "loop"]
-        shapes = events[0]["shapes"] if events else []
+        shapes = events[0].get("shapes", []) if events else []
         axes = shapes[1] if len(shapes) > 1 else []
         return tuple(int(axis) for axis in axes if axis and axis > 1)
 

@@ -89,6 +89,8 @@ def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, 
         theirs = collect(baseline, "baseline") if baseline is not None else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", _without_remedy(error), COUNTED)
+    if failed.loss is not None and theirs is not None:  # one of several losses of a step: it alone tells by its ratio
+        ours, theirs = ours.only(failed.loss), theirs.only(failed.loss)
     case = Case(ours, theirs, failed, rtol, atol)
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):

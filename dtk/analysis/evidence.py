@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 from dtk.analysis.scaling import by_step
 from dtk.errors import VerificationError
 from dtk.records import RunFolder, Weights
+from dtk.tables import NAMED
 
 if TYPE_CHECKING:
     import pandas
@@ -60,6 +61,17 @@ class Evidence:
     def global_batch(self) -> int:
         """Examples of the largest step; the last one of an epoch may be smaller."""
         return int(self.examples.sum(axis=1).max())
+
+    @cached_property
+    def named(self) -> dict[str, np.ndarray]:
+        """The shares of each loss of a step, `(steps, replicas)`, by name, where steps have several; else {}."""
+        table = self.run.records
+        names = [str(column) for column in table.columns if str(column).startswith(NAMED)]
+        return {name.removeprefix(NAMED): np.nan_to_num(by_step(table, name).to_numpy(), nan=0.0) for name in names}
+
+    def only(self, name: str) -> Evidence:
+        """The same with one loss of several in the place of their sum."""
+        return replace(self, shares=self.named[name])
 
     @cached_property
     def final(self) -> list[Weights]:

@@ -18,6 +18,8 @@ __all__ = ["FROM_ROUNDING", "check_loss", "check_steps_and_examples"]
 ROUNDING = float(np.finfo(np.float32).eps)
 # A kink was seen to enlarge rounding a hundredfold in one step (docs/facts.md): from 1e-4, which agrees, to this.
 SMALL = 0.01
+# Rounding at step 1 was seen from 1e-8 to 1e-6 of the loss; a difference this large, steady for so many steps, is none.
+OFFSET, OFFSET_STEPS, STEADY = 2e-5, 4, 0.25
 FROM_ROUNDING = 1e-5  # rounding moved the loss of step 1 by 1e-8 to 1e-6 of its size
 
 
@@ -69,6 +71,7 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
     mine, other = global_loss(ours.shares, ours.examples), global_loss(theirs.shares, theirs.examples)
     apart = np.flatnonzero(~_close(mine, other, rtol))
     if not len(apart):
+        _check_offset(ours, mine, other)
         return
     k = int(apart[0])
     _check_finite(ours, k, mine[k], other[k])
@@ -82,6 +85,23 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
         f"{_remedy(ours, theirs, odd, weighted[0], k)}",
         step=k + 1,
         reason="loss",
+    )
+
+
+def _check_offset(ours: Evidence, mine: np.ndarray, other: np.ndarray) -> None:
+    """Raises where losses differ from step 1 on by as much at every step: within the tolerance, but no rounding."""
+    first = (mine - other)[:OFFSET_STEPS]
+    if len(first) < OFFSET_STEPS or not abs(first[0]) > max(OFFSET * abs(other[0]), 8 * ROUNDING):
+        return
+    if (np.abs(first / first[0] - 1) > STEADY).any():
+        return
+    raise VerificationError(
+        f"the losses differ by {_relative(mine[0], other[0])} of their size from step 1 on, and by nearly as much at "
+        f"the {OFFSET_STEPS - 1} steps after it: within rtol, and yet no rounding, which is 1e-6 at step 1 and of "
+        "either sign; the two losses are not the same function of the batch, so look for a term that every replica "
+        f"adds whole, such as a penalty (tf.nn.scale_regularization_loss divides it by the {ours.replicas} replicas)",
+        step=1,
+        reason="offset",
     )
 
 

@@ -52,7 +52,9 @@ def look_at_unknown_ratio(case: Case) -> Diagnosis | None:
 
 def look_at_offset(case: Case) -> Diagnosis | None:
     """Losses that differ from step 1 on by more than rounding, though less than verify allows."""
-    if case.theirs is None or case.failed.reason not in ("loss", *ENDS) or (case.failed.step or 2) < 2:
+    if case.theirs is None or case.failed.reason not in ("loss", "offset", *ENDS):
+        return None
+    if case.failed.reason != "offset" and (case.failed.step or 2) < 2:
         return None
     if case.failed.reason == "loss" and case.failed.step is None:
         return None

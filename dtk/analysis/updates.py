@@ -10,7 +10,7 @@ from dtk.analysis.case import Case, Diagnosis, either, found
 from dtk.analysis.facts import MOVING, outside, scope_of
 from dtk.analysis.numerals import rounded
 from dtk.analysis.suspects import ENDS, OFFSET, only_statistics
-from dtk.records import Weights
+from dtk.analysis.weights import way
 
 __all__ = ["Moved", "look_at_drift", "look_at_updates", "moved"]
 
@@ -47,7 +47,7 @@ def moved(case: Case) -> Moved | None:
         return None
     if len({tuple(x.shape for x in one.arrays) for one in (a, b, c, d)}) > 1:
         return None
-    mine, other = _update(a, b), _update(c, d)
+    mine, other = way(a, b), way(c, d)
     with np.errstate(all="ignore"):
         lengths = float(np.linalg.norm(mine)), float(np.linalg.norm(other))
         cosine = float(mine @ other) / (lengths[0] * lengths[1]) if all(lengths) else float("nan")
@@ -164,14 +164,6 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
         "and no gradient is clipped",
         evidence,
     )
-
-
-def _update(before: Weights, after: Weights) -> np.ndarray:
-    pairs = zip(before.names, before.arrays, after.arrays, strict=True)
-    parts = [
-        np.subtract(y, x, dtype=np.float64).ravel() for name, x, y in pairs if not any(word in name for word in MOVING)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def _parted(case: Case) -> str | None:

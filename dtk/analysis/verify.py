@@ -5,10 +5,12 @@
     "records"          every replica recorded every step, once, and every worker came to its end
     "steps"            all workers, and the baseline, ran the same number of steps
     "examples"         the replicas' examples add up to the baseline's at every step
+    "updates"          every update of every optimizer was recorded
     "seeds"            both were seeded alike
     "initial weights"  both started from the same weights
     "replicas"         all replicas hold identical weights, at the start and at the end
     "loss"             the global loss is the same at every step; "uneven batch" where one explains why it is not
+    "weights between fits"  the weights where one training of several ends or begins are the same
     "final weights"    the weights at the end are the same
 
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
@@ -21,10 +23,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dtk.analysis.coverage import check_named_losses, updates_line
 from dtk.analysis.evidence import check_arguments, check_recorded, collect
 from dtk.analysis.losses import check_loss, check_steps_and_examples
 from dtk.analysis.numerals import scientific
-from dtk.analysis.weights import check_final_weights, check_replicas_agree, check_start
+from dtk.analysis.weights import check_final_weights, check_replicas_agree, check_start, check_weights_between
 
 if TYPE_CHECKING:
     from dtk.analysis.evidence import Evidence, RunLike
@@ -32,7 +35,13 @@ if TYPE_CHECKING:
 __all__ = ["checks", "name_of", "verify"]
 
 
-def verify(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4) -> None:
+def verify(
+    run: RunLike,
+    baseline: RunLike | None = None,
+    rtol: float = 1e-4,
+    atol: float = 1e-4,
+    allow_unrecorded: bool = False,
+) -> None:
     """Compares a run with a baseline; prints a line for each check that passed, raises at the first that did not.
 
     Without a baseline only that all replicas agree: every worker ran every step and all of them hold identical
@@ -41,16 +50,20 @@ def verify(run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, at
     Args:
         rtol: tolerance of the global loss at each step, relative to the baseline's.
         atol: tolerance of each weight, in the weight's own unit.
+        allow_unrecorded: training that nobody recorded is named in a line, and no failure. Of such training nothing
+            is compared but the final weights of models that other training recorded.
 
     Raises:
         VerificationError: a check failed. `.step` is the first step at which the runs part, `.reason` the check.
         TypeError: an argument is no run. ValueError: a tolerance is no number from 0 up.
     """
-    for line in checks(run, baseline, rtol, atol):
+    for line in checks(run, baseline, rtol, atol, allow_unrecorded):
         print(line)
 
 
-def checks(run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> Iterator[str]:
+def checks(
+    run: RunLike, baseline: RunLike | None, rtol: float, atol: float, allow_unrecorded: bool = False
+) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
     _check_tolerances(rtol=rtol, atol=atol)
     check_arguments(run, baseline)
@@ -61,12 +74,15 @@ def checks(run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> 
     if theirs is not None:
         check_steps_and_examples(ours, theirs)
         check_start(ours, theirs, atol)
+    yield updates_line(ours, theirs, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         yield f"check replicas agree: PASS ({ours.steps} steps)"
     if theirs is not None:
+        check_named_losses(ours, theirs, rtol)
         check_loss(ours, theirs, rtol)
         yield f"check loss vs single device: PASS (rtol={scientific(rtol)})"
+        check_weights_between(ours, theirs, atol)
         check_final_weights(ours, theirs, atol)
         yield f"check weights vs single device: PASS (atol={scientific(atol)})"
 

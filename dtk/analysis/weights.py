@@ -10,8 +10,9 @@ from dtk.analysis.numerals import rounded, scientific
 from dtk.errors import VerificationError
 from dtk.records import Weights
 
-__all__ = ["check_final_weights", "check_replicas_agree", "check_start"]
+__all__ = ["check_final_weights", "check_replicas_agree", "check_start", "check_weights_between", "way"]
 
+MOVED = 0.05  # of the longer way: rounding that a kink enlarged was seen to be a tenth of it
 IN_SCOPE = "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
 _MADE_THERE = (
     "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
@@ -55,6 +56,10 @@ def check_replicas_agree(ours: Evidence) -> None:
     for which, held in (("initial", ours.initial), ("final", ours.final)):
         for worker, weights in enumerate(held[1:], start=1):
             _check_identical(ours, held[0], weights, which, worker)
+    for moment in ours.run.folder.worker(0).moments:
+        between = [held_then for corner in ours.run.folder.each if (held_then := corner.weights(moment))]
+        for worker, held_then in enumerate(between[1:], start=1):
+            _check_identical(ours, between[0], held_then, moment, worker)
     if ours.run.replicas > 1:
         for corner in ours.run.folder.each:
             said = [event for event in corner.events if event["state"] == "replicas"]
@@ -67,6 +72,7 @@ def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
     _check_shapes(ours, a, b, "final weights")
     index, difference = _largest(a, b)
     if difference <= atol:
+        _check_moved(ours, theirs, atol)
         return
     where = f"{_array(a, index)} differs by {_upto(difference)}, over atol={scientific(atol)}"
     lost = [name for name, side in ((ours.name, a), ("baseline", b)) if not np.isfinite(side.arrays[index]).all()]
@@ -77,6 +83,69 @@ def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
         "show: the last step's update, and weights that are changed without a gradient (moving averages, callbacks)",
         reason="final weights",
     )
+
+
+def _check_moved(ours: Evidence, theirs: Evidence, atol: float) -> None:
+    """Raises where the weights agree to atol only because they moved so little: their ways must agree as well.
+
+    Compared are final minus initial weights, without moving statistics, as one vector each: where the two are further
+    apart than MOVED of the longer one and rounding together, another training was made.
+    """
+    if not ours.initial or not theirs.initial:
+        return
+    held = [weights[0] for weights in (ours.initial, ours.final, theirs.initial, theirs.final)]
+    if len({tuple(array.shape for array in each.arrays) for each in held}) > 1:
+        return  # what a fit trains beside its model has no initial weights
+    mine, other = way(held[0], held[1]), way(held[2], held[3])
+    size = np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in held[3].arrays))
+    rounding = 4 * float(np.finfo(np.float32).eps) * size * np.sqrt(ours.steps)
+    apart, longer = float(np.linalg.norm(mine - other)), max(np.linalg.norm(mine), np.linalg.norm(other))
+    if not apart > MOVED * longer + rounding:
+        return
+    lengths = f"{np.linalg.norm(mine):.2g} in the {ours.name}, {np.linalg.norm(other):.2g} in the baseline"
+    raise VerificationError(
+        f"the final weights agree to atol={scientific(atol)}, but only as they moved so little ({lengths}, as one "
+        f"vector): the two ways are {apart / longer:.0%} apart, so another training was made; dtk.diagnose says more",
+        reason="final weights",
+    )
+
+
+def way(before: Weights, after: Weights) -> np.ndarray:
+    """How far weights moved, as one vector; without moving statistics."""
+    pairs = zip(before.names, before.arrays, after.arrays, strict=True)
+    parts = [
+        np.subtract(y, x, dtype=np.float64).ravel() for name, x, y in pairs if not any(word in name for word in MOVING)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def check_weights_between(ours: Evidence, theirs: Evidence, atol: float) -> None:
+    """The weights where one training of several ends, or the next begins, to atol of the baseline's.
+
+    After a restart of the cluster trainings begin with what was restored: only their ends can be compared then.
+    """
+    corners = [side.run.folder.worker(0) for side in (ours, theirs)]
+    mine, other = (corner.moments for corner in corners)
+    if mine != other and not ours.restarts:
+        raise VerificationError(
+            f"baseline: weights at {', '.join(other) or 'no moment'} between trainings, {ours.name}: "
+            f"{', '.join(mine) or 'none'}; call fit equally often in both",
+            reason="weights between fits",
+        )
+    for moment in mine:
+        a, b = (corner.weights(moment) for corner in corners)
+        if a is None or b is None or (ours.restarts and moment.endswith("begin")):
+            continue
+        _check_shapes(ours, a, b, "weights between fits")
+        index, difference = _largest(a, b)
+        if not difference <= atol:
+            _, number, which = moment.split("-")
+            raise VerificationError(
+                f"the weights of {a.models[index] or 'the model'} differ at the {which} of fit {number}: "
+                f"{_array(a, index)} differs by {_upto(difference)}, over atol={scientific(atol)}; look at what "
+                "changes them without a step that is recorded (callbacks, restored weights, training in between)",
+                reason="weights between fits",
+            )
 
 
 def _check_said(said: list[dict[str, object]], replicas: str, ours: Evidence) -> None:

@@ -50,6 +50,33 @@ _KNOWN = [
         "TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place",
     ),
     (
+        re.compile(r"DistributedVariable\.handle is not available outside the replica context"),
+        "a variable of the strategy was used where no replica runs; call the step by strategy.run(step, args=(batch,))",
+    ),
+    (
+        re.compile(r'Need to be inside "with strategy\.scope\(\)"'),
+        "what was called needs the strategy; call a training step by strategy.run(step, args=(batch,)), and make "
+        "models and optimizers inside strategy.scope()",
+    ),
+    (
+        re.compile(r"PerReplica:\{|'PerReplica' object|value \(PerReplica"),
+        "a value with one part for each replica (PerReplica) was used as one tensor; call the step by "
+        "strategy.run(step, args=(batch,)), or take strategy.experimental_local_results(value)",
+    ),
+    (
+        re.compile(r"`merge_call` called while defining a new graph"),
+        "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function of "
+        "its own in the step, which TensorFlow can't merge over replicas; take it out of there",
+    ),
+    (
+        re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
+        "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out",
+    ),
+    (
+        re.compile(r"Argument\(s\) not recognized: \{'lr':"),
+        "the optimizer has no argument lr; Keras calls it learning_rate",
+    ),
+    (
         re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
         "{0} has no reset_states: Keras 3 calls it reset_state",
     ),
@@ -64,6 +91,12 @@ _MISMATCH = re.compile(
     r"Shape mismatch in the collective instance.*?expected shape (\[[^\]]*\]).*?expected shape (\[[^\]]*\])"
 )
 
+# The same, with another kind of values or of collective at the two ends, as numbers of TensorFlow's DataType.
+_OTHER_KIND = re.compile(
+    r"Collective instance \d+ expected type (\d+) and data_type (\d+) but got type (\d+) and data_type (\d+)"
+)
+_TYPES = {"1": "float32", "2": "float64", "3": "int32", "9": "int64", "10": "bool", "14": "bfloat16", "19": "float16"}
+
 # What dtk says in a worker; AutoGraph and TensorFlow's executor raise it again as an error of their own.
 _OURS = re.compile(r"ClusterConfigError: (.*)")
 
@@ -73,6 +106,13 @@ _HINTS = {
     "SIGSEGV": "; the last Python lines before it are in its log",
     "SIGABRT": "; the reason is in its log",
 }
+
+
+_LONGEST = 280
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
+_FRAME = re.compile(r'File ".*", line \d+')
+_CALLING = re.compile(r"Exception encountered when calling .*\.$")
+_OF_NODES = ("File ", "Detected at node", "<stack traces unavailable>", "2 root error(s) found")
 
 
 def in_one_sentence(kind: str, message: str) -> str:
@@ -93,19 +133,25 @@ def in_one_sentence(kind: str, message: str) -> str:
         match = pattern.search(flat)
         if match:
             return f"raised {kind}: {sentence.format(*match.groups())}"
-    said = _stable(message).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
+    said = _stable(kind, message)
     return f"raised {kind}: {said}" if said else f"raised {kind}"
 
 
 def mismatch(message: str) -> str:
-    """What TensorFlow means that found different shapes at the two ends of one collective; "" for other messages."""
-    found = _MISMATCH.search(" ".join(message.split()))
-    if not found:
+    """What TensorFlow means that found different shapes or types at the ends of one collective; "" for others."""
+    flat = " ".join(message.split())
+    found, other = _MISMATCH.search(flat), _OTHER_KIND.search(flat)
+    if found:
+        one, two = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
+        ends = f", with the shapes {one} and {two}"
+    elif other:
+        names = sorted({_TYPES.get(number, f"data type {number}") for number in other.group(2, 4)})
+        ends = f", with values of {names[0]} and {names[1]}" if len(names) == 2 else ""
+    else:
         return ""
-    one, other = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
     return (
-        f"the workers met in different collectives, with the shapes {one} and {other}; all must make the same ones in "
-        "the same order, of the same shapes, and equally many steps"
+        f"the workers met in different collectives{ends}; all must make the same ones in the same order, of the same "
+        f"shapes, and equally many steps{'' if found else ' (evaluate and predict, too, on every worker)'}"
     )
 
 
@@ -124,19 +170,46 @@ def exit_in_words(code: int | None) -> str:
     return f"ended itself with exit code {code} before its function returned (os._exit?)"
 
 
-def _stable(message: str) -> str:
-    """A message's first telling line without what changes from run to run: ports, addresses, directories."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+def _stable(kind: str, message: str) -> str:
+    """A message's first telling lines without what changes from run to run: ports, addresses, directories."""
+    lines = _paragraph(_ESCAPES.sub("", message))
     if lines[:1] == ["Graph execution error:"]:  # then the place where each node was made, and then what went wrong
-        lines = [line for line in lines[1:] if not line.startswith(("File ", "Detected at node"))] or lines
-    # AutoGraph puts "in user code:" and a traceback before what went wrong.
-    line = (lines[-1] if lines[0].endswith("in user code:") else lines[0]) if lines else ""
-    line = _anonymous(line)
-    return line if len(line) <= 200 else line[:197] + "..."
+        lines = [line for line in lines[1:] if not line.startswith(_OF_NODES)] or lines
+    line = lines[0] if lines else ""
+    while len(lines) > 1 and line.endswith(":"):  # what it announces is on the next line
+        lines = lines[1:]
+        line = f"{line} {lines[0]}"
+    line = _anonymous(line).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
+    return line if len(line) <= _LONGEST else _shortened(line)
+
+
+def _paragraph(message: str) -> list[str]:
+    """The lines that tell, of a message that AutoGraph or Keras has put words around."""
+    lines = [line.strip() for line in message.splitlines()]
+    frames = [number for number, line in enumerate(lines) if _FRAME.match(line)]
+    if frames and any(line.endswith("in user code:") for line in lines[: frames[0]]):
+        rest = lines[frames[-1] :]  # the last place and its source, an empty line, and the message
+        lines = rest[rest.index("") :] if "" in rest else rest
+    filled = [line for line in lines if line]
+    for number, line in enumerate(filled[:-1]):
+        if line == "Exception encountered:":  # while Keras 3 built the model
+            filled = [filled[number + 1].removeprefix("'"), *filled[number + 2 :]]
+            break
+    if len(filled) > 1 and _CALLING.match(filled[0].partition(": ")[2] or filled[0]):
+        filled = filled[1:]
+    if filled and filled[0].endswith("Error encountered:") and len(filled) > 1:
+        filled = filled[1:]
+    return filled
+
+
+def _shortened(line: str) -> str:
+    """As many whole sentences as fit; the beginning of one where that is too long."""
+    ends = [match.end() for match in re.finditer(r"[.!?](?= )", line) if 60 <= match.end() <= _LONGEST]
+    return line[: ends[-1]] if ends else line[: _LONGEST - 3] + "..."
 
 
 def _anonymous(line: str) -> str:
     line = re.sub(r"\{\{[^}]*\}\}\s*", "", line)  # names of graph nodes and devices
     line = re.sub(r"(localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0):\d+", r"\1:PORT", line)
     line = re.sub(r"0x[0-9a-fA-F]{6,}", "0x...", line)
-    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/){2,}", ".../", line)
+    return re.sub(r"(?<![\w./])/(?!/)(?:[\w.+-]+/){2,}", ".../", line)

@@ -29,6 +29,10 @@ PORT_ATTEMPTS = 3
 GRACE_SECONDS = 0.6  # how long a failure that reads like a consequence waits for its cause to show itself
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+_ALONE = (
+    "the function makes no strategy, so each of the {} workers trains alone, on everything; give it a parameter "
+    "`strategy`, and make model and optimizer inside `with strategy.scope():`"
+)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
 Tick = Callable[[list[str]], None]
@@ -212,8 +216,11 @@ def _sys_path() -> list[str]:
 
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
-    since, awaited = time.monotonic(), folder.each
+    since, awaited, told = time.monotonic(), folder.each, False
     for now in _ticks(members, tick):
+        if watch.alone and not told:
+            told = True
+            environment.say(_ALONE.format(job.workers))
         if watch.culprit() is not None:
             raise _failure(members)
         if watch.finished:

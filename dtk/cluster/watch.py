@@ -35,7 +35,8 @@ class Lane:
     """What is known of one member of the run.
 
     began: whether it has said anything yet. imported: whether its function was the one to import TensorFlow, and has.
-    planned: steps an epoch that its `fit` announced last; None where nobody knows.
+    planned: steps an epoch that its `fit` announced last; None where nobody knows. alone: whether it has begun to train
+    without any strategy.
     """
 
     events: Tail
@@ -43,6 +44,7 @@ class Lane:
     began: bool = False
     imported: bool = False
     planned: int | None = None
+    alone: bool = False
     failed: float | None = None  # seconds since the call of dtk.run
     exited: tuple[int, float] | None = None  # exit code, seconds since the call
 
@@ -80,10 +82,17 @@ class Watch:
             lane.imported = lane.state == "running"
         elif event["state"] == "training":
             lane.planned = event.get("steps")
+        elif event["state"] == "alone":
+            lane.alone = True
 
     @property
     def finished(self) -> bool:
         return all(lane.state == "finished" for lane in self.lanes)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a worker of a cluster trains without any strategy, and so without the others."""
+        return any(lane.alone for lane in self.lanes)
 
     @property
     def training_ended(self) -> bool:

@@ -25,9 +25,9 @@ import wrapt
 from dtk import environment
 from dtk.cluster import devices, ship
 from dtk.cluster.ties import die_with
-from dtk.compat import checkpoints, evaluator, transport, without
+from dtk.compat import causes, checkpoints, evaluator, keras2, transport, without
 from dtk.environment import Here
-from dtk.recording import marks
+from dtk.recording import marks, updates
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
@@ -40,10 +40,11 @@ def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
     _die_with(parent)
+    before = keras2.chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(here.now(), "starting")
     try:
-        _work(spec, here)
+        _work(spec, here, before != keras2.chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
         _flush()
@@ -114,13 +115,14 @@ def _redirect(folder: Path) -> None:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 
-def _work(spec: dict[str, Any], here: Here) -> None:
+def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
     marks.listen(here)
+    updates.listen(here)
     wrapt.register_post_import_hook(lambda _: here.journal.event(here.now(), "imported"), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
-    fn, args, kwargs = cloudpickle.loads((here.run.path / call).read_bytes())
+    fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if here.mode == "mirrored":
         devices.split(here.replicas)
     if spec["strategy"]:
@@ -129,8 +131,9 @@ def _work(spec: dict[str, Any], here: Here) -> None:
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
         raise TypeError("the function returned a coroutine; write an ordinary function")
-    for finish in progress(here).at_end.values():
-        finish()
+    updates.keep_beside(here)
+    progress(here).finish()
+    updates.write(here)
     here.folder.save_result(_dumps(result))
     del fn, args, kwargs, result
     gc.collect()  # closes what the function left open: summary writers flush when they are collected
@@ -140,6 +143,7 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
+    wrapt.register_post_import_hook(lambda tensorflow: keras2.follow(), "tensorflow")
     seed = spec["seed"]
     if seed is not None:
         random.seed(seed)
@@ -221,7 +225,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
         sys.stderr.write(text)
-        here.folder.save_error(type(error).__name__, str(error), text)
+        here.folder.save_error(*causes.message_of(error), text)
         here.journal.event(at, "failed")
     except OSError:
         pass  # a full disk: the kernel sees the exit code and the disk

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from dtk.compat import callbacks, optimizers
+from dtk.compat import callbacks, optimizers, refused
 from dtk.compat.per_replica import first_spec
 from dtk.compat.versions import keras_major, leave_tf_keras_unconverted
 from dtk.errors import ClusterConfigError
@@ -45,6 +45,9 @@ def apply() -> list[str]:
             _applied.append(name)
     if optimizers.NAME not in _applied and optimizers.apply():
         _applied.append(optimizers.NAME)
+    if refused.NAME not in _applied:
+        refused.apply(keras)
+        _applied.append(refused.NAME)
     return list(_applied)
 
 
@@ -146,7 +149,13 @@ def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
     def step(data: Any) -> Any:
         tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if isinstance(leaf, tf.Tensor)]
         with tf.control_dependencies(tensors):
-            return step_function(data)
+            try:
+                return step_function(data)
+            except (TypeError, ValueError) as error:
+                said = refused.unknown_batch(error, data)
+                if said and isinstance(tf.distribute.get_strategy(), _mirrored_kinds()):
+                    raise ClusterConfigError(said) from error
+                raise
 
     return step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["differing_copy", "first_spec", "local_values", "make_nan", "strategy_of"]
+__all__ = ["differing_copy", "first_spec", "has_value", "local_values", "make_nan", "scope_of", "strategy_of"]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -34,6 +34,13 @@ def _variable(weight: Any) -> Any:
     """TensorFlow's variable, which Keras 3 has inside its own; `value` of TensorFlow's is a method."""
     inner = getattr(weight, "value", weight)
     return weight if callable(inner) else inner
+
+
+def has_value(weight: Any) -> bool:
+    """Whether a variable has its value by now: one that was made in a `tf.function` gets it after the first trace."""
+    import tensorflow as tf
+
+    return all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local_values(_variable(weight)))
 
 
 def differing_copy(weights: list[Any]) -> str | None:
@@ -73,3 +80,15 @@ def strategy_of(weights: list[Any]) -> Any:
         if strategy is not None:
             return strategy
     return None
+
+
+def scope_of(weights: list[Any]) -> dict[str, Any]:
+    """In whose scope the weights were made: {"strategy": its public name or None, "replicas": those in sync}."""
+    import tensorflow as tf
+
+    strategy = strategy_of(weights)
+    if strategy is None:
+        return {"strategy": None, "replicas": 1}
+    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)  # whose class has another name
+    name = "MultiWorkerMirroredStrategy" if several else type(strategy).__name__
+    return {"strategy": name, "replicas": int(strategy.num_replicas_in_sync)}

@@ -1,8 +1,9 @@
-"""Each replica's loss, examples and their fingerprint, read out of Keras's train function with the model unchanged.
+"""Each replica's losses, examples and their fingerprint, read out of Keras's train function with the model unchanged.
 
-Keras reports one loss for all replicas. A tap wraps the model's `train_step` and `compute_loss` for the time of
-one `fit` and writes what they see into a small variable of each replica: `synchronization=ON_READ`, so that a
-replica writes its own without any communication. Works with Keras 3 and with tf_keras.
+Keras reports one loss for all replicas. A tap wraps the model's `train_step` for the time of one `fit` and writes what
+it sees into a small variable of each replica: `synchronization=ON_READ`, so that a replica writes its own without
+any communication. A loss is what the step takes a gradient of (`dtk.compat.targets`), whether or not the step calls
+`compute_loss`; in a step without a gradient what `compute_loss` returned. Works with Keras 3 and with tf_keras.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat import targets, updates
 from dtk.compat.per_replica import first_spec
 
-__all__ = ["Tap", "active", "attach", "detach", "steps_per_execution", "weights_so_far"]
+__all__ = ["LOSSES", "Tap", "active", "attach", "detach", "layers_of", "steps_per_execution", "weights_so_far"]
 
 Fingerprint = Callable[[Any], Any]
-WIDTH = 3  # a step's loss share, examples, fingerprint
+LOSSES = 8  # losses of a step that are kept apart; further ones are added to the last
+WIDTH = 2 + LOSSES  # a step's examples, fingerprint, loss shares
 _METHODS = ("train_step", "compute_loss")
 _active: dict[int, Tap] = {}  # by id of the model, which the tap keeps alive
 _last: Tap | None = None
@@ -30,7 +33,8 @@ class Tap:
 
     slots: how many steps one call of the train function may make; so many rows are kept for `read`.
     fingerprint: a replica's batch to a number, in the graph. owner: who attached it last; where several recorders
-    take part in one `fit`, one of them owns the tap. batch: what a replica's batch was at the last trace.
+    take part in one `fit`, one of them owns the tap. batch: what a replica's batch was at the last trace. names: of
+    the step's losses, as its code calls them. lost: steps that `read` came too late for.
     """
 
     owner: Any
@@ -40,16 +44,14 @@ class Tap:
         import tensorflow as tf
 
         self.model, self.slots, self._fingerprint = model, slots, fingerprint
+        self.names: list[str] = []
+        self.lost = 0
         self._seen = 0  # steps that `read` has handed out
+        self._elsewhere: set[int] = set()  # losses that come into being in a graph inside of the step's
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
         # One variable holds all, so that a step costs one write and one read: [steps so far, WIDTH numbers a step]
         with model.distribute_strategy.scope():
-            self._cells = tf.Variable(
-                tf.zeros(1 + WIDTH * slots, tf.float64),
-                trainable=False,
-                synchronization=tf.VariableSynchronization.ON_READ,
-                aggregation=tf.VariableAggregation.NONE,
-            )
+            self._cells, self._aside = (_local(tf.zeros(n, tf.float64)) for n in (1 + WIDTH * slots, LOSSES))
         self._locals = model.distribute_strategy.experimental_local_results(self._cells)
         self.before = {name: vars(model)[name] for name in _METHODS if name in vars(model)}
         self._methods = self._wrap(model.train_step, model.compute_loss)
@@ -63,51 +65,112 @@ class Tap:
             setattr(self.model, name, method)
 
     def read(self) -> list[np.ndarray]:
-        """For each local replica the steps since the last call: `(steps, WIDTH)`: loss share, examples, fingerprint."""
+        """For each local replica the steps since the last call: `(steps, WIDTH)`: examples, fingerprint, losses.
+
+        A loss that a step has not is 0; NaN all where none is known.
+        """
         import tensorflow as tf
 
         # Variable.numpy() takes 0.1 ms more a call, for gradients and placement that a plain read has no use for.
         read = tf.raw_ops.ReadVariableOp
         values = [read(resource=cell.handle, dtype=tf.float64).numpy() for cell in self._locals]
         count = int(values[0][0])
-        rows = [step % self.slots for step in range(max(self._seen, count - self.slots), count)]
+        first = max(self._seen, count - self.slots)
+        rows = [step % self.slots for step in range(first, count)]
+        self.lost += first - self._seen
         self._seen = count
         return [value[1:].reshape(self.slots, WIDTH)[rows] for value in values]
 
     def _wrap(self, train_step: Any, compute_loss: Any) -> tuple[Any, Any]:
         @functools.wraps(train_step)
         def tapped_step(data: Any, *args: Any, **kwargs: Any) -> Any:
-            self._trace.data = data
+            if getattr(self._trace, "losses", None) is not None:
+                return train_step(data, *args, **kwargs)  # a train_step that calls itself, or its parent's
+            self._trace.losses, self._trace.computed = {}, []
+            self._trace.graph = _graph()
             try:
-                return train_step(data, *args, **kwargs)
+                with updates.recorded_step(), targets.taking(self._take):
+                    returned = train_step(data, *args, **kwargs)
+                self._write(data, self._trace.losses, self._trace.computed)
             finally:
-                self._trace.data = None
+                self._trace.losses = None
+            return returned
 
         @functools.wraps(compute_loss)
         def tapped_loss(*args: Any, **kwargs: Any) -> Any:
             loss = compute_loss(*args, **kwargs)
-            data = getattr(self._trace, "data", None)
-            if data is not None:  # None: a loss of evaluation, or a further one of the same step
-                self._trace.data = None
-                self._write(loss, data)
+            if getattr(self._trace, "losses", None) is not None and _graph() is self._trace.graph:
+                self._trace.computed.append(loss)
             return loss
 
         return tapped_step, tapped_loss
 
-    def _write(self, loss: Any, data: Any) -> None:
+    def _take(self, name: str, value: Any) -> None:
+        """A loss of the step that is being traced. One in an inner graph, as of a `cond`, is put aside there."""
+        found = self._trace.losses
+        earlier = sum(each == name or each.startswith(f"{name} ") for each in found)
+        name = f"{name} {earlier + 1}" if earlier else name
+        if name not in self.names and len(self.names) < LOSSES:
+            self.names.append(name)
+        place = self.names.index(name) if name in self.names else LOSSES - 1
+        found[name] = (place, value)
+        if _graph() is not self._trace.graph:
+            self._elsewhere.add(place)
+            self._aside.assign(self._aside.read_value() + _at(place, value))
+            found[name] = (place, None)
+
+    def _write(self, data: Any, losses: dict[str, tuple[int, Any]], computed: list[Any]) -> None:
         import tensorflow as tf
 
         x = data[0] if isinstance(data, tuple) else data
         examples = tf.shape(next(leaf for leaf in tf.nest.flatten(x) if leaf is not None))[0]
         self.batch = data
-        row = [tf.cast(tf.reduce_sum(loss), tf.float64), tf.cast(examples, tf.float64), self._fingerprint(data)]
+        values = [value for value in losses.values() if value[1] is not None]
+        if not losses and not self._elsewhere and computed:
+            self.names = ["loss"]
+            values = [(0, tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float64) for loss in computed]))]
+        # A loss that this step has not adds nothing; a step of which no loss is known has no number at all.
+        nothing = tf.constant(0.0 if values or self._elsewhere else float("nan"), tf.float64)
+        by_place = [[value for at, value in values if at == place] for place in range(LOSSES)]
+        shares = [tf.add_n(each) if each else nothing for each in by_place]
+        row = [tf.cast(examples, tf.float64), self._fingerprint(data), *shares]
+        self._put(tf.stack(row))
+
+    def _put(self, row: Any) -> None:
+        import tensorflow as tf
+
+        if self._elsewhere:
+            aside = tf.constant([i - 2 in self._elsewhere for i in range(WIDTH)])
+            row = tf.where(aside, tf.concat([[0.0, 0.0], self._aside.read_value()], 0), row)
+            self._aside.assign(tf.zeros(LOSSES, tf.float64))
         cells = self._cells.read_value()
         if self.slots == 1:
-            self._cells.assign(tf.stack([cells[0] + 1.0, *row]))
+            self._cells.assign(tf.concat([cells[:1] + 1.0, row], 0))
             return
         at = 1 + WIDTH * tf.math.floormod(tf.cast(cells[0], tf.int32), self.slots)
-        places = tf.reshape(tf.stack([0, at, at + 1, at + 2]), (1 + WIDTH, 1))
-        self._cells.assign(tf.tensor_scatter_nd_update(cells, places, tf.stack([cells[0] + 1.0, *row])))
+        places = tf.concat([[0], at + tf.range(WIDTH)], 0)[:, None]
+        self._cells.assign(tf.tensor_scatter_nd_update(cells, places, tf.concat([cells[:1] + 1.0, row], 0)))
+
+
+def _local(value: Any) -> Any:
+    """A variable of which each replica has its own, read and written without the others."""
+    import tensorflow as tf
+
+    on_read, none = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.NONE
+    return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=none)
+
+
+def _graph() -> Any:
+    """The graph that is being made; None in eager execution."""
+    import tensorflow as tf
+
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def _at(place: int, value: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.one_hot(place, LOSSES, dtype=tf.float64) * value
 
 
 def active(model: Any) -> Tap | None:
@@ -126,6 +189,7 @@ def attach(model: Any, owner: Any, on_built: Callable[[], None], fingerprint: Fi
         tap = _last  # the train function of the `fit` before: there is no need to trace it again
         tap.set_methods()
         tap.read()
+        tap.lost = 0
         model.train_function = tap.tapped
     else:
         tap = Tap(model, slots, fingerprint)
@@ -197,3 +261,9 @@ def weights_so_far(model: Any) -> list[Any]:
         return list(model.weights)
     except ValueError:
         return []
+
+
+def layers_of(model: Any) -> list[Any]:
+    """All layers of the model, those inside of layers included, without the model itself."""
+    flatten = getattr(model, "_flatten_layers", None)  # in Keras 2 and 3
+    return list(flatten())[1:] if flatten is not None else list(model.layers)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dtk import weights
 from dtk.compat import estimator_taps as taps
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
@@ -40,6 +41,8 @@ class EstimatorRecorder:
     examples.
     """
 
+    recording: Any = None  # the recorder of the training that goes on
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         import tensorflow as tf
 
@@ -54,6 +57,7 @@ class EstimatorRecorder:
         self._rows: list[Any] = []
         self._copies: dict[str, list[Any]] = {}
         self._began = 0.0
+        self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
         self.model_dir: str | None = None
         self.global_step: int | None = None
         if self._place is None:
@@ -71,17 +75,20 @@ class EstimatorRecorder:
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
             raise ClusterConfigError("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
+        if EstimatorRecorder.recording is not self:
+            self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
+            return
         if self.model_dir is not None:
             _check_checkpoint(self.model_dir, self._copies, self._place)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._place is None:
             return
-        state = progress(self._place)
+        state, step = progress(self._place), int(session.run(self._global_step))
         if not state.counts:
-            state.begins(int(session.run(self._global_step)))
-        if not state.initial_saved:
-            state.initial_saved = True
+            state.begins(step)
+        self._before = self._before or (step, state.steps)
+        if not weights.exists(self._place.folder.path, "initial", 0):
             _save(self._place, "initial", self._read(session))
         self._began = self._place.now()
 
@@ -104,6 +111,10 @@ class EstimatorRecorder:
         held = self._read(session)
         _save(self._place, "final", held)
         self.global_step = int(session.run(self._global_step))
+        if self._before is not None:
+            state, (step, steps) = progress(self._place), self._before
+            made = {"made": self.global_step - step, "recorded": state.steps - steps}
+            state.estimated.append({"name": "the Estimator", "variables": [*held][:1], **made})
         if self._place.replicas > 1:
             differing = [n for n, copies in held.items() if any(c.tobytes() != copies[0].tobytes() for c in copies)]
             name = differing[0] if differing else None
@@ -189,7 +200,7 @@ class _Listener:
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
-        self.recorder = found[0] if found else EstimatorRecorder()
+        self.recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
         self.recorder.model_dir = estimator.model_dir
         # The last in the list: what it measures leaves out what other hooks do after a step.
         return [*(hook for hook in given if hook not in found), self.recorder]

@@ -1,9 +1,10 @@
 """Which examples a replica saw, as one number a step: enough to tell whether two runs saw the same ones.
 
-Example i, flattened to x_i, has the projection p_i, the dot product of x_i and fixed pseudo-random numbers; a batch's
-fingerprint is the sum of cos(p_i) over its examples. It does not depend on their order, and the fingerprints of the
-parts of a batch add up to that of the whole. The cosine keeps a sum of examples from passing for another: without it,
-(1, 4) and (2, 3) would look alike.
+Example i, all its components flattened to x_i, labels and sample weights among them, has the projection p_i, the dot
+product of x_i and fixed pseudo-random numbers; a batch's fingerprint is the sum of cos(p_i) over its examples. It does
+not depend on their order, and the fingerprints of the parts of a batch add up to that of the whole. The cosine keeps a
+sum of examples from passing for another: without it, (1, 4) and (2, 3) would look alike, and so would two examples that
+exchanged their labels.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 __all__ = ["element_shapes", "fingerprint", "first_leaf"]
 
-FEATURES = 4096  # of larger examples as many, evenly spread, so that large images cost no more
+FEATURES = 4096  # of larger components as many, evenly spread, so that large images cost no more
 SPREAD = 3.0  # the projections of images scaled to [0, 1] then reach over about half a turn of the cosine
+BUCKETS = 1 << 20  # strings become numbers by a hash
 
 
 def first_leaf(batch: Any) -> Any:
@@ -24,29 +26,81 @@ def first_leaf(batch: Any) -> Any:
 
 
 def fingerprint(batch: Any) -> Any:
-    """A replica's batch, first component of shape `(examples, ...)`, to a float64 scalar; NaN for what has no numbers.
+    """A replica's batch, components of shape `(examples, ...)`, to a float64 scalar; NaN where none has numbers.
 
-    float64 throughout: what differs between two runs shall be the examples and not the rounding.
+    Numbers, booleans and strings count, also in ragged and sparse tensors. float64 throughout: what differs between two
+    runs shall be the examples and not the rounding.
     """
     import tensorflow as tf
 
-    x = first_leaf(batch)
-    numeric = isinstance(x, tf.Tensor) and (x.dtype.is_floating or x.dtype.is_integer or x.dtype.is_bool)
-    if not numeric or x.shape.rank is None:  # strings, ragged and sparse tensors
+    leaves = [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
+    found = [_projections(leaf, 12.9898 + 7.233 * k) for k, leaf in enumerate(leaves)]
+    known = [each for each in found if each is not None]
+    if not known:
         return tf.constant(float("nan"), tf.float64)
-    rows = tf.cast(tf.reshape(x, (tf.shape(x)[0], _features(x))), tf.float64)
-    rows = rows[:, :: -(-rows.shape[1] // FEATURES)] if rows.shape[1] else rows
-    count = tf.cast(tf.shape(rows)[1], tf.float64)
-    numbers = tf.sin(12.9898 * tf.range(1.0, count + 1.0, dtype=tf.float64)) * SPREAD / tf.sqrt(count)
-    return tf.reduce_sum(tf.cos(tf.linalg.matvec(rows, numbers)))
+    return tf.reduce_sum(tf.cos(tf.add_n([known[0], *(_as_long(each, known[0]) for each in known[1:])])))
 
 
-def _features(x: Any) -> Any:
-    """Values in one example; a scalar example is one value."""
+def _as_long(projections: Any, first: Any) -> Any:
+    """For as many examples as the first component has: one that is no part of each example must not stop a training."""
     import tensorflow as tf
 
-    known = x.shape[1:].num_elements()
-    return tf.reduce_prod(tf.shape(x)[1:]) if known is None else known
+    count = tf.shape(first)[0]
+    cut = projections[:count]
+    return tf.pad(cut, [[0, count - tf.shape(cut)[0]]])
+
+
+def _projections(leaf: Any, frequency: float) -> Any:
+    """`(examples,)`, or None for a component that has no examples, or none that are numbers."""
+    import tensorflow as tf
+
+    if isinstance(leaf, tf.RaggedTensor):
+        leaf = leaf.with_values(_numbers(leaf.values)) if leaf.ragged_rank == 1 else None
+        leaf = None if leaf is None else leaf.to_tensor()  # a zero adds nothing to a projection
+    if isinstance(leaf, tf.SparseTensor):
+        return _sparse(leaf, frequency)
+    if not isinstance(leaf, tf.Tensor) or leaf.shape.rank in (None, 0):
+        return None
+    numbers = _numbers(leaf)
+    if numbers is None:
+        return None
+    width = leaf.shape[1:].num_elements()
+    rows = tf.reshape(numbers, (tf.shape(leaf)[0], tf.reduce_prod(tf.shape(leaf)[1:]) if width is None else width))
+    if width is None:
+        # A padded component is as wide as the longest example beside it: no number may depend on its width.
+        return tf.linalg.matvec(rows, _fixed(tf.shape(rows)[1], frequency) * SPREAD)
+    rows = rows[:, :: -(-width // FEATURES)] if width else rows
+    kept = max(1, rows.shape[1])
+    return tf.linalg.matvec(rows, _fixed(rows.shape[1], frequency) * SPREAD / kept**0.5)
+
+
+def _sparse(leaf: Any, frequency: float) -> Any:
+    import tensorflow as tf
+
+    numbers = _numbers(leaf.values)
+    if numbers is None:
+        return None
+    place = tf.cast(tf.reduce_sum(leaf.indices[:, 1:] * tf.range(1, leaf.shape.rank, dtype=tf.int64), 1), tf.float64)
+    parts = numbers * tf.sin(frequency * (place + 1.0)) * SPREAD
+    return tf.math.unsorted_segment_sum(parts, leaf.indices[:, 0], leaf.dense_shape[0])
+
+
+def _numbers(values: Any) -> Any:
+    """The values as float64; None for what can't be one."""
+    import tensorflow as tf
+
+    if values.dtype == tf.string:
+        return tf.cast(tf.strings.to_hash_bucket_fast(values, BUCKETS), tf.float64) / BUCKETS
+    if values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool:
+        return tf.cast(values, tf.float64)
+    return None
+
+
+def _fixed(count: Any, frequency: float) -> Any:
+    """`(count,)` fixed numbers between -1 and 1."""
+    import tensorflow as tf
+
+    return tf.sin(frequency * tf.range(1.0, tf.cast(count, tf.float64) + 1.0, dtype=tf.float64))
 
 
 def element_shapes(batch: Any) -> list[list[int | None]]:

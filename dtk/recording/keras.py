@@ -6,10 +6,12 @@ import os
 from typing import Any
 
 from dtk.compat import tap
+from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import element_shapes, fingerprint
-from dtk.recording.progress import Progress, check_strategy, compare_replicas, progress, save_weights
+from dtk.recording.progress import Known, Progress, check_strategy, progress
+from dtk.recording.updates import check_any_strategy
 from dtk.records import Record
 
 __all__ = ["Recorder"]
@@ -29,24 +31,25 @@ def _base() -> Any:
 class Recorder:
     """A Keras callback: `model.fit(..., callbacks=[dtk.Recorder()])` on every worker, and in the baseline.
 
-    For each step and replica it records the replica's share of the global loss, as `fit` has it: the replica's
-    mean divided by the number of replicas, regularisation included, so that a step's shares add up to the global
-    loss (to the mean over the global batch, where all replicas have equally many examples). Further the number
-    of examples, their fingerprint, and start and end of the step. With `steps_per_execution=n` every inner step
-    is recorded; as only the start and the end of the n are known, the times between are spread evenly.
+    For each step and replica it records the replica's share of the global loss: what `train_step`, Keras's or your
+    own, takes the gradient of. Of Keras's own that is the replica's mean divided by the number of replicas,
+    regularisation included, so that a step's shares add up to the global loss (to the mean over the global batch, where
+    all replicas have equally many examples). Where a step takes several gradients, as a GAN's does, `loss` is their
+    sum, and each has a column `loss.NAME`, as the step's code calls it. Further the number of examples, their
+    fingerprint (labels included), and start and end of the step. With `steps_per_execution=n` every inner step is
+    recorded; as only the start and the end of the n are known, the times between are spread evenly.
 
     Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
-    BackupAndRestore, epochs are Keras's own. Saved as well: the weights before the first step and, at the end
-    of `fit`, after the last (put an EarlyStopping that restores the best weights before the Recorder), in the
-    order of `model.weights`. With several replicas in one process it checks that their copies are identical.
+    BackupAndRestore, epochs are Keras's own. Saved as well, of each model: the weights before its first step, at the
+    beginning and end of each further `fit`, and at the end of the function, in the order of `model.weights`. With
+    several replicas in one process it checks that their copies are identical.
 
     In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records each evaluation: its times, its
     metrics, and as its step what the model's optimizer has counted (unknown where that is 0: a checkpoint of
     weights alone has no count).
 
-    The model is left as it was. Needs a model whose `train_step` calls `compute_loss`, as Keras's own does.
-    Outside of `dtk.run` and `dtk.baseline` it records nothing and says so once. Two Recorders in one `fit`
-    record once.
+    The model is left as it was. Outside of `dtk.run` and `dtk.baseline` it records nothing and says so once. Two
+    Recorders in one `fit` record once.
     """
 
     model: Any  # Keras sets these two
@@ -64,8 +67,9 @@ class Recorder:
         super().__init__()
         self._tap: tap.Tap | None = None
         self._progress: Progress | None = None
-        self._first_epoch = True
-        self._offset = 0
+        self._known: Known | None = None
+        self._first_epoch, self._saved = True, False
+        self._offset = self._before = 0
         self._began = 0.0
 
     def __reduce__(self) -> Any:
@@ -78,8 +82,10 @@ class Recorder:
             print("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
             return
         check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
-        self._progress = progress(place)
-        self._first_epoch = True
+        check_any_strategy("dtk.Recorder", place)
+        state, model = progress(place), self.model
+        self._progress, self._known = state, state.known(model, lambda: list(model.weights))
+        self._first_epoch, self._saved, self._before = True, False, state.steps
         self._began = place.now()
         self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial, fingerprint=fingerprint)
 
@@ -111,13 +117,13 @@ class Recorder:
 
     def on_train_end(self, logs: Any = None) -> None:
         state = self._state()
-        if state is not None:
+        if state is not None and self._known is not None and self._tap is not None:
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
-            save_weights(state.place, "final", self.model.weights)
-            compare_replicas(state.place, self.model.weights)
-            if state.steps == 0 and not self._first_epoch:
-                print("dtk.Recorder: no step was recorded; the model's train_step must call compute_loss")
+            state.save_final(self._known)
+            state.lost += self._tap.lost
+            if state.steps == self._before and not self._first_epoch:
+                print("dtk.Recorder: no step of this fit was recorded: its train function never called train_step")
             tap.detach(self.model)
         self._tap = None
 
@@ -161,9 +167,11 @@ class Recorder:
         if count == 0:
             return
         place, ended = state.place, state.place.now()
-        if not state.told:
-            state.told = True
-            place.journal.event(ended, "loop", kind="fit", shapes=element_shapes(self._tap.batch))
+        if self._known is not None and not self._known.told:
+            self._known.told = True
+            place.journal.event(ended, "loop", kind="fit", **self._tells())
+        several = self._tap.names if len(self._tap.names) > 1 else []
+        state.named(several)
         length = (ended - self._began) / count
         first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         place.journal.record(
@@ -172,21 +180,34 @@ class Recorder:
                 replica=first + local,
                 step=state.steps + k + 1,
                 epoch=state.epoch,
-                loss=float(loss),
+                loss=float(sum(losses)),
                 examples=int(examples),
                 started=self._began + k * length,
                 ended=self._began + (k + 1) * length,
                 data=float(data),
             )
             for k in range(count)
-            for local, (loss, examples, data) in enumerate(values[k] for values in rows)
+            for local, (examples, data, *losses) in enumerate(values[k] for values in rows)
         )
+        if several:
+            place.journal.losses(
+                (first + local, state.steps + k + 1, [float(loss) for loss in values[k][2 : 2 + len(several)]])
+                for k in range(count)
+                for local, values in enumerate(rows)
+            )
         state.steps += count
         self._began = ended
 
     def _save_initial(self) -> None:
-        """Once in a run, as soon as there are weights: a model without input shape has none before its first step."""
-        state = self._progress
-        if state is not None and not state.initial_saved and self.model.built:
-            save_weights(state.place, "initial", self.model.weights)
-            state.initial_saved = True
+        """As soon as there are weights: a model without input shape has none before its first step."""
+        if self._progress is not None and self._known is not None and self.model.built and not self._saved:
+            self._progress.save_initial(self._known)
+            self._saved = True
+
+    def _tells(self) -> dict[str, Any]:
+        """What the event of this model's first step says of it."""
+        return {
+            "shapes": element_shapes(self._tap.batch if self._tap is not None else None),
+            "scope": scope_of(self.model.weights),
+            "layers": [[type(layer).__name__, layer.name] for layer in tap.layers_of(self.model)],
+        }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from dtk.compat.per_replica import local_values
+from dtk.compat import updates
+from dtk.compat.per_replica import has_value, local_values, scope_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
-from dtk.recording.progress import Progress, check_strategy, compare_replicas, progress, save_weights
+from dtk.recording.progress import Known, Progress, check_strategy, progress
+from dtk.recording.trained import Trained, trained
+from dtk.recording.updates import check_any_strategy
 from dtk.records import Record
 
 __all__ = ["record_step"]
@@ -27,10 +31,12 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
     Inside or outside of a `tf.function`, also of one that holds a whole epoch.
 
     losses: what `strategy.run` returned, a scalar a replica: its share of the global loss, the sum over its examples
-    divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). batch: the distributed
-    batch; examples are counted by the first dimension of its first component. model: anything with `weights` or
-    `variables`; what they hold when the function returns is compared by `dtk.verify`, and what they hold before the
-    first step as well, where record_step is called inside the `tf.function` and the model is built by then. epoch,
+    divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). Several losses of a step:
+    a dictionary of these, {"d_loss": ..., "g_loss": ...}; each is recorded and compared, `loss` is their sum. batch:
+    the distributed batch; examples are counted by the first dimension of its first component. model: all that the loop
+    trains: a model (anything with `weights` or `variables`), a variable, a tf.train.Checkpoint, or a list or
+    dictionary of these. What they hold when the function returns is compared by `dtk.verify`, and what they hold before
+    the first step as well, where record_step is called inside the `tf.function` and the model is built by then. epoch,
     step: whole numbers or scalar tensors; by default epoch 1, and steps counted from 1 (pass `optimizer.iterations`,
     which has counted this step, to have a step that is recorded twice or left out noticed).
 
@@ -58,23 +64,37 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
         return
     if _loop is None or _loop.place is not place:
         _loop = _Loop(place)
-    shares, parts = _by_replica(losses, batch, place)
-    _loop.begin(parts[0], model)
+    by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
+    names, models = list(by_name) if len(by_name) > 1 else [], trained(model)
+    shares, parts = _by_replica(by_name, batch, place)
+    _loop.begin(parts[0], models, names)
     rows = [
-        tf.stack([tf.cast(share, tf.float64), tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part)])
-        for share, part in zip(shares, parts, strict=True)
+        tf.stack([tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part), *of_replica])
+        for of_replica, part in zip(shares, parts, strict=True)
     ]
+    weights = [weight for each in models for weight in each.weights()]
+    covered = _covered(weights)
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
+    write = functools.partial(_loop.write, names, covered)
     if tf.executing_eagerly():
-        _loop.write([row.numpy() for row in rows], *(int(number) for number in count))
+        made = [int(each.outside()) for each in covered]
+        epoch, step = (int(number) for number in count)
+        write([row.numpy() for row in rows], epoch, step, made)
         return
     # Reading a weight makes the row wait for the step's update, where there is a model to tell by.
-    with tf.control_dependencies([tf.identity(weight) for weight in _weights(model)[-1:]]):
-        tf.numpy_function(_loop.write, [tf.stack(rows), *count], [])
+    with tf.control_dependencies([tf.identity(weight) for weight in weights[-1:]]):
+        made = [each.outside() for each in covered]
+        tf.numpy_function(write, [tf.stack(rows), *count, tf.stack(made) if made else tf.zeros(0, tf.int64)], [])
 
 
-def _by_replica(losses: Any, batch: Any, place: Here) -> tuple[Sequence[Any], list[Any]]:
-    """The losses and the parts of the batch of each local replica; raises where they are not what they should be."""
+def _covered(weights: list[Any]) -> list[updates.Counted]:
+    """The optimizers that have updated nothing but these weights so far."""
+    handed = {updates.key(weight) for weight in weights}
+    return [each for each in updates.counted() if handed.issuperset(each.variables)]
+
+
+def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[list[Any]], list[Any]]:
+    """Each local replica's losses and part of the batch; raises where they are not what they should be."""
     import tensorflow as tf
 
     if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
@@ -82,20 +102,10 @@ def _by_replica(losses: Any, batch: Any, place: Here) -> tuple[Sequence[Any], li
             "dtk.record_step was called inside of strategy.run, where one replica can't see the others; call it after, "
             "with what strategy.run returned"
         )
-    shares = local_values(losses)
-    if len(shares) != place.replicas:
-        raise ClusterConfigError(
-            f"dtk.record_step got {len(shares)} loss{'es' * (len(shares) != 1)} for the {place.replicas} replicas of "
-            "this process; pass what strategy.run returned, before any strategy.reduce"
-        )
-    for replica, share in enumerate(shares):
-        shape = tf.convert_to_tensor(share).shape
-        if shape.rank != 0:
-            raise ClusterConfigError(
-                f"dtk.record_step: the loss of replica {replica} has the shape {tuple(shape.as_list())}, but should be "
-                "one number, the replica's share; return tf.nn.compute_average_loss(per_example_loss, "
-                "global_batch_size=global_batch) from the step"
-            )
+    shares: list[list[Any]] = [[] for _ in range(place.replicas)]
+    for name, values in losses.items():
+        for mine, share in zip(shares, _checked_losses(name, values, place), strict=True):
+            mine.append(tf.cast(share, tf.float64))
     leaves = tf.nest.flatten(batch)
     locals_ = [local_values(leaf) for leaf in leaves]
     if not leaves or any(len(values) != len(shares) for values in locals_):
@@ -107,17 +117,25 @@ def _by_replica(losses: Any, batch: Any, place: Here) -> tuple[Sequence[Any], li
     return shares, parts
 
 
-def _weights(model: Any) -> list[Any]:
-    if model is None:
-        return []
-    held = getattr(model, "weights", None)
-    held = getattr(model, "variables", None) if held is None else held
-    if held is None:
+def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
+    import tensorflow as tf
+
+    shares = local_values(values)
+    if len(shares) != place.replicas:
         raise ClusterConfigError(
-            f"dtk.record_step: model= is a {type(model).__name__}, which has neither weights nor variables; pass the "
-            "model itself"
+            f"dtk.record_step got {len(shares)} loss{'es' * (len(shares) != 1)} for the {place.replicas} replicas of "
+            "this process; pass what strategy.run returned, before any strategy.reduce"
         )
-    return list(held)
+    for replica, share in enumerate(shares):
+        shape = tf.convert_to_tensor(share).shape
+        if shape.rank != 0:
+            which = f"`{name}` of replica {replica}" if name != "loss" else f"the loss of replica {replica}"
+            raise ClusterConfigError(
+                f"dtk.record_step: {which} has the shape {tuple(shape.as_list())}, but should be "
+                "one number, the replica's share; return tf.nn.compute_average_loss(per_example_loss, "
+                "global_batch_size=global_batch) from the step"
+            )
+    return shares
 
 
 class _Loop:
@@ -130,28 +148,32 @@ class _Loop:
         self.given: int | None = None  # the last step that the learner's own count said
         self.announced = False
         self.counts = False  # whether the count of steps has begun
-        self.model: Any = None
+        self.models: list[Known] = []
 
-    def begin(self, part: Any, model: Any) -> None:
+    def begin(self, part: Any, models: list[Trained], names: list[str]) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
         import tensorflow as tf
 
-        weights = _weights(model)
+        weights = [weight for each in models for weight in each.weights()]
         check_strategy("dtk.record_step", weights, self.place)
-        if weights:
-            self.model = model
-            self.progress.at_end["loop"] = lambda: self._finish(model)
+        check_any_strategy("dtk.record_step", self.place)
+        before = len(self.progress.models)
+        self.models = [self.progress.known(each.key, each.weights, each.label) for each in models]
         if not self.announced:
             self.announced = True
             now = self.place.now()
-            self.place.journal.event(now, "loop", kind="loop", shapes=element_shapes(part), model=bool(weights))
+            facts = {"shapes": element_shapes(part), "model": bool(weights), "scope": scope_of(weights)}
+            self.place.journal.event(now, "loop", kind="loop", **facts)
             self.place.journal.event(now, "training", steps=None, epochs=None)
-            if weights and not self.progress.initial_saved and not tf.executing_eagerly():
-                with tf.init_scope():
-                    save_weights(self.place, "initial", weights)
-                self.progress.initial_saved = True
+        if not tf.executing_eagerly():
+            with tf.init_scope():
+                for model in self.progress.models[before:]:
+                    if model.weights() and all(map(has_value, model.weights())):
+                        self.progress.save_initial(model)
 
-    def write(self, rows: Any, epoch: Any, step: Any) -> None:
+    def write(
+        self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any
+    ) -> None:
         ended, given = self.place.now(), int(step)
         if not self.counts:
             self._begin_counting(given)
@@ -160,6 +182,9 @@ class _Loop:
         if int(epoch) >= 0:
             self.progress.epoch = int(epoch)
         self.progress.epoch = max(1, self.progress.epoch)
+        for optimizer, updates_so_far in zip(covered, made, strict=True):
+            optimizer.seen(int(updates_so_far))
+        self.progress.named(names)
         self.progress.steps += 1
         first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         self.place.journal.record(
@@ -168,15 +193,17 @@ class _Loop:
                 replica=first + local,
                 step=self.progress.steps,
                 epoch=self.progress.epoch,
-                loss=float(loss),
+                loss=float(sum(losses)),
                 examples=int(examples),
                 started=self.began,
                 ended=ended,
                 data=float(data),
             )
-            for local, (loss, examples, data) in enumerate(rows)
+            for local, (examples, data, *losses) in enumerate(rows)
         )
-        self.began = ended
+        if names:
+            shares = [[float(loss) for loss in row[2:]] for row in rows]
+            self.place.journal.losses((first + k, self.progress.steps, each) for k, each in enumerate(shares))
         self.progress.before_step(weights=self._trainable)
         self.began = self.place.now()
 
@@ -184,6 +211,8 @@ class _Loop:
         """At the first step, which is computed by now: where the count goes on after a restart of the cluster."""
         self.counts = True
         self.progress.begins(given - 1 if given >= 0 else None)
+        for model in self.models:
+            model.trained_in = self.progress.trainings
         if given < 0 and self.place.run.attempt > 1 and self.place.worker == 0:
             print(
                 "dtk.record_step: this start of the cluster counts its steps from 1; where training goes on from a "
@@ -192,7 +221,7 @@ class _Loop:
         self.progress.before_step(weights=self._trainable)
 
     def _trainable(self) -> list[Any]:
-        held = _weights(self.model)
+        held = [weight for model in self.models for weight in model.weights()]
         return [weight for weight in held if getattr(weight, "trainable", True)]
 
     def _check_order(self, given: int) -> None:
@@ -203,8 +232,3 @@ class _Loop:
         raise ClusterConfigError(
             f"dtk.record_step: {what}; call it once in each step, after the optimizer has counted it"
         )
-
-    def _finish(self, model: Any) -> None:
-        weights = _weights(model)
-        save_weights(self.place, "final", weights)
-        compare_replicas(self.place, weights)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dtk import weights as files
 from dtk.compat.per_replica import differing_copy, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
@@ -17,26 +18,81 @@ __all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_w
 
 
 @dataclass
+class Known:
+    """A model that is recorded.
+
+    label: its name, for people. part: its place among those that are recorded. told: whether the events say what kind
+    of training it had. begun: whether its weights before the first step are saved. trained_in: the training that
+    recorded it last.
+    """
+
+    label: str
+    part: int
+    weights: Callable[[], list[Any]]
+    told: bool = False
+    begun: bool = False
+    trained_in: int = 0
+
+
+@dataclass
 class Progress:
     """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
 
-    told: whether the events say by now what kind of training this is.
+    models: those that are recorded, in their order. lost: steps that were trained and could not be recorded.
+    estimated: what Estimators made, each as an entry of the event "updates". losses: the names of a step's several
+    losses. told: whether the events say by now that this is an Estimator's training. trainings: how many have begun.
     """
 
     place: Here
     steps: int = 0
     epoch: int = 0
-    initial_saved: bool = False
+    models: list[Known] = field(default_factory=list)
+    lost: int = 0
+    estimated: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
     told: bool = False
-    at_end: dict[str, Callable[[], None]] = field(default_factory=dict)
-    _trainings: int = 0
+    trainings: int = 0
+    _ids: dict[int, Known] = field(default_factory=dict)
     _injector: Injector | None = None
     _met: bool = False
+
+    def known(self, model: Any, weights: Callable[[], list[Any]], label: str = "") -> Known:
+        """What is known of the model, which is kept until the function's end, to be compared then."""
+        if id(model) not in self._ids:
+            label = label or str(getattr(model, "name", type(model).__name__))
+            self._ids[id(model)] = Known(label, len(self.models), weights)
+            self.models.append(self._ids[id(model)])
+        return self._ids[id(model)]
+
+    def save_initial(self, model: Known) -> None:
+        """Its weights as its first training begins, or, where it is not the first, as this one does."""
+        folder = self.place.folder
+        if model.begun:
+            save_weights(self.place, f"fit-{self.trainings}-begin", model.weights(), model.label)
+        elif not files.exists(folder.path, "initial", model.part):  # after a restart they are those of the first start
+            save_weights(self.place, "initial", model.weights(), model.label, model.part)
+        model.begun, model.trained_in = True, self.trainings
+
+    def save_final(self, model: Known) -> None:
+        """Its weights as they are now, which are the final ones unless something changes them later."""
+        save_weights(self.place, "final", model.weights(), model.label, model.part)
+        compare_replicas(self.place, model.weights())
+
+    def finish(self) -> None:
+        """At the function's end: what every recorded model holds then."""
+        for model in self.models:
+            self.save_final(model)
+
+    def named(self, names: list[str]) -> None:
+        """The names of the losses of the steps from now on, where a step has several."""
+        if names != self.losses:
+            self.losses = list(names)
+            self.place.journal.event(self.place.now(), "losses", names=self.losses, since=self.steps + 1)
 
     @property
     def counts(self) -> bool:
         """Whether a training has begun."""
-        return self._trainings > 0
+        return self.trainings > 0
 
     def before_step(self, count: int = 1, weights: Weights | None = None) -> None:
         """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).
@@ -57,15 +113,17 @@ class Progress:
         by its number in the function, first began, and what the optimizer has counted since. offset: to be added to
         this training's own epochs; returned is that of its first beginning.
         """
-        self._trainings += 1
+        for model in self.models:
+            if model.trained_in == self.trainings:
+                files.keep(self.place.folder.path, model.part, f"fit-{self.trainings}-end")
+        self.trainings += 1
         before, first = self._first_beginning()
         if before is not None and counted is not None and first["counted"] is not None:
             self.steps, offset = first["recorded"] + max(0, counted - first["counted"]), first["offset"]
-            if counted > first["counted"] and self._trainings == 1:  # the run began with the weights from then
-                self.place.folder.take_weights("initial", before)
-                self.initial_saved = True
+            if counted > first["counted"] and self.trainings == 1:  # the run began with the weights from then
+                files.take(self.place.folder.path, "initial", before.path)
         facts = {"counted": counted, "recorded": self.steps, "offset": offset}
-        self.place.journal.event(self.place.now(), "counted", training=self._trainings, **facts)
+        self.place.journal.event(self.place.now(), "counted", training=self.trainings, **facts)
         return offset
 
     def _first_beginning(self) -> tuple[WorkerFolder | None, dict[str, Any]]:
@@ -73,7 +131,7 @@ class Progress:
         for attempt in self.place.run.earlier:
             corner = attempt.worker(self.place.worker)
             for event in corner.events:
-                if event["state"] == "counted" and event["training"] == self._trainings:
+                if event["state"] == "counted" and event["training"] == self.trainings:
                     return corner, event
         return None, {}
 
@@ -108,11 +166,11 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     )
 
 
-def save_weights(place: Here, which: str, weights: list[Any]) -> None:
+def save_weights(place: Here, which: str, weights: list[Any], model: str = "", part: int = 0) -> None:
     """Writes "initial" or "final" weights, in the given order, to the worker's folder."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
-    place.folder.save_weights(which, names, [weight.numpy() for weight in weights])
+    place.folder.save_weights(which, names, [weight.numpy() for weight in weights], model, part)
 
 
 def compare_replicas(place: Here, weights: list[Any]) -> None:

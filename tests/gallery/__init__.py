@@ -20,7 +20,7 @@ class Program:
     """kind: what it is an example of. right: "pass", or the diagnosis that is true of it without a slip.
 
     reason: where right is a diagnosis, verify's reason. start: further arguments of `dtk.run` (`keras`, `workers`,
-    `replicas`); `keras` goes to `dtk.baseline` as well. slips: the mistakes that it can make. steps: how many it trains.
+    `replicas`); `keras` goes to `dtk.baseline` as well. slips: the mistakes that it can make.
     """
 
     train: Callable[..., Any]

@@ -1,0 +1,127 @@
+"""What was trained, beside what was compared: updates that nobody recorded, and losses by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dtk.analysis.evidence import Evidence, owner
+from dtk.analysis.losses import check_loss
+from dtk.errors import VerificationError
+
+__all__ = ["check_named_losses", "updates_line"]
+
+_REMEDY = (
+    "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
+    "once in each step; or prove less, and have it said: dtk.verify(..., allow_unrecorded=True)"
+)
+
+
+def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool) -> str:
+    """ "check updates: PASS (30 of 30 updates recorded, 2 models)"; raises where some were not, unless they may.
+
+    An update is one call that applies gradients, of any Keras optimizer that the worker made, counted where it is made.
+    """
+    sides = [side for side in (ours, theirs) if side is not None]
+    for side in sides:
+        _ = side.final  # what recorded no weights at all is said first
+        _check_known(side, allow_unrecorded)
+        missing = [each for each in _optimizers(side) if each["recorded"] < each["made"]]
+        if missing and not allow_unrecorded:
+            raise VerificationError(f"{_not_recorded(side, missing)}; {_REMEDY}", reason="updates")
+    if theirs is not None and not allow_unrecorded and not ours.restarts:
+        _check_as_many(ours, theirs)
+    told = _optimizers(ours)
+    made, recorded = (sum(each[what] for each in told) for what in ("made", "recorded"))
+    if not _said(ours):
+        return "updates: not known how many were made; nothing tells whether all were recorded"
+    models = _counted(len(_said(ours)[0]["models"]), "model")
+    if not told:
+        return f"check updates: PASS ({ours.steps} steps recorded, no optimizer has counted any update, {models})"
+    if recorded < made:
+        missing = [each for each in told if each["recorded"] < each["made"]]
+        return f"updates: {recorded} of {made} recorded, {models}; {_names(missing)} not compared step by step"
+    return f"check updates: PASS ({recorded} of {made} updates recorded, {models}{_pace(told)})"
+
+
+def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
+    """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
+    if list(ours.named) != list(theirs.named):
+        lists = [", ".join(side.named) or "one loss a step" for side in (theirs, ours)]
+        raise VerificationError(
+            f"baseline: {lists[0]}; {ours.name}: {lists[1]}: they take other gradients; run the same function in both",
+            reason="loss",
+        )
+    for name in ours.named:
+        try:
+            check_loss(ours.only(name), theirs.only(name), rtol)
+        except VerificationError as error:
+            raise VerificationError(f"{name}: {error}", error.step, error.reason, loss=name) from None
+
+
+def _check_known(side: Evidence, allow_unrecorded: bool) -> None:
+    said = _said(side)
+    if len(said) < side.run.folder.workers:
+        if allow_unrecorded:
+            return
+        raise VerificationError(
+            f"nothing tells how many updates the {side.name} has made (DTK_UPDATES=0, or an older dtk): run it again, "
+            "or pass allow_unrecorded=True",
+            reason="updates",
+        )
+    for worker, event in enumerate(said):
+        counts = [(each["name"], each["made"]) for each in event["optimizers"]]
+        first = [(each["name"], each["made"]) for each in said[0]["optimizers"]]
+        if counts != first and not allow_unrecorded:
+            raise VerificationError(
+                f"{owner(side, worker)} made other updates ({_listed(counts)}) than worker 0 ({_listed(first)}): "
+                "replicas in sync update together; train on every worker alike",
+                reason="updates",
+            )
+
+
+def _check_as_many(ours: Evidence, theirs: Evidence) -> None:
+    mine, other = (sum(each["made"] for each in _optimizers(side)) for side in (ours, theirs))
+    if mine != other:
+        raise VerificationError(
+            f"baseline: {other} updates in {theirs.steps} steps, {ours.name}: {mine}; make the same updates in both",
+            reason="updates",
+        )
+
+
+def _said(side: Evidence) -> list[dict[str, Any]]:
+    """The event "updates" of each worker that has one."""
+    found = [[e for e in corner.events if e["state"] == "updates"] for corner in side.run.folder.each]
+    return [events[-1] for events in found if events]
+
+
+def _optimizers(side: Evidence) -> list[dict[str, Any]]:
+    said = _said(side)
+    return said[0]["optimizers"] if said else []
+
+
+def _not_recorded(side: Evidence, missing: list[dict[str, Any]]) -> str:
+    made, recorded = (sum(each[what] for each in _optimizers(side)) for what in ("made", "recorded"))
+    return f"{made - recorded} of the {made} updates that the {side.name} made were not recorded: {_names(missing)}"
+
+
+def _names(missing: list[dict[str, Any]]) -> str:
+    """ "10 of adam_1 (sequential_1/dense/kernel, …)", for each."""
+    parts = [
+        f"{each['made'] - each['recorded']} of {each['made']} by {each['name']} ({', '.join(each['variables'])})"
+        for each in missing
+    ]
+    return " and ".join(parts)
+
+
+def _pace(told: Iterable[dict[str, Any]]) -> str:
+    several = [each for each in told if each.get("pace", 1) > 1]
+    return "".join(f"; {each['name']}: {each['pace']} a recorded step" for each in several)
+
+
+def _listed(counts: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{made} of {name}" for name, made in counts) or "none"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,133 @@
+"""What Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails.
+
+Wraps `fit` and `evaluate` of `keras.Model` (public), in worker processes only. What is refused was measured with Keras
+3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it tells when one can go.
+Nothing here is refused on one device but data without an end, for which Keras 2 has an error of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from dtk.errors import ClusterConfigError
+
+__all__ = ["NAME", "apply", "unknown_batch"]
+
+NAME = "refusals"
+
+
+def apply(keras: Any) -> None:
+    """Wraps `keras.Model.fit` and `evaluate` of the Keras 3 that is imported."""
+    for name, checks in {
+        "fit": (_check_optimizer, _check_jit, _check_fit),
+        "evaluate": (_check_jit, _check_data),
+    }.items():
+        setattr(keras.Model, name, _checked(getattr(keras.Model, name), checks))
+
+
+def _checked(original: Callable[..., Any], checks: tuple[Callable[..., None], ...]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            return original(self, *args, **kwargs)  # which says what is wrong with them
+        for check in checks:
+            check(self, given)
+        return original(self, *args, **kwargs)
+
+    return method
+
+
+def _is_mirrored(model: Any) -> bool:
+    import tensorflow as tf
+
+    kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return isinstance(model.distribute_strategy, kinds)
+
+
+def _check_optimizer(model: Any, given: dict[str, Any]) -> None:
+    """Both put the all-reduce of the gradients into a `cond`, where TensorFlow can't merge replicas (`merge_call`)."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not _is_mirrored(model):
+        return
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside of a LossScaleOptimizer
+    kind = type(optimizer).__name__
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    if steps:
+        raise ClusterConfigError(
+            f"{kind}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients under a strategy; leave "
+            f"it out, and batch {steps} times as many examples"
+        )
+    every = getattr(optimizer, "ema_overwrite_frequency", None) if getattr(optimizer, "use_ema", False) else None
+    if every:
+        raise ClusterConfigError(
+            f"{kind}(ema_overwrite_frequency={every}): under a strategy Keras 3 can't overwrite the weights by their "
+            "averages during training; leave it out: with use_ema=True alone, fit does it once, at its end"
+        )
+
+
+def _check_jit(model: Any, given: dict[str, Any]) -> None:
+    if not (_is_mirrored(model) and model.jit_compile) or model.distribute_strategy.num_replicas_in_sync < 2:
+        return
+    if all("CPU" in device for device in model.distribute_strategy.extended.worker_devices):
+        raise ClusterConfigError(
+            "compile(jit_compile=True): XLA can't compile an all-reduce on CPUs, which a strategy with several "
+            "replicas needs; leave jit_compile out"
+        )
+
+
+def _check_fit(model: Any, given: dict[str, Any]) -> None:
+    if given.get("steps_per_epoch") is None and _is_endless(given.get("x")):
+        raise ClusterConfigError(
+            "fit: the dataset has no end (.repeat()), so that the first epoch has none; pass steps_per_epoch"
+        )
+    if given.get("validation_steps") is None and _is_endless(given.get("validation_data")):
+        raise ClusterConfigError("fit: validation_data has no end (.repeat()); pass validation_steps")
+
+
+def _check_data(model: Any, given: dict[str, Any]) -> None:
+    if given.get("steps") is None and _is_endless(given.get("x")):
+        raise ClusterConfigError("evaluate: the dataset has no end (.repeat()); pass steps")
+
+
+def _is_endless(data: Any) -> bool:
+    import tensorflow as tf
+
+    if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
+        return False
+    cardinality = getattr(data, "cardinality", None)  # a method of a dataset, a value of a distributed one
+    count = cardinality() if callable(cardinality) else cardinality
+    return count is not None and int(count) == tf.data.INFINITE_CARDINALITY
+
+
+def unknown_batch(error: Exception, data: Any) -> str:
+    """What to say of a TypeError or ValueError in a step that asks for `x.shape[0]`, where that is None; "" elsewhere.
+
+    data: what the step got, as it is in the graph. Under a strategy each replica's part of a batch has a size that is
+    known only when the step runs, with `drop_remainder=True`, too.
+    """
+    import tensorflow as tf
+
+    leaves = [leaf for leaf in tf.nest.flatten(data) if isinstance(leaf, tf.Tensor)]
+    if "None" not in str(error) or not any(leaf.shape.rank and leaf.shape[0] is None for leaf in leaves):
+        return ""
+    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+        code = frame.f_code
+        if "site-packages" in code.co_filename or code.co_filename.startswith("<"):
+            continue
+        lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : number]
+        if any(".shape[0]" in line for line in lines):
+            return (
+                f"{code.co_name}, line {number}: under a strategy `shape[0]` of a batch is None while the graph is "
+                "made, because each replica gets a part of it; use tf.shape(x)[0]"
+            )
+        return ""
+    return ""

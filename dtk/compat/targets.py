@@ -1,0 +1,150 @@
+"""What a training step's gradient is taken of, and what else the step's graph tells: draws, and clipped gradients.
+
+The number whose gradient `tf.GradientTape.gradient` takes with respect to variables is what is trained for, whatever
+the step returns or shows. TensorFlow 2.15 to 2.21; the method is public, the graph's list of operations as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Taken", "clips", "drawn", "draws", "taking", "watch", "watch_scaling"]
+
+Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
+_within = threading.local()
+_gradients: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # graph -> operations then
+_CLIP = re.compile(r"(^|/)(clip_by_(?:global_norm|norm|value))(_\d+)?(/|$)")
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
+_CALLS |= {f"{less}{kind}" for less in ("", "Stateless") for kind in ("If", "While", "Case")}
+# Kinds of operations whose result is drawn, also TensorFlow 1's and the samplers; what only prepares a draw is none.
+_DRAWS = re.compile(
+    r"(Random(?!Get|Dataset|IndexShuffle|GetKey)|Multinomial|TruncatedNormal|Stateful(Uniform|StandardNormal)"
+    r"|StatelessShuffle|CandidateSampler)"
+)
+_MOST = 5  # of a graph's draws that are named
+_FRAMES = 12  # callers that are asked for the target's name
+
+
+class taking:
+    """Within this block each gradient with respect to variables is reported to `taken`; reentrant, a thread each."""
+
+    def __init__(self, taken: Taken):
+        self.taken = taken
+
+    def __enter__(self) -> None:
+        self.before = getattr(_within, "taken", None), getattr(_within, "scaled", None)
+        _within.taken, _within.scaled = self.taken, {}
+
+    def __exit__(self, *_: object) -> None:
+        _within.taken, _within.scaled = self.before
+
+
+def watch(tape: Any) -> None:
+    """tape: tf.GradientTape."""
+    original = tape.gradient
+
+    @functools.wraps(original)
+    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, target, sources, *args, **kwargs)
+        if _of_variables(sources):
+            _remember(target)
+        return found
+
+    tape.gradient = gradient
+
+
+def watch_scaling(cls: Any, name: str) -> None:
+    """cls: an optimizer that scales losses, for float16; what is reported is the loss without its scale."""
+    original = getattr(cls, name)
+
+    @functools.wraps(original)
+    def scale(self: Any, loss: Any) -> Any:
+        scaled = original(self, loss)
+        if getattr(_within, "scaled", None) is not None:
+            _within.scaled[id(scaled)] = scaled, loss
+        return scaled
+
+    setattr(cls, name, scale)
+
+
+def draws() -> list[str] | None:
+    """The operations that draw in the graph that is being made, with where they stand; None without a graph."""
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return None
+    found, graph = [], tf.compat.v1.get_default_graph()
+    while graph is not None:
+        found += drawn(graph)
+        graph = getattr(graph, "outer_graph", None)
+    return found
+
+
+def drawn(graph: Any) -> list[str]:
+    """The operations of a graph, and of the functions that it calls, whose result is drawn at random."""
+    own = [(operation.name, operation.type) for operation in graph.get_operations()]
+    return [f"{kind} at {name}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)][:_MOST]
+
+
+def clips() -> list[str] | None:
+    """The kinds of clipping since the last gradient, in the graph that is being made; None without a graph."""
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return None
+    graph = tf.compat.v1.get_default_graph()
+    if graph not in _gradients:
+        return []
+    names = (operation.name for operation in graph.get_operations()[_gradients[graph] :])
+    return sorted({match[2] for match in map(_CLIP.search, names) if match})
+
+
+def _inner(graph: Any) -> list[tuple[str, str]]:
+    """Operations of the functions that a graph calls."""
+    if not any(operation.type in _CALLS for operation in graph.get_operations()):
+        return []
+    library = graph.as_graph_def().library.function
+    return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
+
+
+def _of_variables(sources: Any) -> bool:
+    import tensorflow as tf
+
+    leaves = [getattr(leaf, "_value", leaf) for leaf in tf.nest.flatten(sources)]
+    return any(isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable") for leaf in leaves)
+
+
+def _remember(target: Any) -> None:
+    import tensorflow as tf
+
+    if not tf.executing_eagerly():
+        graph = tf.compat.v1.get_default_graph()
+        _gradients[graph] = len(graph.get_operations())
+    taken = getattr(_within, "taken", None)
+    if taken is None:
+        return
+    _, plain = _within.scaled.get(id(target), (None, target))
+    values = [tf.reduce_sum(tf.cast(leaf, tf.float64)) for leaf in tf.nest.flatten(plain) if leaf is not None]
+    if values:
+        taken(_name(target), tf.add_n(values))
+
+
+def _name(target: Any) -> str:
+    """What the code that asked for the gradient calls its target; "loss" where it has no name there."""
+    frame: Any = sys._getframe(3)
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        # AutoGraph's own frames hold the target among arguments; the learner's converted code has its own names.
+        if "/autograph/" not in frame.f_code.co_filename:
+            names = [name for name, value in frame.f_locals.items() if value is target]
+            if names and names[0] not in ("target", "ys"):
+                return names[0]
+        frame = frame.f_back
+    return "loss"

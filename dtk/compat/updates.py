@@ -1,0 +1,227 @@
+"""Every update that an optimizer makes in this process, counted where it is made: in the graph, or eagerly.
+
+An optimizer's own `iterations` jump where a checkpoint is restored, and say nothing of who recorded the step. So the
+method that applies gradients is wrapped, in worker processes only, for Keras 3 (`Optimizer.apply`) and Keras 2
+(`apply_gradients`, also of `legacy.Optimizer`), Keras 2.15 to 3.15; what it computes is left as it is. The count is one
+`AssignAddVariableOp` an update on a resource that belongs to nobody's checkpoint, made by the worker's first replica.
+As the step is traced, its graph is looked at once: which operations draw at random, and whether gradients are clipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from dtk.compat import targets
+from dtk.compat.versions import keras_major
+
+__all__ = ["Counted", "Listener", "counted", "key", "recorded_step", "watch"]
+
+_CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
+
+
+class Listener(Protocol):
+    """Who is told: of an optimizer's first update, and of what its step's graph has. Either may raise."""
+
+    replicas: int
+
+    def begins(self, optimizer: Counted) -> None: ...
+    def traced(
+        self, optimizer: Counted, draws: list[str] | None, clips: list[str] | None, sparse: list[str]
+    ) -> None: ...
+
+
+_listener: Listener | None = None
+_all: list[Counted] = []
+_known: weakref.WeakKeyDictionary[Any, Counted] = weakref.WeakKeyDictionary()
+_within = threading.local()  # MirroredStrategy traces every replica in a thread of its own
+
+
+class Counted:
+    """One optimizer: its name, the variables that it updates (by `key`: name and variable), and its updates so far.
+
+    recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; steps: the recorded ones
+    that made some; pace: the fewest of these; before: how many there were at the last of them.
+    """
+
+    def __init__(self, name: str):
+        import tensorflow as tf
+
+        self.name = name
+        self.variables: dict[str, tuple[str, Any]] = {}
+        self.recorded = self.steps = self.pace = self.before = 0
+        self.looked_at = False
+        self._resources = []
+        with tf.init_scope(), tf.device("CPU:0"):
+            for place in ("inside", "outside"):
+                shared = f"dtk-updates-{len(_all)}-{place}"
+                resource = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=shared)
+                tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(0, tf.int64))
+                self._resources.append(resource)
+
+    def add(self, inside: bool) -> None:
+        """An update more; inside: in a step that is being recorded."""
+        import tensorflow as tf
+
+        with tf.device("CPU:0"):
+            tf.raw_ops.AssignAddVariableOp(resource=self._resources[not inside], value=tf.constant(1, tf.int64))
+
+    def outside(self) -> Any:
+        """A scalar: updates outside of recorded steps of `fit`, so far."""
+        import tensorflow as tf
+
+        return tf.raw_ops.ReadVariableOp(resource=self._resources[1], dtype=tf.int64)
+
+    def seen(self, now: int) -> None:
+        """A step of a loop is recorded, when there are `now` updates outside of `fit`.
+
+        Of those since the last one as many count as recorded as a step makes at least: more than that were made by
+        steps that nobody recorded.
+        """
+        since, self.before = now - self.before, now
+        if since > 0:
+            self.steps += 1
+            self.pace = min(self.pace or since, since)
+        self.recorded = self.pace * self.steps
+
+    def beside(self, known: set[str]) -> list[Any]:
+        """The variables that it updates and that are not among `known`, as far as they are still there."""
+        held = [variable() for each, (_, variable) in self.variables.items() if each not in known]
+        return [variable for variable in held if variable is not None]
+
+    def so_far(self) -> tuple[int, int]:
+        """Updates in recorded steps of `fit`, and elsewhere."""
+        import tensorflow as tf
+
+        inside, outside = (tf.raw_ops.ReadVariableOp(resource=r, dtype=tf.int64) for r in self._resources)
+        return int(inside), int(outside)
+
+
+def counted() -> list[Counted]:
+    """All optimizers that have made, or been traced to make, an update; in the order of their first."""
+    return list(_all)
+
+
+def key(variable: Any) -> str:
+    """What tells a variable from every other of the process, whichever of its wrappers is at hand.
+
+    As Keras's optimizers know their variables (`TFOptimizer._var_key` in Keras 3, `_var_key` in Keras 2).
+    """
+    variable = getattr(variable, "_value", variable)  # Keras 3's own around TensorFlow's
+    container = getattr(variable, "_distributed_container", None)
+    variable = (container() if container is not None else None) or variable
+    return str(getattr(variable, "_unique_id", id(variable)))
+
+
+@contextlib.contextmanager
+def recorded_step() -> Iterator[None]:
+    """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded."""
+    before = getattr(_within, "recorded", False)
+    _within.recorded = True
+    try:
+        yield
+    finally:
+        _within.recorded = before
+
+
+def watch(keras: Any, listener: Listener) -> None:
+    """keras: the module `keras` or `tf_keras`, just imported."""
+    global _listener
+    _listener = listener
+    if keras_major(keras) >= 3:
+        if keras.backend.backend() == "tensorflow":
+            _wrap(keras.optimizers.Optimizer, "apply", _of_keras_3)
+            for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+                targets.watch_scaling(cls, "scale_loss")
+        return
+    _wrap(keras.optimizers.Optimizer, "apply_gradients", _of_keras_2)
+    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", _of_keras_2)
+    for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
+        targets.watch_scaling(cls, "get_scaled_loss")
+
+
+def _wrap(cls: Any, name: str, variables: Any) -> None:
+    original = getattr(cls, name)
+    if hasattr(original, "_dtk_counts"):
+        return
+
+    @functools.wraps(original)
+    def apply(self: Any, given: Any, *args: Any, **kwargs: Any) -> Any:
+        given = list(given)  # Keras 2 takes an iterator as well, which can be gone through once
+        _count(self, *variables(self, given, *args, **kwargs))
+        return original(self, given, *args, **kwargs)
+
+    apply._dtk_counts = True  # type: ignore[attr-defined]
+    setattr(cls, name, apply)
+
+
+def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
+    """The variables, and the names of those whose gradient comes as rows, which Keras 3 then has of each replica."""
+    import tensorflow as tf
+
+    given = optimizer._trainable_variables if trainable_variables is None else trainable_variables
+    pairs = list(zip(gradients, given, strict=False))
+    return [v for _, v in pairs], [_name(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
+
+
+def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> tuple[list[Any], list[str]]:
+    return [variable for _, variable in pairs], []  # Keras 2 adds up rows of one number first
+
+
+def _name(variable: Any) -> str:
+    return str(getattr(variable, "path", variable.name))
+
+
+def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
+    import tensorflow as tf
+
+    if _listener is None or not variables or not tf.compat.v1.executing_eagerly_outside_functions():
+        return  # an Estimator's graph, which its own hook counts
+    entry = _known.get(optimizer)
+    if entry is None:
+        entry = _known[optimizer] = Counted(str(getattr(optimizer, "name", type(optimizer).__name__)))
+        _all.append(entry)
+    new = {key(each): (_name(each), _weak(each)) for each in variables}
+    begins, entry.variables = not entry.variables, {**entry.variables, **new}
+    if begins:
+        _listener.begins(entry)
+    if not entry.looked_at:
+        entry.looked_at = True
+        _listener.traced(entry, targets.draws(), _clips(optimizer), sparse)
+    if _first_replica(_listener.replicas):
+        entry.add(getattr(_within, "recorded", False))
+
+
+def _first_replica(replicas: int) -> bool:
+    """Whether this is the first of the worker's replicas, whose numbers follow each other in the cluster's."""
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    number = tf.get_static_value(context.replica_id_in_sync_group) if context is not None else 0
+    return number is None or int(number) % replicas == 0
+
+
+def _clips(optimizer: Any) -> list[str] | None:
+    """Clipping of a replica's own gradients, before they are added up; None: not known, where no graph shows it.
+
+    Keras 3 clips first and reduces then; Keras 2 the other way round.
+    """
+    settings = []
+    if keras_3(optimizer):
+        settings = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
+    found = targets.clips()
+    return settings if found is None and settings else None if found is None else settings + found
+
+
+def _weak(variable: Any) -> Callable[[], Any]:
+    """Gives the variable as long as somebody else holds it; None afterwards."""
+    return weakref.ref(variable)
+
+
+def keras_3(optimizer: Any) -> bool:
+    """Whether it is an optimizer of Keras 3, by the method that only those have."""
+    return hasattr(optimizer, "stateless_apply")

@@ -1,0 +1,100 @@
+"""A model's weights at a moment, as files: before the first step, at the end, and where one `fit` meets the next.
+
+In a worker's directory:
+
+    weights-initial.npz  weights-final.npz      of the first model that was recorded
+    weights-initial-1.npz  weights-final-1.npz  of the second, and so on
+    weights-fit-2-begin.npz                     of the model of the second training, as it begins
+    weights-fit-1-end.npz                       of the model of the first, as the second begins
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Weights", "exists", "keep", "load", "moments", "replace", "save", "take"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights at one moment: names and arrays in the models' own order. models: whose each array is, by name."""
+
+    names: list[str]
+    arrays: list[np.ndarray]
+    models: list[str] = field(default_factory=list)
+
+
+def load(folder: Path, which: str) -> Weights | None:
+    """Of all models, one after the other; None where nothing recorded them."""
+    import numpy as np
+
+    found = Weights([], [])
+    for file in _parts(folder, which):
+        with np.load(file, allow_pickle=False) as archive:
+            names = [str(name) for name in archive["names"]]
+            found.names.extend(names)
+            found.arrays.extend(archive[f"{i:05d}"] for i in range(len(names)))
+            model = str(archive["model"]) if "model" in archive else ""
+            found.models.extend([model] * len(names))
+    return found if _parts(folder, which) else None
+
+
+def save(folder: Path, which: str, names: Sequence[str], arrays: Sequence[Any], model: str = "", part: int = 0) -> None:
+    """Writes one model's weights whole or not at all; types that NumPy's format lacks (bfloat16) become float32."""
+    import numpy as np
+
+    plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in map(np.asarray, arrays)]
+    named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
+    target = _file(folder, which, part)
+    unfinished = target.with_suffix(".part.npz")
+    np.savez(unfinished, names=np.array(list(names), dtype=np.str_), model=np.array(model, dtype=np.str_), **named)
+    os.replace(unfinished, target)
+
+
+def exists(folder: Path, which: str, part: int) -> bool:
+    return _file(folder, which, part).exists()
+
+
+def keep(folder: Path, part: int, which: str) -> None:
+    """What lies there as the model's final weights is kept as `which`, at no cost: the next save makes a new file."""
+    kept = _file(folder, which, 0)
+    if _file(folder, "final", part).exists() and not kept.exists():
+        os.link(_file(folder, "final", part), kept)
+
+
+def take(folder: Path, which: str, other: Path) -> None:
+    """Puts the other folder's weights of this name, where there are any, in the place of this folder's."""
+    for file in _parts(other, which):
+        replace(folder / file.name, file.read_bytes())
+
+
+def moments(folder: Path) -> list[str]:
+    """Where trainings meet, in the order of time: "fit-1-end", "fit-2-begin", …"""
+    found = [re.fullmatch(r"weights-(fit-(\d+)-(begin|end))\.npz", file.name) for file in folder.glob("weights-fit-*")]
+    return [each[1] for each in sorted(filter(None, found), key=lambda each: (int(each[2]), each[3]))]
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def _file(folder: Path, which: str, part: int) -> Path:
+    return folder / f"weights-{which}{f'-{part}' if part else ''}.npz"
+
+
+def _parts(folder: Path, which: str) -> list[Path]:
+    found: list[Path] = []
+    while (file := _file(folder, which, len(found))).exists():
+        found.append(file)
+    return found

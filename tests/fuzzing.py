@@ -1,0 +1,249 @@
+"""Small training functions drawn at random, and the judge of what `dtk` says of each.
+
+A case is a spec, a dictionary that JSON can hold: what differs from PLAIN is what is special about it. So a failure is
+replayed from its line in out/fuzz.jsonl: `python tests/fuzzing.py '{"layers": ["dense", "dropout"]}'`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from fuzz_training import train
+
+import dtk
+from dtk.analysis.mistakes import MISTAKES
+
+PLAIN: dict[str, Any] = {
+    "how": "fit",
+    "inputs": "vector",
+    "layers": ["dense"],
+    "loss": "mse",
+    "weighted": False,
+    "batch": 8,
+    "steps": 3,
+    "tail": 0,  # examples of a last, shorter batch
+    "epochs": 1,
+    "shuffled": False,
+    "frozen": False,  # the first layer
+    "masked": False,  # tokens 0 are padding, and each other token has a label
+    "models": "one",  # "two" one after the other, "both" in the same step of a loop
+    "optimizer": "SGD",
+    "rate": 0.05,
+    "clip": None,
+    "penalty": False,
+    "share": "average",  # in a loop: by tf.nn.compute_average_loss, or by Keras's loss "object"
+    "record": "graph",  # in a loop: inside of the tf.function, or "outside" of it
+    "extras": [],
+}
+
+VECTOR = ["dense", "relu", "norm", "batch norm", "sync batch norm", "dropout", "noise"]
+SERIES = [
+    *VECTOR,
+    "conv",
+    "lstm",
+    "gru",
+    "attention",
+    "positions",
+    "spatial dropout",
+    "lstm dropout",
+    "attention dropout",
+]
+RANDOM = {"dropout", "noise", "spatial dropout", "lstm dropout", "attention dropout"}
+LOSSES = ["mse", "mae", "huber", "flat", "bce", "scce", "smooth", "cosine", "own", "sum"]
+OPTIMIZERS = ["SGD", "momentum", "Adam", "AdamW", "RMSprop", "Nadam", "Adagrad"]
+EXTRAS = ["ema", "schedule", "execution", "metrics", "validation", "eager"]
+FIT_ONLY = {"execution", "metrics", "validation", "eager"}
+
+# A mistake that Keras makes by itself, and what dtk calls it; an older key stands for one that is not there yet.
+RANDOM_KEY = "random" if "random" in MISTAKES else "dropout"
+ATOL = 1e-4  # what verify allows a weight
+STEP_1 = 2e-6  # what rounding may come to before anything was learned
+
+
+def specs() -> Any:
+    """A Hypothesis strategy of whole specs."""
+    from hypothesis import strategies as st
+
+    def layers(inputs: str) -> Any:
+        return st.lists(st.sampled_from(VECTOR if inputs == "vector" else SERIES), min_size=1, max_size=3)
+
+    def rest(facts: dict[str, Any]) -> Any:
+        return layers(facts["inputs"]).map(lambda chosen: tidy({**facts, "layers": chosen}))
+
+    often_plain = {name: st.sampled_from(values) for name, values in _CHOICES.items()}
+    return st.fixed_dictionaries(
+        {**often_plain, "extras": st.lists(st.sampled_from(EXTRAS), max_size=2, unique=True)}
+    ).flatmap(rest)
+
+
+_CHOICES: dict[str, list[Any]] = {
+    "how": ["fit", "loop"],
+    "inputs": ["vector", "series", "tokens", "dict", "tuple"],
+    "loss": LOSSES,
+    "weighted": [False, False, True],
+    "batch": [8, 12, 2],
+    "steps": [3, 2, 6],
+    "tail": [0, 0, 0, 4, 5, 1],
+    "epochs": [1, 1, 2],
+    "shuffled": [False, True],
+    "frozen": [False, False, False, True],
+    "masked": [False, True],
+    "models": ["one", "one", "one", "two", "both"],
+    "optimizer": OPTIMIZERS,
+    "rate": [0.05, 0.01, 0.2],
+    "clip": [None] * 15 + ["clipnorm", "global_clipnorm", "clipvalue"],
+    "penalty": [False, False, True],
+    "share": ["average", "average", "object"],
+    "record": ["graph", "graph", "outside"],
+}
+
+
+def tidy(spec: dict[str, Any]) -> dict[str, Any]:
+    """Without what the rest of the spec leaves no place for, so that one case has one spec."""
+    spec = {**PLAIN, **spec}
+    spec["masked"] = spec["masked"] and spec["inputs"] == "tokens" and not spec["weighted"]
+    if spec["masked"]:
+        spec["loss"] = "scce"
+    if spec["how"] == "fit":
+        spec |= {"share": "average", "record": "graph"}
+        spec["models"] = "two" if spec["models"] == "both" else spec["models"]
+    else:
+        spec["extras"] = [extra for extra in spec["extras"] if extra not in FIT_ONLY]
+    if spec["tail"] >= spec["batch"]:
+        spec["tail"] = 1
+    # dtk refuses batch norm for a replica without an example, in one sentence.
+    if spec["tail"] == 1 and any("batch norm" in layer for layer in spec["layers"]):
+        spec["tail"] = 0
+    # A loss object of Keras's gives a vector where a replica has no example, and record_step refuses that.
+    if spec["loss"] in ("own", "sum") or spec["tail"] == 1:
+        spec["share"] = "average"
+    return {**spec, "extras": sorted(spec["extras"])}
+
+
+def special(spec: dict[str, Any]) -> dict[str, Any]:
+    """What of a spec is not as in PLAIN."""
+    return {name: value for name, value in spec.items() if value != PLAIN[name]}
+
+
+def causes(spec: dict[str, Any]) -> set[str]:
+    """Everything that may make the cluster differ from one device, by the keys of `dtk.diagnose`."""
+    found = set()
+    if {"dropout", "noise", *RANDOM} & set(spec["layers"]):
+        found.add(RANDOM_KEY)
+    if "batch norm" in spec["layers"]:
+        found.add("batch norm")
+    # A loop's own division by the whole batch is right however a batch is split.
+    means = (spec["how"] == "fit" and spec["loss"] != "sum") or spec["share"] == "object"
+    if spec["tail"] % 2 and means:
+        found.add("uneven batch")
+    if spec["masked"] and means:  # each replica divides by its own number of tokens
+        found.add("whole batch")
+    if "positions" in spec["layers"] and spec["optimizer"] != "SGD":
+        found.add("sparse gradient")
+    if spec["clip"]:
+        found.add("clipping")
+    return found
+
+
+# --- the judge
+
+
+class Verdict(NamedTuple):
+    """verdict: "pass", "true" (a cause that is in the spec), "candidates" (unknown, the cause among `.also`),
+    "rounding", or a defect: "FALSE PASS", "NOT COVERED", "FALSE CAUSE", "NO CAUSE", "FAILED". said: what dtk
+    said. named: the key that it named.
+    """
+
+    verdict: str
+    said: str
+    named: str = ""
+
+    @property
+    def is_defect(self) -> bool:
+        return self.verdict.isupper()
+
+
+def judge(spec: dict[str, Any]) -> Verdict:
+    """Trains a case in a cluster of two and on one device, and judges what dtk says of the pair."""
+    spec = {**PLAIN, **spec}
+    try:
+        run, baseline = dtk.run(train, kwargs={"spec": spec}, workers=2), dtk.baseline(train, kwargs={"spec": spec})
+    except dtk.DtkError as error:
+        return Verdict("FAILED", f"{type(error).__name__}: {error}")
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            dtk.verify(run, baseline)
+    except dtk.VerificationError as error:
+        return _judge_failure(spec, run, baseline, error)
+    return _judge_pass(run, baseline)
+
+
+def _judge_failure(spec: dict[str, Any], run: dtk.Run, baseline: dtk.Run, error: dtk.VerificationError) -> Verdict:
+    found, true = dtk.diagnose(run, baseline), causes(spec)
+    said = f"{error.reason} at step {error.step}; {found.mistake}, also {list(found.also)}: {found}"
+    if found.mistake in true:
+        return Verdict("true", said, found.mistake)
+    if found.mistake == "unknown" and true & set(found.also):
+        return Verdict("candidates", said, found.mistake)
+    if found.mistake == "rounding" and not true and first_difference(run, baseline) < STEP_1:
+        return Verdict("rounding", said, found.mistake)
+    return Verdict("NO CAUSE" if found.mistake == "unknown" else "FALSE CAUSE", said, found.mistake)
+
+
+def _judge_pass(run: dtk.Run, baseline: dtk.Run) -> Verdict:
+    """By the weights that the function returned: the cluster's are one device's, and verify has seen every one."""
+    mine, other, single = (
+        list(itertools.chain(*each)) for each in (run.results[0], run.results[1], baseline.results[0])
+    )
+    apart = max(float(np.max(np.abs(a - b), initial=0)) for a, b in zip(mine, single, strict=True))
+    if not apart <= ATOL:
+        return Verdict("FALSE PASS", f"verify passed, a weight differs by {apart:.3g}")
+    if not all(np.array_equal(a, b) for a, b in zip(mine, other, strict=True)):
+        return Verdict("FALSE PASS", "verify passed, the two workers' weights differ")
+    chief = run.folder.worker(0)
+    moments = (chief.weights(moment) for moment in ("final", *chief.moments))
+    seen = Counter(array.tobytes() for recorded in moments if recorded for array in recorded.arrays)
+    missing = Counter(array.tobytes() for array in mine) - seen
+    if missing:
+        return Verdict("NOT COVERED", f"verify passed and never saw {missing.total()} of {len(mine)} weights")
+    found = dtk.diagnose(run, baseline).mistake
+    return Verdict("pass", "") if found == "none" else Verdict("FALSE CAUSE", f"verify passed; {found}", found)
+
+
+def first_difference(run: dtk.Run, baseline: dtk.Run) -> float:
+    """By how much the global loss of step 1 differs, relative to the baseline's."""
+    ours, theirs = (each.records.query("step == 1").loss.sum() for each in (run, baseline))
+    return abs(ours - theirs) / max(abs(theirs), 1e-12)
+
+
+def smallest(spec: dict[str, Any], defect: Verdict, runs: int = 16) -> dict[str, Any]:
+    """The spec with as much as PLAIN has as still shows this defect; found in at most so many further runs."""
+    seen = [spec]
+    for _ in range(runs):
+        plainer = next((each for each in _plainer(spec) if each not in seen), None)
+        if plainer is None:
+            break
+        seen.append(plainer)
+        again = judge(plainer)
+        if (again.verdict, again.named) == (defect.verdict, defect.named):
+            spec = plainer
+    return spec
+
+
+def _plainer(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, value in special(spec).items():
+        yield tidy({**spec, name: PLAIN[name]})
+        if isinstance(value, list) and len(value) > 1:
+            yield from (tidy({**spec, name: value[:i] + value[i + 1 :]}) for i in range(len(value)))
+
+
+if __name__ == "__main__":
+    print(*judge(json.loads(sys.argv[1])), sep=": ")

@@ -1,0 +1,229 @@
+"""Models and layers of one's own, and models of several inputs and outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dtk
+from gallery import program
+from gallery.made_up import images, slices, tokens
+from gallery.slips import DATA, SHARE, average, batches, rate, scope
+
+SLIPS = (*DATA, "not in scope", "learning rate")
+
+
+@program(kind="several inputs and outputs", source="keras-io guides/functional_api.py, ticket routing", slips=SLIPS)
+def tickets(strategy: Any, slip: str | None = None) -> Any:
+    """Title, text and tags in; a priority and a department out, each with its loss, and weights between them."""
+    import keras
+    import numpy as np
+    from keras import layers
+
+    rng = np.random.default_rng(0)
+    title, department = tokens(128, length=6, classes=4)
+    body, _ = tokens(128, length=10, classes=4)
+    tags = rng.integers(0, 2, (128, 5)).astype("float32")
+    priority = ((title.mean(axis=1) + 5 * tags[:, 0]) > 20).astype("float32")[:, None]
+    with scope(strategy, slip):
+        inputs = {name: keras.Input((None,), name=name, dtype="int64") for name in ("title", "body")}
+        inputs["tags"] = keras.Input((5,), name="tags")
+        words = layers.Embedding(40, 8)  # shared by both texts
+        read = [layers.LSTM(8)(words(inputs["title"])), layers.LSTM(6)(words(inputs["body"]))]
+        z = layers.concatenate([*read, inputs["tags"]])
+        outputs = {"priority": layers.Dense(1, name="priority")(z), "department": layers.Dense(4, name="department")(z)}
+        model = keras.Model(inputs, outputs)
+        losses = {
+            "priority": keras.losses.BinaryCrossentropy(from_logits=True),
+            "department": keras.losses.CategoricalCrossentropy(from_logits=True),
+        }
+        optimizer = keras.optimizers.RMSprop(rate(1e-3, strategy, slip))
+        model.compile(optimizer, losses, loss_weights={"priority": 1.0, "department": 0.2})
+    targets = {"priority": priority, "department": np.eye(4, dtype="float32")[department]}
+    data = slices({"title": title, "body": body, "tags": tags}, targets)
+    model.fit(batches(data, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()
+
+
+def _regression(count: int = 256) -> tuple[Any, Any]:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((count, 16)).astype("float32")
+    return x, np.tanh(x @ rng.standard_normal((16, 1))).astype("float32")
+
+
+@program(kind="custom model", source="keras-io guides/custom_train_step_in_tensorflow.py, low level", slips=SLIPS)
+def custom_train_step(strategy: Any, slip: str | None = None) -> Any:
+    """Without compute_loss: a loss object in train_step, metrics of its own, sample weights."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    from keras import layers
+
+    class CustomModel(keras.Model):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.loss_tracker = keras.metrics.Mean(name="loss")
+            self.mae_metric = keras.metrics.MeanAbsoluteError(name="mae")
+            self.loss_fn = keras.losses.MeanSquaredError()
+
+        def train_step(self, data: Any) -> Any:
+            x, y, sample_weight = data
+            with tf.GradientTape() as tape:
+                y_pred = self(x, training=True)
+                loss = self.loss_fn(y, y_pred, sample_weight=sample_weight)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply(gradients, self.trainable_variables)
+            self.loss_tracker.update_state(loss)
+            self.mae_metric.update_state(y, y_pred, sample_weight=sample_weight)
+            return {metric.name: metric.result() for metric in self.metrics}
+
+        @property
+        def metrics(self) -> Any:
+            return [self.loss_tracker, self.mae_metric]
+
+    x, y = _regression()
+    weights = np.random.default_rng(1).random((256, 1)).astype("float32")
+    with scope(strategy, slip):
+        inputs = keras.Input((16,))
+        model = CustomModel(inputs, layers.Dense(1)(layers.Dense(16, activation="tanh")(inputs)))
+        model.compile(optimizer=keras.optimizers.Adam(rate(0.01, strategy, slip)))
+    model.fit(batches(slices(x, y, weights), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()
+
+
+@program(
+    kind="custom model",
+    source="TensorFlow tutorial, distribute/custom_training, as a train_step",
+    slips=(*SLIPS, *SHARE),
+)
+def averaged_train_step(strategy: Any, slip: str | None = None) -> Any:
+    """The share of the mean over the global batch by compute_average_loss, as a loop of one's own has it."""
+    import keras
+    import tensorflow as tf
+    from keras import layers
+
+    class CustomModel(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                each = keras.losses.mean_squared_error(y, self(x, training=True))
+                loss = average(each, 32, strategy, slip)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    x, y = _regression()
+    with scope(strategy, slip):
+        inputs = keras.Input((16,))
+        model = CustomModel(inputs, layers.Dense(1)(layers.Dense(16, activation="tanh")(inputs)))
+        model.compile(optimizer=keras.optimizers.SGD(rate(0.1, strategy, slip)))
+    model.fit(batches(slices(x, y), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()
+
+
+def _endpoint(strategy: Any, slip: str | None, by_object: bool) -> Any:
+    import keras
+    import numpy as np
+    from keras import layers, ops
+
+    class LogisticEndpoint(layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss_fn = keras.losses.BinaryCrossentropy(from_logits=True)
+
+        def call(self, logits: Any, targets: Any = None) -> Any:
+            if targets is not None:
+                if by_object:
+                    self.add_loss(self.loss_fn(targets, logits))
+                else:
+                    self.add_loss(ops.mean(keras.losses.binary_crossentropy(targets, logits, from_logits=True)))
+            return ops.sigmoid(logits)
+
+    x, y = _regression()
+    with scope(strategy, slip):
+        inputs, targets = keras.Input((16,), name="inputs"), keras.Input((1,), name="targets")
+        logits = layers.Dense(1)(layers.Dense(8, activation="tanh")(inputs))
+        model = keras.Model({"inputs": inputs, "targets": targets}, LogisticEndpoint()(logits, targets))
+        model.compile(keras.optimizers.SGD(rate(0.1, strategy, slip)))
+    data = slices({"inputs": x, "targets": (y > 0).astype(np.float32)})
+    model.fit(batches(data, 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()
+
+
+ENDPOINT = "keras-io examples/keras_recipes/endpoint_layer_pattern.py"
+
+
+@program(kind="custom layer", source=ENDPOINT, right="divided twice", reason="loss")
+def endpoint_layer(strategy: Any, slip: str | None = None) -> Any:
+    """The loss object divides by the replicas, and so does Keras with everything that add_loss gets."""
+    return _endpoint(strategy, slip, by_object=True)
+
+
+@program(kind="custom layer", source=f"{ENDPOINT}, a plain mean", slips=SLIPS)
+def endpoint_layer_mean(strategy: Any, slip: str | None = None) -> Any:
+    """A mean over the replica's examples goes to add_loss, and Keras divides it once."""
+    return _endpoint(strategy, slip, by_object=False)
+
+
+@program(kind="custom layer", source="keras-io examples/keras_recipes/antirectifier.py, without Dropout", slips=SLIPS)
+def antirectifier(strategy: Any, slip: str | None = None) -> Any:
+    """relu of both signs side by side: the kink is the point, and few steps enlarge little."""
+    import keras
+    from keras import layers, ops
+
+    class Antirectifier(layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.kernel = self.add_weight((shape[-1] * 2, shape[-1]), "he_normal", trainable=True)
+
+        def call(self, inputs: Any) -> Any:
+            inputs = inputs - ops.mean(inputs, axis=-1, keepdims=True)
+            return ops.matmul(ops.concatenate([ops.relu(inputs), ops.relu(-inputs)], axis=-1), self.kernel)
+
+    x, y = images(192)
+    with scope(strategy, slip):
+        inner = [layers.Dense(24), Antirectifier(), layers.Dense(24), Antirectifier(), layers.Dense(4)]
+        model = keras.Sequential([keras.Input((144,)), *inner])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.RMSprop(rate(1e-3, strategy, slip)), loss)
+    data = batches(slices(x.reshape(192, -1), y), 32, strategy, slip)
+    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()
+
+
+@program(
+    kind="attention",
+    source="keras-io examples/nlp/text_classification_with_switch_transformer.py, without noise and capacity",
+    right="whole batch",
+    reason="loss",
+)
+def switch_transformer(strategy: Any, slip: str | None = None) -> Any:
+    """The router's loss is a product of two means over all of the batch's words: of a replica's it is another."""
+    import keras
+    from keras import layers, ops
+
+    class Switch(layers.Layer):
+        def __init__(self, experts: int, width: int) -> None:
+            super().__init__()
+            self.route, self.count = layers.Dense(experts), experts
+            self.experts = [layers.Dense(width, activation="gelu") for _ in range(experts)]
+
+        def call(self, z: Any) -> Any:
+            chances = ops.softmax(self.route(z), axis=-1)
+            chosen = ops.one_hot(ops.argmax(chances, axis=-1), self.count)
+            density, proxy = ops.mean(chosen, axis=(0, 1)), ops.mean(chances, axis=(0, 1))
+            self.add_loss(ops.mean(density * proxy) * self.count**2)
+            answers = ops.stack([expert(z) for expert in self.experts], axis=-1)
+            return ops.sum(answers * ops.expand_dims(chosen * chances, -2), axis=-1)
+
+    x, y = tokens(128)
+    with scope(strategy, slip):
+        inputs = keras.Input((12,), dtype="int64")
+        z = layers.Embedding(40, 8)(inputs)
+        z = layers.LayerNormalization()(z + layers.MultiHeadAttention(2, 4, use_bias=False)(z, z))
+        z = layers.LayerNormalization()(z + Switch(4, 8)(z))
+        z = layers.Dense(8, activation="gelu")(layers.GlobalAveragePooling1D()(z))
+        model = keras.Model(inputs, layers.Dense(2, activation="softmax")(z))
+        model.compile(keras.optimizers.Adam(rate(0.01, strategy, slip)), "sparse_categorical_crossentropy")
+    model.fit(batches(slices(x, y), 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
+    return model.get_weights()

@@ -1,0 +1,221 @@
+"""Loops with chance, with whole episodes, with what is left over: VAE, policy gradients, a short last batch."""
+
+from __future__ import annotations
+
+import dtk
+from gallery import program
+from gallery.slips import DATA, LOOP, SHARE, average, batches, rate, scope
+
+BATCH = 16
+EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
+
+
+def distributed(arrays, strategy, slip):
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_tensor_slices(arrays)
+    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
+
+
+def stripes(count=128):
+    """Soft stripes of random width, `(count, 16)` numbers in 0 to 1, and two normal numbers for each."""
+    import numpy as np
+
+    rng = np.random.default_rng(81)
+    waves = np.sin(np.arange(16) * rng.uniform(0.3, 1.2, (count, 1)) + rng.uniform(0, 6, (count, 1)))
+    return (0.5 + 0.45 * waves).astype("float32"), rng.normal(size=(count, 2)).astype("float32")
+
+
+def variational(strategy, slip, drawn):
+    """The tutorial's evidence lower bound; drawn: the latent noise is drawn in the step, not in the data."""
+    import keras
+    import tensorflow as tf
+
+    with scope(strategy, slip):
+        encoder = keras.Sequential(
+            [keras.layers.Input((16,)), keras.layers.Dense(12, activation="softplus"), keras.layers.Dense(4)]
+        )
+        decoder = keras.Sequential(
+            [keras.layers.Input((2,)), keras.layers.Dense(12, activation="softplus"), keras.layers.Dense(16)]
+        )
+        optimizer = keras.optimizers.Adam(rate(3e-3, strategy, slip))
+    variables = encoder.trainable_variables + decoder.trainable_variables
+
+    def log_normal(sample, mean, logvar):
+        squares = tf.square(sample - mean) * tf.exp(-logvar)
+        return tf.reduce_sum(-0.5 * (squares + logvar + tf.math.log(2 * 3.14159265)), axis=1)
+
+    def train_step(inputs):
+        x, noise = inputs
+        with tf.GradientTape() as tape:
+            mean, logvar = tf.split(encoder(x), 2, axis=1)
+            eps = tf.random.normal(tf.shape(mean)) if drawn else noise
+            z = eps * tf.exp(0.5 * logvar) + mean
+            pixels = tf.nn.sigmoid_cross_entropy_with_logits(labels=x, logits=decoder(z))
+            elbo = log_normal(z, 0.0, tf.zeros_like(z)) - log_normal(z, mean, logvar) - tf.reduce_sum(pixels, axis=1)
+            loss = average(-elbo, BATCH, strategy, slip)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(inputs):
+        losses = strategy.run(train_step, args=(inputs,))
+        dtk.record_step(losses, batch=inputs, model={"encoder": encoder, "decoder": decoder})
+
+    for inputs in distributed(stripes(), strategy, slip):
+        step(inputs)
+
+
+@program(kind="loop", source="TensorFlow tutorial generative/cvae, dense", right="random", reason="loss")
+def autoencoder_that_draws(strategy, slip=None):
+    """Wrong by chance alone: eps is drawn in the step, by each replica for its own examples."""
+    variational(strategy, slip, drawn=True)
+
+
+@program(kind="loop", source="TensorFlow tutorial generative/cvae, dense, its noise in the data", slips=EVERY)
+def autoencoder_with_given_noise(strategy, slip=None):
+    """Right: each example's noise comes with it."""
+    variational(strategy, slip, drawn=False)
+
+
+def episodes(count=64, length=5):
+    """What a policy saw, did and got, five steps long: states `(count, 5, 4)`, actions and rewards `(count, 5)`."""
+    import numpy as np
+
+    rng = np.random.default_rng(91)
+    states = rng.normal(size=(count, length, 4)).astype("float32")
+    actions = rng.integers(0, 2, (count, length))
+    rewards = (actions == (states[..., 0] > 0)).astype("float32") + rng.normal(0, 0.2, (count, length))
+    return states, actions, rewards.astype("float32")
+
+
+def actor_critic(strategy, slip, axes):
+    """The tutorial's losses on recorded episodes; returns are standardised over `axes` of `(episodes, steps)`."""
+    import keras
+    import tensorflow as tf
+
+    with scope(strategy, slip):
+        state = keras.Input((4,))
+        common = keras.layers.Dense(12, activation="tanh")(state)
+        model = keras.Model(state, [keras.layers.Dense(2)(common), keras.layers.Dense(1)(common)])
+        optimizer = keras.optimizers.Adam(rate(1e-2, strategy, slip))
+
+    def expected_return(rewards, gamma=0.9):
+        returns = [rewards[:, -1]]
+        for t in range(rewards.shape[1] - 2, -1, -1):
+            returns.insert(0, rewards[:, t] + gamma * returns[0])
+        returns = tf.stack(returns, axis=1)
+        mean, deviation = (f(returns, axis=axes, keepdims=True) for f in (tf.reduce_mean, tf.math.reduce_std))
+        return (returns - mean) / (deviation + 1e-6)
+
+    def train_step(inputs):
+        states, actions, rewards = inputs
+        returns = expected_return(rewards)
+        with tf.GradientTape() as tape:
+            logits, values = model(tf.reshape(states, (-1, 4)), training=True)
+            values = tf.reshape(values, tf.shape(returns))
+            taken = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.reshape(actions, (-1,)), logits=logits)
+            actor = tf.reshape(taken, tf.shape(returns)) * tf.stop_gradient(returns - values)
+            critic = keras.losses.huber(returns[..., None], values[..., None])
+            loss = average(tf.reduce_sum(actor + critic, axis=1), BATCH, strategy, slip)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(inputs, epoch):
+        losses = strategy.run(train_step, args=(inputs,))
+        dtk.record_step(losses, batch=inputs, model=model, epoch=epoch)
+
+    dataset = distributed(episodes(), strategy, slip)
+    for epoch in (1, 2):
+        for inputs in dataset:
+            step(inputs, tf.constant(epoch))
+
+
+@program(
+    kind="loop",
+    source="TensorFlow tutorial reinforcement_learning/actor_critic, on a batch of recorded episodes",
+    right="whole batch",
+    reason="loss",
+)
+def returns_standardised_over_the_batch(strategy, slip=None):
+    """Wrong: returns are standardised by the mean and deviation of the batch, of which a replica has half."""
+    actor_critic(strategy, slip, axes=None)
+
+
+@program(
+    kind="loop",
+    source="TensorFlow tutorial reinforcement_learning/actor_critic, on recorded episodes",
+    slips=EVERY,
+)
+def returns_standardised_by_episode(strategy, slip=None):
+    """Right: an episode's returns are standardised by that episode alone, as the tutorial has it."""
+    actor_critic(strategy, slip, axes=1)
+
+
+def with_a_short_batch(strategy, slip, share):
+    """Iris-like flowers, 105 in batches of 16: the last batch has 9, five on one replica and four on the other."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(101)
+    kinds = rng.integers(0, 3, 105)
+    flowers = (np.eye(3, 4)[kinds] * 1.5 + rng.normal(0, 0.5, (105, 4))).astype("float32")
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    dataset = tf.data.Dataset.from_tensor_slices((flowers, kinds)).batch(BATCH).with_options(options)
+    with scope(strategy, slip):
+        model = keras.Sequential(
+            [keras.layers.Input((4,)), keras.layers.Dense(10, activation="tanh"), keras.layers.Dense(3)]
+        )
+        optimizer = keras.optimizers.SGD(rate(0.1, strategy, slip))
+        optimizer.build(model.trainable_variables)
+
+    def train_step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            each = keras.losses.sparse_categorical_crossentropy(y, model(x, training=True), from_logits=True)
+            loss = share(each)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(inputs, epoch):
+        losses = strategy.run(train_step, args=(inputs,))
+        dtk.record_step(losses, batch=inputs, model=model, epoch=epoch)
+
+    for epoch in (1, 2):
+        for inputs in strategy.experimental_distribute_dataset(dataset):
+            step(inputs, tf.constant(epoch))
+
+
+@program(
+    kind="loop",
+    source="TensorFlow tutorial customization/custom_training_walkthrough, its mean divided by the replicas",
+    right="uneven batch",
+    reason="uneven batch",
+)
+def flowers_left_over(strategy, slip=None):
+    """Wrong at the last batch of each epoch alone: the mean of the means of five and four examples."""
+    import tensorflow as tf
+
+    with_a_short_batch(strategy, slip, lambda each: tf.reduce_mean(each) / strategy.num_replicas_in_sync)
+
+
+@program(
+    kind="loop",
+    source="TensorFlow tutorial customization/custom_training_walkthrough, the step's examples counted",
+    slips=("learning rate",),
+)
+def flowers_counted_together(strategy, slip=None):
+    """Right: the sum of the losses is divided by the number of examples that all replicas have in this step."""
+    import tensorflow as tf
+
+    def share(each):
+        count = tf.distribute.get_replica_context().all_reduce("SUM", tf.cast(tf.size(each), each.dtype))
+        return tf.reduce_sum(each) / count
+
+    with_a_short_batch(strategy, slip, share)

@@ -1,0 +1,68 @@
+"""Random small programs: `verify` passes or there is a true cause, and it is the one that `diagnose` names.
+
+`make test-fuzz CASES=500 SEED=7` draws as many; each goes to out/fuzz.jsonl as it is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import fuzzing
+import hypothesis
+import pytest
+
+CASES = int(os.environ.get("CASES", 5))
+SEED = int(os.environ.get("SEED", 0))
+LOG = Path(__file__).parent.parent / "out" / "fuzz.jsonl"
+
+
+def note(**facts):
+    LOG.parent.mkdir(exist_ok=True)
+    with LOG.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(facts) + "\n")
+
+
+@pytest.mark.timeout(60 * CASES + 600)
+def test_a_run_passes_or_its_cause_is_named(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "off")
+    seen = {}
+
+    @hypothesis.seed(SEED)
+    # Hypothesis draws. A case takes seconds: a failure is made smaller by `fuzzing.smallest`, in a bounded number of
+    # runs, and does not end the search.
+    @hypothesis.settings(
+        max_examples=CASES,
+        deadline=None,
+        database=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(spec=fuzzing.specs())
+    def look(spec):
+        key = json.dumps(spec, sort_keys=True)
+        if key not in seen:
+            seen[key] = fuzzing.judge(spec)
+            note(spec=fuzzing.special(spec), **seen[key]._asdict())
+
+    look()
+    print(Counter(found.verdict for found in seen.values()))
+    defects = {}
+    for key, found in seen.items():
+        kind = (found.verdict, found.named)
+        if found.is_defect and kind not in defects:
+            small = fuzzing.special(fuzzing.smallest(json.loads(key), found))
+            defects[kind] = f"{json.dumps(small)}\n    {found.verdict}: {found.said}"
+    assert not defects, "\n".join(defects.values())
+
+
+def test_a_spec_is_said_by_what_is_special_about_it():
+    assert fuzzing.special(fuzzing.tidy({})) == {}
+    assert fuzzing.causes(fuzzing.PLAIN) == set()
+    odd = fuzzing.tidy({"tail": 5, "clip": "clipnorm", "layers": ["batch norm", "dropout"]})
+    assert fuzzing.causes(odd) == {fuzzing.RANDOM_KEY, "batch norm", "uneven batch", "clipping"}
+    assert fuzzing.causes(fuzzing.tidy({"tail": 5, "how": "loop"})) == set()
+    masked = fuzzing.tidy({"inputs": "tokens", "masked": True, "layers": ["positions"], "optimizer": "Adam"})
+    assert fuzzing.causes(masked) == {"whole batch", "sparse gradient"}

@@ -1,0 +1,116 @@
+"""Programs that nobody here wrote: each gets its right answer, and recording changes no bit of what it computes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+from gallery import all_programs
+from weighing import weighed
+
+import dtk
+from dtk.analysis.mistakes import MISTAKES
+
+PROGRAMS = all_programs()
+# Of several kinds, and quick: these run in `make test`, all by `make test-gallery`.
+QUICK = [
+    "custom_train_step",
+    "endpoint_layer",
+    "keras_loop_from_scratch",
+    "mnist_convnet",
+    "multi_worker_ctl",
+    "quickstart_batch_norm",
+    "short_batch",
+    "skip_grams",
+    "sparse_autoencoder",
+    "strings_in_the_model",
+]
+SLOW = [name for name in PROGRAMS if name not in QUICK]
+# Answers to a pair that agrees: nothing is learnt, or a loss takes its inputs for something else.
+AGREE = {"low learning rate", "nothing learnt", "from_logits"}
+
+
+@cache
+def run_of(name):
+    program = PROGRAMS[name]
+    return dtk.run(program.train, **{"workers": 2, **program.start})
+
+
+@cache
+def baseline_of(name):
+    program = PROGRAMS[name]
+    return dtk.baseline(program.train, **{key: program.start[key] for key in ("keras", "seed") if key in program.start})
+
+
+def check_answer(name):
+    program, pair = PROGRAMS[name], (run_of(name), baseline_of(name))
+    diagnosis = dtk.diagnose(*pair)
+    print(f"[{name}] {diagnosis}\n  {diagnosis.evidence}")
+    if program.right == "pass" or program.right in AGREE:
+        dtk.verify(*pair)
+        assert diagnosis.mistake == ("none" if program.right == "pass" else program.right)
+        return
+    with pytest.raises(dtk.VerificationError) as failed:
+        dtk.verify(*pair)
+    assert failed.value.reason == program.reason or not program.reason
+    assert diagnosis.mistake == program.right
+
+
+def check_recording(name):
+    """Each weight that the recorded run ended with is among the variables of the same run without recording."""
+    for plain, trained in compared(name):
+        assert trained, "nothing was trained"
+        missing = counted(trained) - counted(plain)
+        assert not missing, f"{missing.total()} of {len(trained)} weights are not what they are without recording"
+
+
+def compared(name, **more):
+    """By worker: the variables of a run without recording, and the final weights of the recorded run."""
+    plain = weighed(dtk.run, name, **{"workers": 2, **PROGRAMS[name].start, **more})
+    for worker, variables in zip(run_of(name).folder.each, plain, strict=True):
+        initial, final = worker.weights("initial"), worker.weights("final")
+        changed = final is not None and (initial is None or counted(initial.arrays) != counted(final.arrays))
+        yield variables, final.arrays if changed else []
+
+
+def counted(arrays):
+    """Shapes and bits. Types that NumPy's files lack are recorded as float32."""
+    plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in arrays]
+    return Counter((a.shape, a.dtype.str, a.tobytes()) for a in plain)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_quick_program_gets_its_right_answer(name):
+    check_answer(name)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_recording_changes_no_bit_of_a_quick_program(name):
+    check_recording(name)
+
+
+def test_the_comparison_sees_what_another_seed_changes():
+    assert all(counted(trained) - counted(plain) for plain, trained in compared(QUICK[0], seed=1))
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_program_gets_its_right_answer(name):
+    check_answer(name)
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_recording_changes_no_bit(name):
+    check_recording(name)
+
+
+def test_the_gallery_is_what_it_says():
+    assert len(PROGRAMS) >= 50
+    assert set(QUICK) <= set(PROGRAMS)
+    answers = {program.right for program in PROGRAMS.values()}
+    slips = {slip for program in PROGRAMS.values() for slip in program.slips}
+    assert answers - {"pass"} <= set(MISTAKES)
+    assert slips <= set(MISTAKES)
+    assert len({program.kind for program in PROGRAMS.values()}) >= 5
+    assert all(program.source for program in PROGRAMS.values())

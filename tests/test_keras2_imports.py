@@ -1,0 +1,195 @@
+"""Every way to import `tensorflow.keras` gives the Keras that was asked for, forked from a warm parent as well."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import lanes
+import pytest
+
+import dtk
+from dtk.cluster import ship
+from dtk.compat import keras2
+
+# What is written, and an expression for something of Keras by it.
+WAYS = {
+    "import tensorflow as tf": "tf.keras.layers.Dense",
+    "from tensorflow import keras": "keras.layers.Dense",
+    "import tensorflow.keras": "tensorflow.keras.layers.Dense",
+    "import tensorflow.keras as k": "k.layers.Dense",
+    "from tensorflow.keras import layers": "layers.Dense",
+    "from tensorflow.keras import Model": "Model",
+    "from tensorflow.keras.layers import Dense": "Dense",
+    "from tensorflow.keras.layers import *": "Dense",
+    "from tensorflow.keras.models import Sequential": "Sequential",
+    "import tensorflow.keras.backend as K": "K.is_float_dtype if hasattr(K, 'is_float_dtype') else K.epsilon",
+    "from tensorflow.keras.utils import to_categorical": "to_categorical",
+    "from tensorflow.keras.callbacks import Callback": "Callback",
+    "import tensorflow.compat.v2 as tf2": "tf2.keras.layers.Dense",
+}
+ALIASES = {
+    "tf.losses": "tf.losses.MeanSquaredError",
+    "tf.metrics": "tf.metrics.Mean",
+    "tf.optimizers": "tf.optimizers.SGD",
+    "tf.initializers": "tf.initializers.HeNormal",
+}
+LEGACY_ONLY = ["from tensorflow.compat.v2.keras import layers", "from tensorflow.compat.v1.keras import layers"]
+
+
+def package(statement, expression):
+    names = {}
+    exec(statement, names)
+    return eval(expression, names).__module__.partition(".")[0]
+
+
+def all_ways():
+    """By each way the package that it gives, each in the order of the table and then once more backwards."""
+    found = {way: package(way, expression) for way, expression in WAYS.items()}
+    again = {way: package(way, expression) for way, expression in reversed(WAYS.items())}
+    assert found == again
+    found |= {way: package("import tensorflow as tf", expression) for way, expression in ALIASES.items()}
+    for way in LEGACY_ONLY:
+        try:
+            found[way] = package(way, "layers.Dense")
+        except ModuleNotFoundError:
+            found[way] = "none"
+    return found
+
+
+def drawn():
+    """Numbers of each generator that a seed fixes."""
+    import random
+
+    import numpy as np
+    import tensorflow as tf
+
+    layer = tf.keras.layers.Dense(2)
+    layer.build((None, 2))
+    return random.random(), np.random.rand(), float(tf.random.uniform([])), layer.kernel.numpy().tolist()
+
+
+def both():
+    return all_ways(), drawn()
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
+@pytest.mark.parametrize(("asked", "expected"), [(2, "tf_keras"), (3, "keras"), (None, "keras")])
+def test_every_way_gives_the_keras_that_was_asked_for(start, asked, expected):
+    ways, _ = dtk.baseline(both, keras=asked, start=start).results[0]
+    legacy = {way: ways.pop(way) for way in LEGACY_ONLY}
+    assert set(legacy.values()) == {expected if expected == "tf_keras" else "none"}
+    assert ways == dict.fromkeys([*WAYS, *ALIASES], expected)
+
+
+@pytest.mark.parametrize("asked", [2, None])
+def test_a_seed_gives_the_same_numbers_warm_and_cold(asked):
+    if not dtk.environment.can_fork():
+        pytest.skip("workers can't be forked here")
+    warm, cold = (dtk.baseline(both, keras=asked, start=start).results[0][1] for start in ("warm", "cold"))
+    assert warm == cold
+
+
+def in_a_cell(statement, expression):
+    """A function whose cell imported at its top, in this process, where TensorFlow's Keras is Keras 3."""
+    cell = types.ModuleType("__main__")
+    exec(f"{statement}\ndef function():\n    return ({expression}).__module__.partition('.')[0]", vars(cell))
+    return cell.function
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
+@pytest.mark.parametrize("asked", [2, 3])
+def test_what_a_cell_has_imported(asked):
+    functions = {way: in_a_cell(way, expression) for way, expression in WAYS.items()}
+    packed = ship.pack(lambda: {way: function() for way, function in functions.items()}, (), {})
+    assert packed
+    found = dtk.baseline(lambda: {way: function() for way, function in functions.items()}, keras=asked).results[0]
+    assert found == dict.fromkeys(WAYS, {2: "tf_keras", 3: "keras"}[asked])
+
+
+OWN_CLASS = """
+from tensorflow import keras
+from tensorflow.keras.layers import Dense
+
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = Dense(1)
+
+    def call(self, x):
+        return self.dense(x)
+
+def function(strategy):
+    import numpy as np
+    with strategy.scope():
+        net = Net()
+        net.compile(keras.optimizers.SGD(0.1), "mse")
+    x = np.random.rand(64, 3).astype("float32")
+    history = net.fit(x, x.sum(1, keepdims=True), 16, 5, verbose=0).history["loss"]
+    kinds = {type(each).__module__.partition(".")[0] for each in (net.dense, net.optimizer)}
+    return kinds | {kind.__module__.partition(".")[0] for kind in type(net).__mro__[1:2]}, history
+"""
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
+@pytest.mark.parametrize(("asked", "expected"), [(2, "tf_keras"), (3, "keras")])
+def test_a_model_class_of_a_cell_is_of_one_keras_and_learns(asked, expected):
+    cell = types.ModuleType("__main__")
+    exec(OWN_CLASS, vars(cell))
+    for kinds, loss in dtk.run(cell.function, workers=2, keras=asked).results:
+        assert kinds == {expected}
+        assert loss[-1] < 0.5 * loss[0]
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("keras.layers.Dense(1)", "Dense"),
+        ("keras.optimizers.SGD(0.1)", "SGD"),
+        ("keras.regularizers.L2(0.1)", "L2"),
+        ("keras.losses.MeanSquaredError()", "MeanSquaredError"),
+    ],
+)
+def test_an_object_of_the_other_keras_is_refused(made, kind):
+    cell = types.ModuleType("__main__")
+    exec(f"from tensorflow import keras\nit = {made}\ndef function():\n    return type(it).__module__", vars(cell))
+    with pytest.raises(dtk.WorkerFailed) as failure:
+        dtk.baseline(cell.function, keras=2)
+    assert f"captures a {kind}, an object of Keras that was made where tensorflow.keras is Keras 3" in str(
+        failure.value
+    )
+    assert dtk.baseline(cell.function, keras=3).results[0].startswith("keras.")
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
+def test_keras_by_its_own_name_is_keras_3_and_is_not_mixed():
+    """As in plain Python: TF_USE_LEGACY_KERAS is about `tensorflow.keras`."""
+    cell = types.ModuleType("__main__")
+    exec(
+        "import keras\nfrom keras.layers import Dense\ndef function():\n    return keras.__name__, Dense.__module__",
+        vars(cell),
+    )
+    name, dense = dtk.baseline(cell.function, keras=2).results[0]
+    assert (name, dense.partition(".")[0]) == ("keras", "keras")
+
+
+def used_before_it_was_chosen(legacy):
+    """What `follow` makes of a TensorFlow whose loaders something has used, in a process of its own."""
+    import os
+
+    import tensorflow as tf
+
+    before = package("from tensorflow.keras import layers", "layers.Dense"), tf.losses.MeanSquaredError.__module__
+    os.environ["TF_USE_LEGACY_KERAS"] = legacy
+    assert keras2.follow()
+    assert not keras2.follow() or "tensorflow.keras" not in sys.modules
+    return before[0], set(all_ways().values()) - {"none"}
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
+@pytest.mark.parametrize(("first", "then"), [(2, "keras"), (3, "tf_keras")])
+def test_loaders_that_were_used_are_renewed(start, first, then):
+    legacy = "1" if then == "tf_keras" else "0"
+    before, after = dtk.baseline(used_before_it_was_chosen, args=(legacy,), keras=first, start=start).results[0]
+    assert (before, after) == ("tf_keras" if first == 2 else "keras", {then})
