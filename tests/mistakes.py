@@ -143,7 +143,10 @@ def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=Tru
     callbacks = [dtk.Recorder()] if record else []
     epochs = facts.pop("epochs", 1)
     batch = facts.pop("batch", BATCH) * (n if facts.pop("batch_by_replicas", False) else 1)
-    dataset = data(strategy, batch, images=images, **facts)
+    if facts.get("order") == "augmented":  # fit counts its steps by the dataset that it distributes itself
+        dataset = strategy.distribute_datasets_from_function(lambda context: data(strategy, batch // n, **facts))
+    else:
+        dataset = data(strategy, batch, images=images, **facts)
     model.fit(dataset, epochs=epochs, verbose=0, callbacks=callbacks)
 
 

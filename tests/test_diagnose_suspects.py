@@ -71,6 +71,13 @@ def test_what_differs_from_step_1_on_is_no_rounding(make, failing):
     told(*runs, mistake="offset", also=("regularisation", "whole batch"))
 
 
+def test_a_loss_of_nearly_0_is_rounded_by_more_than_its_size(make):
+    tiny = 1e-6 * means(2)
+    runs = pair(make, change=lambda s: 1e-6 * s + 2e-8, final=[e + np.float32(2e-4) for e in END])
+    base = make("single", shares=tiny.mean(axis=1, keepdims=True), data=OTHER, examples=np.full((STEPS, 1), 32))
+    assert dtk.diagnose(*traced([runs[0], base])).mistake != "offset"
+
+
 def test_a_tiny_penalty_is_recognised(make):
     start = [np.random.default_rng(2).normal(size=(60, 50)).astype(np.float32), np.zeros(50, np.float32)]
     extra = 2.3e-8 * float((start[0] ** 2).sum())

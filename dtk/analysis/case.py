@@ -222,6 +222,12 @@ class Case:
         """The size of the losses' difference at each step, relative to the baseline's loss."""
         return np.abs(self.excess) / np.maximum(np.abs(self.other), np.finfo(np.float32).tiny)
 
+    @cached_property
+    def first_apart(self) -> float:
+        """The relative difference at step 1, beyond one float32 rounding of 1: a loss of nearly 0 has that."""
+        eps = float(np.finfo(np.float32).eps)
+        return max(0.0, abs(float(self.excess[0])) - eps) / max(abs(float(self.other[0])), eps)
+
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""
         mine, other = self.mine[step - 1], self.other[step - 1]

@@ -58,7 +58,7 @@ def look_at_offset(case: Case) -> Diagnosis | None:
         return None
     if case.failed.reason == "loss" and case.failed.step is None:
         return None
-    if not case.apart[0] > OFFSET or case.same_data is False:
+    if not case.first_apart > OFFSET or case.same_data is False:
         return None
     penalty = look_at_penalty(case)
     if penalty is not None:

@@ -22,9 +22,8 @@ NEAR_N = np.log(1.25)
 PARALLEL, FAR = 0.999, np.log(1.3)
 SMALL = 0.01  # as in `dtk.analysis.losses`: rounding that a kink has enlarged was seen up to half of this at once
 ROUNDING = 2e-6  # rounding at step 1 was seen up to 1e-6 of the loss
-AT_ONCE = (
-    1000.0  # a kink was seen to enlarge rounding a hundredfold in one step; what changes at a step does it at once
-)
+# A kink was seen to enlarge rounding a hundredfold in one step; a rate that changes parts losses at once.
+AT_ONCE = 1000.0
 GROWTH = 5.0  # a gradient that is off at every step moves the losses apart in proportion to the steps, at most so fast
 
 
@@ -93,7 +92,7 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     rounding = _rounding(case, move, step, evidence)
     if rounding is not None:
         return rounding
-    suspects = ["rounding"] if move.cosine >= ALONG and case.apart[0] <= OFFSET else []
+    suspects = ["rounding"] if move.cosine >= ALONG and case.first_apart <= OFFSET else []
     suspects += ["clipping"] if case.clips != [] else []
     if case.clips and move.cosine < ALONG:
         suspects.append("learning rate")
@@ -143,13 +142,13 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     before, at = case.apart[: step - 1], case.apart[step - 1 : step]
     if move.cosine <= 0.99 or abs(move.ratio - 1) > AS_FAR or step < 3:
         return None
-    if before.max() > case.rtol or not (at < SMALL).all() or case.apart[0] > ROUNDING:
+    if before.max() > case.rtol or not (at < SMALL).all() or case.first_apart > ROUNDING:
         return None
     since = case.apart[1:step] / np.arange(1, len(case.apart[1:step]) + 1)  # for each update made so far
     early, last = since[: max(1, step // 2 - 1)], since[-3:]
     if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
         return None
-    if case.clips != [] or (len(at) and at[0] > AT_ONCE * before.max()):
+    if case.clips != [] or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
         # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
         suspects = ["rounding", *(["clipping"] if case.clips != [] else []), "learning rate"]
         clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
