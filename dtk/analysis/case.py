@@ -74,6 +74,7 @@ SAID = {
     "batch norm": "each replica normalises its own part of the batch",
     "learning rate": "a learning rate, or a gradient, is scaled in only one of the two",
     "clipping": "each replica clips its own gradient before they are added up",
+    "sparse gradient": "the optimizer takes each replica's rows of a gradient by themselves, and not their sum",
     "rounding": "rounding, which a kink such as relu's has enlarged",
     "local mean": "each replica divides by its own batch",
     "divided twice": "the loss is divided by the replicas once more",
@@ -92,6 +93,7 @@ DECIDES = {
     "regularisation": "a run with another number of replicas",
     "learning rate": "the baseline with the learning rate times N",
     "clipping": "both runs without clipping",
+    "sparse gradient": "both runs with dense gradients",
     "rounding": "both runs in float64",
     "batch norm": "both runs with BatchNormalization(synchronized=True)",
     "augmentation": "both runs with nothing drawn at random",
@@ -206,6 +208,11 @@ class Case:
     def clips(self) -> list[str] | None:
         """How a replica's own gradients are clipped, in either of the two; [] for not, None where it is not known."""
         return facts.clipping(self.ours.run, self.theirs.run) if self.theirs else facts.clipping(self.ours.run)
+
+    @cached_property
+    def sparse(self) -> list[str]:
+        """The variables whose gradients come as rows that an optimizer takes one by one, as far as that is known."""
+        return facts.sparse(self.ours.run, self.theirs.run) if self.theirs else facts.sparse(self.ours.run)
 
     @cached_property
     def augments(self) -> list[str]:

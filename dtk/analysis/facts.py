@@ -26,6 +26,7 @@ __all__ = [
     "outside",
     "same_examples",
     "scope_of",
+    "sparse",
 ]
 
 
@@ -56,6 +57,11 @@ def drawing(*runs: RunLike) -> list[str] | None:
 def clipping(*runs: RunLike) -> list[str] | None:
     """How gradients are clipped before replicas add them up; [] where they are not; None where it is not known."""
     return _traced("clips", runs)
+
+
+def sparse(*runs: RunLike) -> list[str]:
+    """The variables whose gradients come as rows, and whose optimizer takes rows of one number one by one."""
+    return _traced("sparse", runs) or []
 
 
 def _traced(key: str, runs: tuple[RunLike, ...]) -> list[str] | None:

@@ -189,6 +189,12 @@ MISTAKES = {
         "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then apply",
         BOTH,
     ),
+    "sparse gradient": Mistake(
+        "losses agree at step 1 and differ afterwards; a gradient comes as rows, and with dense gradients both agree",
+        "-",
+        "make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up",
+        BOTH,
+    ),
     "rounding": Mistake(
         "losses agree to rounding at first, then differ by less than 1 %, growing fast; the weights moved alike",
         "-",

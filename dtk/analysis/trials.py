@@ -29,7 +29,14 @@ __all__ = ["decide"]
 
 Explain = Callable[[VerificationError, Any, Any, float, float], Diagnosis]
 
-_PAIRS = ("random", "augmentation", "batch norm", "clipping", "rounding")  # suspects that a pair can do without
+_PAIRS = (
+    "random",
+    "augmentation",
+    "batch norm",
+    "clipping",
+    "sparse gradient",
+    "rounding",
+)  # suspects that a pair can do without
 _SWITCH = {"augmentation": "random"}  # what `Run.again(without=...)` calls it
 _DATA = ("order", "worker order", "other data", "augmentation", "not reproducible")
 _SUMS = ("regularisation", "whole batch", "offset")  # suspects that another number of replicas tells apart

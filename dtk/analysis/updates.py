@@ -94,12 +94,13 @@ def look_at_updates(case: Case) -> Diagnosis | None:
         return rounding
     suspects = ["rounding"] if move.cosine >= ALONG and case.first_apart <= OFFSET else []
     suspects += ["clipping"] if case.clips != [] else []
+    suspects += ["sparse gradient"] if case.sparse and case.replicas > 1 else []
     if case.clips and move.cosine < ALONG:
         suspects.append("learning rate")
     suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
     suspects += ["random"] if case.draws else []
     # Where nothing is known of the update, and the weights went another way, all of this would be guessed.
-    if not suspects or (move.cosine < ALONG and not case.clips):
+    if not suspects or (move.cosine < ALONG and not case.clips and not case.sparse):
         return None
     tested = (
         f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
@@ -121,6 +122,7 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
     times = f"{move.ratio:.2g} times as far as the baseline's, in the same direction (cosine {move.cosine:.2f})"
     lead = f"{_until(case, step)}, but the {case.ours.name}'s weights moved {times}"
     also = ["random"] if case.draws else []
+    also += ["sparse gradient"] if case.sparse and n > 1 else []
     if plain and case.clips == [] and not also:
         return found(
             "learning rate",
@@ -148,9 +150,10 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     early, last = since[: max(1, step // 2 - 1)], since[-3:]
     if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
         return None
-    if case.clips != [] or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
+    if case.clips != [] or case.sparse or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
         # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
         suspects = ["rounding", *(["clipping"] if case.clips != [] else []), "learning rate"]
+        suspects += ["sparse gradient"] if case.sparse and case.replicas > 1 else []
         clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
         tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"
         return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)

@@ -12,7 +12,7 @@ from dtk.records import RunFolder
 
 __all__ = ["job_of"]
 
-SWITCHES = ("batch norm", "clipping", "random", "rounding")
+SWITCHES = ("batch norm", "clipping", "random", "rounding", "sparse gradient")
 
 
 def job_of(folder: RunFolder, changes: dict[str, Any]) -> Job:

@@ -165,7 +165,10 @@ def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any =
 
     given = optimizer._trainable_variables if trainable_variables is None else trainable_variables
     pairs = list(zip(gradients, given, strict=False))
-    return [v for _, v in pairs], [_name(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
+    rows = [_name(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
+    # What is linear in the gradient adds the rows of one number up as it applies them.
+    linear = type(optimizer).__name__ == "SGD" and not getattr(optimizer, "momentum", 0)
+    return [v for _, v in pairs], [] if linear else rows
 
 
 def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> tuple[list[Any], list[str]]:

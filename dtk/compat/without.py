@@ -98,6 +98,22 @@ def _synchronise(keras: Any) -> None:
     keras.layers.BatchNormalization.build = synchronous
 
 
+def _make_dense(keras: Any) -> None:
+    """Of Keras 3, whose optimizers take the rows of one number one by one (`IndexedSlices`)."""
+    if keras_major(keras) < 3:
+        return
+    original = keras.optimizers.Optimizer.apply
+
+    @functools.wraps(original)
+    def apply(self: Any, grads: Any, *args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        dense = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
+        return original(self, dense, *args, **kwargs)
+
+    keras.optimizers.Optimizer.apply = apply
+
+
 def _compute_in_float64(keras: Any) -> None:
     keras.backend.set_floatx("float64")
 
@@ -181,6 +197,7 @@ _DRAWS: dict[str, Callable[..., Any]] = {
 # By suspect: what is to be done to which library, once it is imported.
 _SWITCHES: dict[str, dict[str, Callable[[Any], None]]] = {
     "clipping": {"keras": _keep_gradients, "tf_keras": _keep_gradients, "tensorflow": _keep_clipped},
+    "sparse gradient": {"keras": _make_dense},
     "batch norm": {"keras": _synchronise, "tf_keras": _synchronise},
     "random": {"tensorflow": _draw_nothing},
     "rounding": {"keras": _compute_in_float64, "tf_keras": _compute_in_float64},
