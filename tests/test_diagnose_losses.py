@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from diagnosing import OTHER, later, means, other_losses, pair, scoped, told, traced
+from diagnosing import OTHER, later, means, other_losses, pair, said, scoped, told, traced
 from verifying import END, START, STEPS, maker, replaced, short_batch
 
 from dtk.errors import VerificationError
@@ -156,6 +156,8 @@ def test_a_batch_for_each_worker_that_trains_alone(make):
     sentence = told(scoped(run, 1, None), baseline, mistake="not in scope")
     assert "made under the default strategy" in sentence
     assert "step 1 has 64 examples over all workers, 32 in the baseline" in sentence
+    run, baseline = pair(make, **facts)
+    told(said(run, "alone"), baseline, mistake="not in scope")
 
 
 def prints_of_two():

@@ -87,7 +87,7 @@ def scope_of(run: RunLike) -> Scope | None:
         scope = event.get("scope")
         if isinstance(scope, dict) and isinstance(scope.get("replicas"), int):
             return Scope(scope.get("strategy"), scope["replicas"])
-    return None
+    return Scope(None, 1) if events(run, "alone") else None  # the function makes no strategy at all
 
 
 def outside(run: RunLike) -> bool | None:
