@@ -210,6 +210,11 @@ class Case:
         return facts.clipping(self.ours.run, self.theirs.run) if self.theirs else facts.clipping(self.ours.run)
 
     @cached_property
+    def other_rate(self) -> str | None:
+        """Where a learning rate differs, in words; "" where all are the same; None where that is not known."""
+        return facts.other_rate(self.ours.run, self.theirs.run) if self.theirs else None
+
+    @cached_property
     def sparse(self) -> list[str]:
         """The variables whose gradients come as rows that an optimizer takes one by one, as far as that is known."""
         return facts.sparse(self.ours.run, self.theirs.run) if self.theirs else facts.sparse(self.ours.run)

@@ -24,7 +24,7 @@ from dtk.analysis.ratios import look_at_finite, look_at_first_loss, look_at_shar
 from dtk.analysis.standstill import look_at_standstill
 from dtk.analysis.suspects import look_at_offset, look_at_statistics, look_at_unknown_ratio
 from dtk.analysis.trials import decide
-from dtk.analysis.updates import look_at_drift, look_at_updates, moved
+from dtk.analysis.updates import look_at_drift, look_at_updates, moved, only_rates_differ
 from dtk.analysis.verify import checks, name_of
 from dtk.errors import VerificationError
 
@@ -133,6 +133,9 @@ def _look_at_start(case: Case) -> Diagnosis | None:
     if case.failed.reason not in ("seeds", "initial weights"):
         return None
     tested = "seeds, and the initial weights by number, shape and value"
+    if only_rates_differ(case):
+        what = f"only a learning rate differs as training begins: {_without_remedy(case.failed)}"
+        return found("learning rate", what, tested)
     return found("start", _without_remedy(case.failed), tested)
 
 

@@ -22,6 +22,8 @@ def look_at_shards(case: Case) -> Diagnosis | None:
     if case.theirs is None or case.same_data or case.alike:
         return None
     counts = case.ours.examples[0]
+    if outside(case.ours.run):
+        return _outside(case, int(counts.sum()), int(case.theirs.examples[0].sum()))
     return found(
         "sharding off",
         f"all {case.replicas} replicas saw the same {counts[0]} examples at each of {case.steps} steps, so sharding is "

@@ -23,7 +23,9 @@ __all__ = [
     "constant",
     "drawing",
     "events",
+    "other_rate",
     "outside",
+    "rates",
     "same_examples",
     "scope_of",
     "sparse",
@@ -73,6 +75,32 @@ def _traced(key: str, runs: tuple[RunLike, ...]) -> list[str] | None:
         known = known and bool(said) and None not in said
         found += [str(one) for each in said for one in each or []]
     return list(dict.fromkeys(found)) if found or known else None
+
+
+def rates(run: RunLike) -> list[tuple[str, float | None, float | None]]:
+    """Each optimizer's name and its learning rate, at its first update and at the end; None where it is not known.
+
+    [] where nothing was written down.
+    """
+    traced = [event for event in events(run, "traced") if "rate" in event]
+    ended = [each for event in events(run, "updates")[:1] for each in event["optimizers"] if "rate" in each]
+    first = traced[: len(ended)]  # worker 0's, each of them once, in the order of their first updates
+    if len(first) < len(ended):
+        return []
+    return [(last["name"], one["rate"], last["rate"]) for one, last in zip(first, ended, strict=True)]
+
+
+def other_rate(run: RunLike, baseline: RunLike) -> str | None:
+    """Where an optimizer's learning rate differs, in words; "" where all are the same; None where that is not known."""
+    mine, other = rates(run), rates(baseline)
+    if not mine or len(mine) != len(other):
+        return None
+    known = [None not in pair for pair in (*mine, *other)]
+    for (name, *ours), (_, *theirs) in zip(mine, other, strict=True):
+        for when, a, b in zip(("at its first update", "at the end"), ours, theirs, strict=True):
+            if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
+                return f"the learning rate of {name} is {a:.3g} {when}, in the baseline {b:.3g}"
+    return "" if all(known) else None
 
 
 def augmenting(*runs: RunLike) -> list[str]:

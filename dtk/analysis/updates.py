@@ -12,7 +12,7 @@ from dtk.analysis.numerals import rounded
 from dtk.analysis.suspects import ENDS, OFFSET, only_statistics
 from dtk.analysis.weights import way
 
-__all__ = ["Moved", "look_at_drift", "look_at_updates", "moved"]
+__all__ = ["Moved", "look_at_drift", "look_at_updates", "moved", "only_rates_differ"]
 
 ALONG = 0.9  # cosine of two updates that count as one direction: after some steps of another rate it has fallen to this
 AS_FAR = 0.05  # updates whose lengths are this close count as equally long
@@ -55,6 +55,17 @@ def moved(case: Case) -> Moved | None:
     return Moved(ratio, cosine) if np.isfinite([ratio, cosine]).all() else None
 
 
+def only_rates_differ(case: Case) -> bool:
+    """Whether of the initial variables (an Estimator's are the optimizer's, too) only learning rates differ."""
+    if case.theirs is None or case.failed.reason != "initial weights":
+        return False
+    a, b = (side.run.folder.worker(0).weights("initial") for side in (case.ours, case.theirs))
+    if a is None or b is None or [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
+        return False
+    pairs = zip(a.names, a.arrays, b.arrays, strict=True)
+    return all(name.endswith("learning_rate") for name, x, y in pairs if not np.allclose(x, y, rtol=0, atol=case.atol))
+
+
 def look_at_drift(case: Case) -> Diagnosis | None:
     """Workers that hold different weights, or that each trained alone on everything."""
     parted = _parted(case)
@@ -83,6 +94,8 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     step = case.failed.step or case.steps + 1  # without a step: the losses agree at all of them
     if case.theirs is None or step < 2 or case.failed.reason not in ("loss", *ENDS):
         return None
+    if case.other_rate and case.same_data is not False:
+        return _by_rates(case, step, case.facts())
     move = moved(case)
     if move is None or case.same_data is False:
         return None
@@ -95,7 +108,7 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     suspects = ["rounding"] if move.cosine >= ALONG and case.first_apart <= OFFSET else []
     suspects += ["clipping"] if case.clips != [] else []
     suspects += ["sparse gradient"] if case.sparse and case.replicas > 1 else []
-    if case.clips and move.cosine < ALONG:
+    if case.clips and move.cosine < ALONG and case.other_rate is None:
         suspects.append("learning rate")
     suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
     suspects += ["random"] if case.draws else []
@@ -106,6 +119,16 @@ def look_at_updates(case: Case) -> Diagnosis | None:
         f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
     )
     return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence, ("regularisation",))
+
+
+def _by_rates(case: Case, step: int, evidence: list[str]) -> Diagnosis:
+    """The learning rates differ, as both wrote down: no other reason is needed for another way of the weights."""
+    return found(
+        "learning rate",
+        f"{_until(case, step)}, and {case.other_rate}",
+        "each optimizer's learning rate, read at its first update and at the end, in both",
+        evidence,
+    )
 
 
 def _until(case: Case, step: int) -> str:
@@ -124,14 +147,16 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
     also = ["random"] if case.draws else []
     also += ["sparse gradient"] if case.sparse and n > 1 else []
     if plain and case.clips == [] and not also:
+        scaled = "a learning rate, or a gradient, that is" if case.other_rate is None else "a gradient that is"
+        same = "; the learning rates are the same" if case.other_rate == "" else ""
         return found(
             "learning rate",
-            f"{lead}{f'; N={n} fits' if by_n else ''}: a learning rate, or a gradient, that is scaled in only one of "
-            "the two",
+            f"{lead}{f'; N={n} fits' if by_n else ''}: {scaled} scaled in only one of the two{same}",
             "the directions are the same, the lengths are not, the losses agree at step 1, and no gradient is clipped",
             evidence,
         )
-    suspects = ["learning rate", *(["clipping"] if case.clips != [] else []), *also]
+    suspects = ["learning rate"] if case.other_rate is None or not (case.clips or also) else []
+    suspects += [*(["clipping"] if case.clips != [] else []), *also]
     if not plain and n > 1:
         suspects.append("regularisation")
     clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
@@ -152,7 +177,8 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
         return None
     if case.clips != [] or case.sparse or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
         # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
-        suspects = ["rounding", *(["clipping"] if case.clips != [] else []), "learning rate"]
+        suspects = ["rounding", *(["clipping"] if case.clips != [] else [])]
+        suspects += ["learning rate"] if case.other_rate is None else []
         suspects += ["sparse gradient"] if case.sparse and case.replicas > 1 else []
         clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
         tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"

@@ -30,9 +30,7 @@ class Listener(Protocol):
     replicas: int
 
     def begins(self, optimizer: Counted) -> None: ...
-    def traced(
-        self, optimizer: Counted, draws: list[str] | None, clips: list[str] | None, sparse: list[str]
-    ) -> None: ...
+    def traced(self, optimizer: Counted, **facts: Any) -> None: ...
 
 
 _listener: Listener | None = None
@@ -48,10 +46,11 @@ class Counted:
     that made some; pace: the fewest of these; before: how many there were at the last of them.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, optimizer: Any):
         import tensorflow as tf
 
-        self.name = name
+        self.name = str(getattr(optimizer, "name", type(optimizer).__name__))
+        self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.steps = self.pace = self.before = 0
         self.looked_at = False
@@ -92,6 +91,16 @@ class Counted:
         """The variables that it updates and that are not among `known`, as far as they are still there."""
         held = [variable() for each, (_, variable) in self.variables.items() if each not in known]
         return [variable for variable in held if variable is not None]
+
+    def rate(self) -> float | None:
+        """Its learning rate as it is now, a schedule's at the present count; None where it has none, or is gone."""
+        import tensorflow as tf
+
+        with tf.init_scope():
+            try:
+                return float(getattr(self._optimizer(), "learning_rate", None))  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                return None
 
     def so_far(self) -> tuple[int, int]:
         """Updates in recorded steps of `fit`, and elsewhere."""
@@ -186,7 +195,7 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
         return  # an Estimator's graph, which its own hook counts
     entry = _known.get(optimizer)
     if entry is None:
-        entry = _known[optimizer] = Counted(str(getattr(optimizer, "name", type(optimizer).__name__)))
+        entry = _known[optimizer] = Counted(optimizer)
         _all.append(entry)
     new = {key(each): (_name(each), _weak(each)) for each in variables}
     begins, entry.variables = not entry.variables, {**entry.variables, **new}
@@ -194,7 +203,8 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
         _listener.begins(entry)
     if not entry.looked_at:
         entry.looked_at = True
-        _listener.traced(entry, targets.draws(), _clips(optimizer), sparse)
+        facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": entry.rate()}
+        _listener.traced(entry, **facts)
     if _first_replica(_listener.replicas):
         entry.add(getattr(_within, "recorded", False))
 

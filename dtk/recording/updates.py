@@ -3,10 +3,10 @@
 Among the worker's events:
 
     {"state": "traced", "optimizer": "adam", "draws": ["StatelessRandomUniformV2 at dropout/…"], "clips": [],
-     "sparse": ["embedding/embeddings"]}
+     "sparse": ["embedding/embeddings"], "rate": 0.001}
         what the graph of its first step has: operations that draw at random, and clipping of a replica's own
         gradients before they are added up; null where there is no graph to ask. sparse: the variables whose gradient
-        comes as rows, which Keras 3 lays side by side where several replicas have the same one
+        comes as rows, which Keras 3 lays side by side where several replicas have the same one. rate: the learning rate
     {"state": "augments", "draws": [...]}          a map of tf.data whose function draws at random
     {"state": "alone"}                             the function makes no strategy, so that each worker trains alone
     {"state": "updates", "optimizers": [{"name": "adam", "variables": ["dense/kernel", …], "made": 30, "recorded": 30}],
@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+from typing import Any
 
 import wrapt
 
@@ -68,9 +69,10 @@ def write(place: Here) -> None:
         inside, outside = each.so_far()
         names = [name for name, _ in each.variables.values()]
         lost = min(inside, state.lost)
-        facts = {"made": inside + outside, "recorded": inside - lost + min(outside, each.recorded)}
+        facts: dict[str, Any] = {"made": inside + outside, "recorded": inside - lost + min(outside, each.recorded)}
         if each.pace > 1:
             facts["pace"] = each.pace
+        facts["rate"] = each.rate()
         told.append({"name": each.name, "variables": [*names[:NAMED], *["…"] * (len(names) > NAMED)], **facts})
     models = [each.label for each in state.models] + [each["name"] for each in state.estimated]
     place.journal.event(place.now(), "updates", optimizers=told, models=models)
@@ -99,11 +101,8 @@ class _Listener:
         if not _may_train_alone(self.place) and not has_a_cluster():
             self.place.journal.event(self.place.now(), "alone")
 
-    def traced(
-        self, optimizer: updates.Counted, draws: list[str] | None, clips: list[str] | None, sparse: list[str]
-    ) -> None:
-        facts = {"optimizer": optimizer.name, "draws": draws, "clips": clips, "sparse": sparse}
-        self.place.journal.event(self.place.now(), "traced", **facts)
+    def traced(self, optimizer: updates.Counted, **facts: Any) -> None:
+        self.place.journal.event(self.place.now(), "traced", optimizer=optimizer.name, **facts)
 
     def augments(self, draws: list[str]) -> None:
         self.place.journal.event(self.place.now(), "augments", draws=draws)
