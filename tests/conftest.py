@@ -30,6 +30,7 @@ THOROUGH = {
     "test_owning_ends.py",  # Jupyter servers and kernels, started and killed
     "test_owning_load.py",  # many runs, much output, several kernels
     "test_standstill_estimator.py",
+    "test_try_it.py",  # the runs that decide between two diagnoses, made for real
     "test_cells.py::test_a_captured_strategy_is_named",
     "test_cells.py::test_autograph_helpers_classes_and_modules_come_along",
     "test_cells.py::test_no_process_survives_a_killed_jupyter_kernel",
