@@ -41,7 +41,8 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
     if recorded < made:
         missing = [each for each in told if each["recorded"] < each["made"]]
         return f"updates: {recorded} of {made} recorded, {models}; {_names(missing)} not compared step by step"
-    return f"check updates: PASS ({recorded} of {made} updates recorded, {models}{_pace(told)})"
+    since = f" since attempt {ours.restarts[-1][0]} began" if ours.restarts else ""
+    return f"check updates: PASS ({recorded} of {made} updates recorded{since}, {models}{_pace(told)})"
 
 
 def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
