@@ -97,8 +97,9 @@ class Counted:
         import tensorflow as tf
 
         with tf.init_scope():
-            try:
-                return float(getattr(self._optimizer(), "learning_rate", None))  # type: ignore[arg-type]
+            rate: Any = getattr(self._optimizer(), "learning_rate", None)
+            try:  # under a strategy a variable that float() does not take; a schedule of Keras 2 is a function
+                return float(rate.numpy() if hasattr(rate, "numpy") else rate)
             except (TypeError, ValueError):
                 return None
 
