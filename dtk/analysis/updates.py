@@ -107,18 +107,25 @@ def look_at_updates(case: Case) -> Diagnosis | None:
         return rounding
     suspects = ["rounding"] if move.cosine >= ALONG and case.first_apart <= OFFSET else []
     suspects += ["clipping"] if case.clips != [] else []
-    suspects += ["sparse gradient"] if case.sparse and case.replicas > 1 else []
+    suspects += _of_the_model(case)
     if case.clips and move.cosine < ALONG and case.other_rate is None:
         suspects.append("learning rate")
     suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
     suspects += ["random"] if case.draws else []
     # Where nothing is known of the update, and the weights went another way, all of this would be guessed.
-    if not suspects or (move.cosine < ALONG and not case.clips and not case.sparse):
+    if not suspects or (move.cosine < ALONG and not case.clips and not _of_the_model(case)):
         return None
     tested = (
         f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
     )
     return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence, ("regularisation",))
+
+
+def _of_the_model(case: Case) -> list[str]:
+    """Suspects that lie in what the model is made of, and may come into play only in a later fit."""
+    if case.replicas < 2:
+        return []
+    return [*(["sparse gradient"] if case.sparse else []), *(["batch norm"] if case.normalised else [])]
 
 
 def _by_rates(case: Case, step: int, evidence: list[str]) -> Diagnosis:
@@ -145,7 +152,7 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
     times = f"{move.ratio:.2g} times as far as the baseline's, in the same direction (cosine {move.cosine:.2f})"
     lead = f"{_until(case, step)}, but the {case.ours.name}'s weights moved {times}"
     also = ["random"] if case.draws else []
-    also += ["sparse gradient"] if case.sparse and n > 1 else []
+    also += _of_the_model(case)
     if plain and case.clips == [] and not also:
         scaled = "a learning rate, or a gradient, that is" if case.other_rate is None else "a gradient that is"
         same = "; the learning rates are the same" if case.other_rate == "" else ""
@@ -175,11 +182,11 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     early, last = since[: max(1, step // 2 - 1)], since[-3:]
     if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
         return None
-    if case.clips != [] or case.sparse or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
+    if case.clips != [] or _of_the_model(case) or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
         # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
         suspects = ["rounding", *(["clipping"] if case.clips != [] else [])]
         suspects += ["learning rate"] if case.other_rate is None else []
-        suspects += ["sparse gradient"] if case.sparse and case.replicas > 1 else []
+        suspects += _of_the_model(case)
         clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
         tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"
         return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)

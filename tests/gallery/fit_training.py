@@ -101,7 +101,7 @@ def distillation(strategy: Any, slip: str | None = None) -> Any:
         teacher = network(12)
         hard = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         teacher.compile(keras.optimizers.Adam(5e-3), hard)
-    teacher.fit(batches(slices(x, y), 16, strategy), epochs=1, verbose=0)  # right, and not recorded
+    teacher.fit(batches(slices(x, y), 16, strategy), epochs=1, callbacks=[dtk.Recorder()], verbose=0)  # right
     with scope(strategy, slip):
         distiller = Distiller(network(4), teacher)
         optimizer = keras.optimizers.Adam(rate(5e-3, strategy, slip))
