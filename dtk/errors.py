@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
 
 __all__ = [
+    "ALONE",
     "ClusterConfigError",
     "DatasetUnavailable",
     "DtkError",
@@ -36,6 +37,12 @@ __all__ = [
     "WorkerStalled",
 ]
 
+# What is said of a function whose workers don't know of each other; to be filled with their number.
+ALONE = (
+    "the function makes no strategy, so each of the {} workers trains alone, on everything; give it a parameter "
+    "`strategy`, which dtk fills, or make tf.distribute.MultiWorkerMirroredStrategy() in its first line, and make "
+    "model and optimizer inside `with strategy.scope():`"
+)
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 

@@ -25,11 +25,24 @@ __all__ = ["Weights", "exists", "keep", "load", "moments", "replace", "save", "t
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights at one moment: names and arrays in the models' own order. models: whose each array is, by name."""
+    """Weights at one moment: names and arrays in the models' own order.
+
+    models: whose each array is, by name; parts: by the model's place among those that were recorded.
+    """
 
     names: list[str]
     arrays: list[np.ndarray]
     models: list[str] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+
+    def of(self, parts: set[int]) -> Weights:
+        """Those of some models alone."""
+        found = Weights([], [])
+        for each in zip(self.names, self.arrays, self.models, self.parts, strict=True):
+            if each[3] in parts:
+                for one, value in zip((found.names, found.arrays, found.models, found.parts), each, strict=True):
+                    one.append(value)  # type: ignore[attr-defined]
+        return found
 
 
 def load(folder: Path, which: str) -> Weights | None:
@@ -37,13 +50,14 @@ def load(folder: Path, which: str) -> Weights | None:
     import numpy as np
 
     found = Weights([], [])
-    for file in _parts(folder, which):
+    for part, file in _parts(folder, which):
         with np.load(file, allow_pickle=False) as archive:
             names = [str(name) for name in archive["names"]]
             found.names.extend(names)
             found.arrays.extend(archive[f"{i:05d}"] for i in range(len(names)))
             model = str(archive["model"]) if "model" in archive else ""
             found.models.extend([model] * len(names))
+            found.parts.extend([part] * len(names))
     return found if _parts(folder, which) else None
 
 
@@ -66,13 +80,17 @@ def exists(folder: Path, which: str, part: int) -> bool:
 def keep(folder: Path, part: int, which: str) -> None:
     """What lies there as the model's final weights is kept as `which`, at no cost: the next save makes a new file."""
     kept = _file(folder, which, 0)
-    if _file(folder, "final", part).exists() and not kept.exists():
-        os.link(_file(folder, "final", part), kept)
+    final = _file(folder, "final", part)
+    if final.exists() and not kept.exists():
+        try:
+            os.link(final, kept)
+        except OSError:  # a file system without hard links
+            replace(kept, final.read_bytes())
 
 
 def take(folder: Path, which: str, other: Path) -> None:
     """Puts the other folder's weights of this name, where there are any, in the place of this folder's."""
-    for file in _parts(other, which):
+    for _, file in _parts(other, which):
         replace(folder / file.name, file.read_bytes())
 
 
@@ -93,8 +111,7 @@ def _file(folder: Path, which: str, part: int) -> Path:
     return folder / f"weights-{which}{f'-{part}' if part else ''}.npz"
 
 
-def _parts(folder: Path, which: str) -> list[Path]:
-    found: list[Path] = []
-    while (file := _file(folder, which, len(found))).exists():
-        found.append(file)
-    return found
+def _parts(folder: Path, which: str) -> list[tuple[int, Path]]:
+    """Each model's place and file; a model without any is left out."""
+    found = [(re.fullmatch(rf"weights-{which}(?:-(\d+))?\.npz", file.name), file) for file in folder.glob("weights-*")]
+    return sorted((int(match[1] or 0), file) for match, file in found if match)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from verifying import maker, refused
@@ -228,6 +230,104 @@ def test_a_cluster_function_without_a_strategy_is_told_at_its_first_step():
 def test_it_is_told_too_where_nothing_is_recorded(capsys):
     dtk.run(alone, workers=2, kwargs={"record": False})
     assert "makes no strategy, so each of the 2 workers trains alone" in capsys.readouterr().out
+
+
+def fails_and_goes_on(strategy):
+    import keras
+
+    class Stops(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise RuntimeError("stopped")
+
+    model = model_of(strategy, name="m")
+    with contextlib.suppress(RuntimeError):
+        model.fit(data(), verbose=0, callbacks=[dtk.Recorder(), Stops()])
+    model.fit(data(), verbose=0)
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
+    error = refused(*pair(fails_and_goes_on))
+    assert error.reason == "updates"
+    assert "4 of the 9 updates" in str(error)
+
+
+def in_float16(strategy):
+    import keras
+
+    model = model_of(strategy)
+    with strategy.scope():
+        scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=8.0)
+        model.compile(scaled, "mse")
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_updates_of_a_scaled_loss_are_recorded_and_the_loss_is_unscaled(capsys):
+    run, baseline = pair(in_float16)
+    capsys.readouterr()
+    dtk.verify(run, baseline)
+    assert "4 of 4 updates recorded, 1 model" in capsys.readouterr().out
+    plain = dtk.baseline(then_more, kwargs={"what": "assign"})
+    np.testing.assert_allclose(baseline.records.loss, plain.records.loss, rtol=1e-5)
+
+
+def by_keyword(strategy, old=False):
+    import tensorflow as tf
+    from tensorflow import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.05)
+
+    @tf.function
+    def train(batch):
+        def step(inputs):
+            x, y = inputs
+            with tf.GradientTape() as tape:
+                each = tf.reduce_mean(tf.square(model(x) - y), 1)
+                loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            if old:
+                optimizer.apply_gradients(grads_and_vars=zip(gradients, model.trainable_variables, strict=True))
+            else:
+                optimizer.apply(grads=gradients, trainable_variables=model.trainable_variables)
+            return loss
+
+        dtk.record_step(strategy.run(step, (batch,)), batch=batch, model=model)
+
+    for batch in strategy.experimental_distribute_dataset(data()):
+        train(batch)
+
+
+@pytest.mark.parametrize("keras", [2, 3])
+def test_an_optimizer_may_be_called_by_keyword(keras, capsys):
+    facts = {"kwargs": {"old": keras == 2}, "keras": keras}
+    dtk.verify(dtk.run(by_keyword, workers=2, **facts), dtk.baseline(by_keyword, **facts))
+    assert "4 of 4 updates recorded, 1 model" in capsys.readouterr().out
+
+
+def without_a_gradient(strategy):
+    import keras
+    import tensorflow as tf
+
+    class Means(keras.Model):
+        def train_step(self, inputs):
+            x, _ = inputs
+            self.layers[-1].layers[-1].bias.assign_add(0.1 * tf.reduce_mean(x, 0)[:1])
+            return {"moved": tf.constant(0.0)}
+
+    with strategy.scope():
+        inputs = keras.layers.Input((8,))
+        model = Means(inputs, keras.Sequential([keras.layers.Dense(1)])(inputs))
+        model.compile(keras.optimizers.SGD(0.05), "mse")
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def test_a_step_without_a_gradient_has_no_loss_and_verify_says_so():
+    run = dtk.baseline(without_a_gradient)
+    error = refused(dtk.run(without_a_gradient, workers=1, replicas=1), run)
+    assert error.reason == "records"
+    assert "took no gradient" in str(error)
 
 
 def estimator_with_two_hooks():

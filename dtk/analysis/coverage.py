@@ -25,6 +25,7 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
     sides = [side for side in (ours, theirs) if side is not None]
     for side in sides:
         _ = side.final  # what recorded no weights at all is said first
+        _check_losses_known(side)
         _check_known(side, allow_unrecorded)
         missing = [each for each in _optimizers(side) if each["recorded"] < each["made"]]
         if missing and not allow_unrecorded:
@@ -58,6 +59,16 @@ def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
             check_loss(ours.only(name), theirs.only(name), rtol)
         except VerificationError as error:
             raise VerificationError(f"{name}: {error}", error.step, error.reason, loss=name) from None
+
+
+def _check_losses_known(side: Evidence) -> None:
+    blind = [event for event in side.run.folder.worker(0).events if event["state"] == "no loss"]
+    if blind:
+        raise VerificationError(
+            f"train_step of {blind[0]['model']} took no gradient by tf.GradientTape.gradient and did not call "
+            f"compute_loss in the {side.name}, so its loss is not known; record such training by dtk.record_step",
+            reason="records",
+        )
 
 
 def _check_known(side: Evidence, allow_unrecorded: bool) -> None:

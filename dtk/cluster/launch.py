@@ -18,7 +18,7 @@ from dtk.cluster.members import Members
 from dtk.cluster.restarts import set_aside
 from dtk.cluster.warm import parent
 from dtk.cluster.watch import port_was_taken
-from dtk.errors import RunTimeout, WorkerFailed, WorkerStalled
+from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
 from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
@@ -29,10 +29,6 @@ PORT_ATTEMPTS = 3
 GRACE_SECONDS = 0.6  # how long a failure that reads like a consequence waits for its cause to show itself
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
-_ALONE = (
-    "the function makes no strategy, so each of the {} workers trains alone, on everything; give it a parameter "
-    "`strategy`, and make model and optimizer inside `with strategy.scope():`"
-)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
 Tick = Callable[[list[str]], None]
@@ -220,7 +216,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     for now in _ticks(members, tick):
         if watch.alone and not told:
             told = True
-            environment.say(_ALONE.format(job.workers))
+            environment.say(ALONE.format(job.workers))
         if watch.culprit() is not None:
             raise _failure(members)
         if watch.finished:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,17 @@ import numpy as np
 from dtk.compat import targets, updates
 from dtk.compat.per_replica import first_spec
 
-__all__ = ["LOSSES", "Tap", "active", "attach", "detach", "layers_of", "steps_per_execution", "weights_so_far"]
+__all__ = [
+    "LOSSES",
+    "Tap",
+    "active",
+    "attach",
+    "detach",
+    "layers_of",
+    "steps_per_execution",
+    "unread",
+    "weights_so_far",
+]
 
 Fingerprint = Callable[[Any], Any]
 LOSSES = 8  # losses of a step that are kept apart; further ones are added to the last
@@ -26,6 +37,7 @@ WIDTH = 2 + LOSSES  # a step's examples, fingerprint, loss shares
 _METHODS = ("train_step", "compute_loss")
 _active: dict[int, Tap] = {}  # by id of the model, which the tap keeps alive
 _last: Tap | None = None
+_asides: weakref.WeakKeyDictionary[Any, tuple[Any, set[int], list[str]]] = weakref.WeakKeyDictionary()
 
 
 class Tap:
@@ -34,24 +46,28 @@ class Tap:
     slots: how many steps one call of the train function may make; so many rows are kept for `read`.
     fingerprint: a replica's batch to a number, in the graph. owner: who attached it last; where several recorders
     take part in one `fit`, one of them owns the tap. batch: what a replica's batch was at the last trace. names: of
-    the step's losses, as its code calls them. lost: steps that `read` came too late for.
+    the step's losses, as its code calls them. lost: steps that `read` came too late for. blind: whether there are steps
+    that took no gradient and did not call `compute_loss`, so that nothing is known of their loss.
     """
 
     owner: Any
     batch: Any = None
+    blind = False
 
     def __init__(self, model: Any, slots: int, fingerprint: Fingerprint):
         import tensorflow as tf
 
         self.model, self.slots, self._fingerprint = model, slots, fingerprint
-        self.names: list[str] = []
         self.lost = 0
         self._seen = 0  # steps that `read` has handed out
-        self._elsewhere: set[int] = set()  # losses that come into being in a graph inside of the step's
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
         # One variable holds all, so that a step costs one write and one read: [steps so far, WIDTH numbers a step]
         with model.distribute_strategy.scope():
-            self._cells, self._aside = (_local(tf.zeros(n, tf.float64)) for n in (1 + WIDTH * slots, LOSSES))
+            self._cells = _local(tf.zeros(1 + WIDTH * slots, tf.float64))
+            # Losses that come into being in a graph inside of the step's, and their places: a tf.function of the model
+            # is traced once for all of its taps.
+            aside = _asides.get(model) or (_local(tf.zeros(LOSSES, tf.float64)), set(), [])
+        _asides[model] = self._aside, self._elsewhere, self.names = aside
         self._locals = model.distribute_strategy.experimental_local_results(self._cells)
         self.before = {name: vars(model)[name] for name in _METHODS if name in vars(model)}
         self._methods = self._wrap(model.train_step, model.compute_loss)
@@ -127,10 +143,11 @@ class Tap:
         self.batch = data
         values = [value for value in losses.values() if value[1] is not None]
         if not losses and not self._elsewhere and computed:
-            self.names = ["loss"]
+            self.names[:] = ["loss"]
             values = [(0, tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float64) for loss in computed]))]
         # A loss that this step has not adds nothing; a step of which no loss is known has no number at all.
-        nothing = tf.constant(0.0 if values or self._elsewhere else float("nan"), tf.float64)
+        self.blind = not values and not self._elsewhere
+        nothing = tf.constant(float("nan") if self.blind else 0.0, tf.float64)
         by_place = [[value for at, value in values if at == place] for place in range(LOSSES)]
         shares = [tf.add_n(each) if each else nothing for each in by_place]
         row = [tf.cast(examples, tf.float64), self._fingerprint(data), *shares]
@@ -183,17 +200,16 @@ def attach(model: Any, owner: Any, on_built: Callable[[], None], fingerprint: Fi
 
     on_built: called before the first step of a model that gets its weights only now, from the shape of its data.
     """
-    detach(model)
+    stale = detach(model)
     slots = steps_per_execution(model)
     if _last is not None and _last.model is model and _last.plain is model.train_function and _last.slots == slots:
         tap = _last  # the train function of the `fit` before: there is no need to trace it again
         tap.set_methods()
         tap.read()
-        tap.lost = 0
         model.train_function = tap.tapped
     else:
         tap = Tap(model, slots, fingerprint)
-    tap.owner = owner
+    tap.owner, tap.lost = owner, stale
     _active[id(model)] = tap
     if not model.built:
         model.train_function = _building(tap, on_built)
@@ -233,12 +249,22 @@ def _build(model: Any, spec: Any) -> None:
         model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
 
 
-def detach(model: Any) -> None:
-    """Leaves the model as it was before `attach`; without a tap it does nothing."""
+def unread(model: Any) -> int:
+    """Steps that were trained under a tap that is still there, as after an exception, and that nobody has read."""
+    tap = _active.get(id(model))
+    if tap is None:
+        return 0
+    rows = len(tap.read()[0])  # which may add to `lost`
+    return tap.lost + rows
+
+
+def detach(model: Any) -> int:
+    """Leaves the model as it was before `attach`; returns how many steps of its tap, if any, nobody has read."""
     global _last
+    left = unread(model)
     tap = _active.pop(id(model), None)
     if tap is None:
-        return
+        return 0
     for name in _METHODS:
         if name in tap.before:
             setattr(model, name, tap.before[name])
@@ -247,6 +273,7 @@ def detach(model: Any) -> None:
     if model.train_function is not None:  # None: the model has been compiled anew
         model.train_function = tap.plain
     _last = tap
+    return left
 
 
 def steps_per_execution(model: Any) -> int:

@@ -36,7 +36,10 @@ class Listener(Protocol):
 _listener: Listener | None = None
 _all: list[Counted] = []
 _known: weakref.WeakKeyDictionary[Any, Counted] = weakref.WeakKeyDictionary()
-_within = threading.local()  # MirroredStrategy traces every replica in a thread of its own
+# How many recorded steps are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
+# in a thread of its own, and a LossScaleOptimizer each of its updates in yet another.
+_depth = 0
+_lock = threading.Lock()
 
 
 class Counted:
@@ -98,9 +101,9 @@ class Counted:
 
         with tf.init_scope():
             rate: Any = getattr(self._optimizer(), "learning_rate", None)
-            try:  # under a strategy a variable that float() does not take; a schedule of Keras 2 is a function
+            try:  # under a strategy it is a variable that float() does not take
                 return float(rate.numpy() if hasattr(rate, "numpy") else rate)
-            except (TypeError, ValueError):
+            except Exception:  # a schedule is the learner's code, and may raise anything: no training ends for it
                 return None
 
     def so_far(self) -> tuple[int, int]:
@@ -130,12 +133,17 @@ def key(variable: Any) -> str:
 @contextlib.contextmanager
 def recorded_step() -> Iterator[None]:
     """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded."""
-    before = getattr(_within, "recorded", False)
-    _within.recorded = True
+    _deeper(1)
     try:
         yield
     finally:
-        _within.recorded = before
+        _deeper(-1)
+
+
+def _deeper(by: int) -> None:
+    global _depth
+    with _lock:
+        _depth += by
 
 
 def watch(keras: Any, listener: Listener) -> None:
@@ -144,26 +152,28 @@ def watch(keras: Any, listener: Listener) -> None:
     _listener = listener
     if keras_major(keras) >= 3:
         if keras.backend.backend() == "tensorflow":
-            _wrap(keras.optimizers.Optimizer, "apply", _of_keras_3)
+            _wrap(keras.optimizers.Optimizer, "apply", "grads", _of_keras_3)
             for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
                 targets.watch_scaling(cls, "scale_loss")
         return
-    _wrap(keras.optimizers.Optimizer, "apply_gradients", _of_keras_2)
-    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", _of_keras_2)
+    _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2)
+    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2)
     for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
         targets.watch_scaling(cls, "get_scaled_loss")
 
 
-def _wrap(cls: Any, name: str, variables: Any) -> None:
+def _wrap(cls: Any, name: str, word: str, variables: Any) -> None:
+    """word: what the method calls its first argument."""
     original = getattr(cls, name)
     if hasattr(original, "_dtk_counts"):
         return
 
     @functools.wraps(original)
-    def apply(self: Any, given: Any, *args: Any, **kwargs: Any) -> Any:
-        given = list(given)  # Keras 2 takes an iterator as well, which can be gone through once
-        _count(self, *variables(self, given, *args, **kwargs))
-        return original(self, given, *args, **kwargs)
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        first, *rest = args or (kwargs.pop(word),)
+        given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
+        _count(self, *variables(self, given, *rest, **kwargs))
+        return original(self, given, *rest, **kwargs)
 
     apply._dtk_counts = True  # type: ignore[attr-defined]
     setattr(cls, name, apply)
@@ -207,7 +217,7 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
         facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": entry.rate()}
         _listener.traced(entry, **facts)
     if _first_replica(_listener.replicas):
-        entry.add(getattr(_within, "recorded", False))
+        entry.add(_depth > 0)
 
 
 def _first_replica(replicas: int) -> bool:
@@ -225,17 +235,14 @@ def _clips(optimizer: Any) -> list[str] | None:
     Keras 3 clips first and reduces then; Keras 2 the other way round.
     """
     settings = []
-    if keras_3(optimizer):
+    if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
         settings = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
     found = targets.clips()
-    return settings if found is None and settings else None if found is None else settings + found
+    if found is None:
+        return settings or None
+    return settings + found
 
 
 def _weak(variable: Any) -> Callable[[], Any]:
     """Gives the variable as long as somebody else holds it; None afterwards."""
     return weakref.ref(variable)
-
-
-def keras_3(optimizer: Any) -> bool:
-    """Whether it is an optimizer of Keras 3, by the method that only those have."""
-    return hasattr(optimizer, "stateless_apply")

@@ -78,6 +78,7 @@ class EstimatorRecorder:
         if EstimatorRecorder.recording is not self:
             self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
             return
+        self._before = None
         if self.model_dir is not None:
             _check_checkpoint(self.model_dir, self._copies, self._place)
 

@@ -55,8 +55,8 @@ def _projections(leaf: Any, frequency: float) -> Any:
     import tensorflow as tf
 
     if isinstance(leaf, tf.RaggedTensor):
-        leaf = leaf.with_values(_numbers(leaf.values)) if leaf.ragged_rank == 1 else None
-        leaf = None if leaf is None else leaf.to_tensor()  # a zero adds nothing to a projection
+        numbers = _numbers(leaf.values) if leaf.ragged_rank == 1 else None
+        leaf = None if numbers is None else leaf.with_values(numbers).to_tensor()  # a zero adds nothing to a projection
     if isinstance(leaf, tf.SparseTensor):
         return _sparse(leaf, frequency)
     if not isinstance(leaf, tf.Tensor) or leaf.shape.rank in (None, 0):

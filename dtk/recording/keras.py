@@ -68,7 +68,7 @@ class Recorder:
         self._tap: tap.Tap | None = None
         self._progress: Progress | None = None
         self._known: Known | None = None
-        self._first_epoch, self._saved = True, False
+        self._first_epoch, self._saved, self._blind = True, False, False
         self._offset = self._before = 0
         self._began = 0.0
 
@@ -84,7 +84,7 @@ class Recorder:
         check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
         check_any_strategy("dtk.Recorder", place)
         state, model = progress(place), self.model
-        self._progress, self._known = state, state.known(model, lambda: list(model.weights))
+        self._progress, self._known = state, state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._saved, self._before = True, False, state.steps
         self._began = place.now()
         self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial, fingerprint=fingerprint)
@@ -121,7 +121,7 @@ class Recorder:
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
             state.save_final(self._known)
-            state.lost += self._tap.lost
+            self._known.lost += self._tap.lost
             if state.steps == self._before and not self._first_epoch:
                 print("dtk.Recorder: no step of this fit was recorded: its train function never called train_step")
             tap.detach(self.model)
@@ -170,6 +170,9 @@ class Recorder:
         if self._known is not None and not self._known.told:
             self._known.told = True
             place.journal.event(ended, "loop", kind="fit", **self._tells())
+        if self._tap.blind and not self._blind:
+            self._blind = True
+            place.journal.event(ended, "no loss", model=self.model.name)
         several = self._tap.names if len(self._tap.names) > 1 else []
         state.named(several)
         length = (ended - self._began) / count
@@ -209,5 +212,12 @@ class Recorder:
         return {
             "shapes": element_shapes(self._tap.batch if self._tap is not None else None),
             "scope": scope_of(self.model.weights),
-            "layers": [[type(layer).__name__, layer.name] for layer in tap.layers_of(self.model)],
+            "layers": [
+                [
+                    type(layer).__name__,
+                    layer.name,
+                    *([{"synchronized": True}] * bool(getattr(layer, "synchronized", 0))),
+                ]
+                for layer in tap.layers_of(self.model)
+            ],
         }

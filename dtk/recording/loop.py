@@ -162,7 +162,11 @@ class _Loop:
         if not self.announced:
             self.announced = True
             now = self.place.now()
-            facts = {"shapes": element_shapes(part), "model": bool(weights), "scope": scope_of(weights)}
+            facts = {
+                "shapes": element_shapes(part),
+                "model": bool(weights),
+                "scope": scope_of(weights) if weights else None,
+            }
             self.place.journal.event(now, "loop", kind="loop", **facts)
             self.place.journal.event(now, "training", steps=None, epochs=None)
         if not tf.executing_eagerly():

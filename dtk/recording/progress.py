@@ -21,24 +21,28 @@ __all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_w
 class Known:
     """A model that is recorded.
 
-    label: its name, for people. part: its place among those that are recorded. told: whether the events say what kind
-    of training it had. begun: whether its weights before the first step are saved. trained_in: the training that
-    recorded it last.
+    key: the object itself. label: its name, for people. part: its place among those that are recorded. told: whether
+    the events say what kind of training it had. begun: whether its weights before the first step are saved. trained_in:
+    the training that recorded it last; saved_in: the one at whose end its weights were saved last. lost: its steps that
+    were trained and could not be recorded.
     """
 
+    key: Any
     label: str
     part: int
     weights: Callable[[], list[Any]]
     told: bool = False
     begun: bool = False
     trained_in: int = 0
+    saved_in: int = 0
+    lost: int = 0
 
 
 @dataclass
 class Progress:
     """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
 
-    models: those that are recorded, in their order. lost: steps that were trained and could not be recorded.
+    models: those that are recorded, in their order.
     estimated: what Estimators made, each as an entry of the event "updates". losses: the names of a step's several
     losses. told: whether the events say by now that this is an Estimator's training. trainings: how many have begun.
     """
@@ -47,7 +51,6 @@ class Progress:
     steps: int = 0
     epoch: int = 0
     models: list[Known] = field(default_factory=list)
-    lost: int = 0
     estimated: list[dict[str, Any]] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     told: bool = False
@@ -60,9 +63,12 @@ class Progress:
         """What is known of the model, which is kept until the function's end, to be compared then."""
         if id(model) not in self._ids:
             label = label or str(getattr(model, "name", type(model).__name__))
-            self._ids[id(model)] = Known(label, len(self.models), weights)
+            self._ids[id(model)] = Known(model, label, len(self.models), weights)
             self.models.append(self._ids[id(model)])
-        return self._ids[id(model)]
+        found = self._ids[id(model)]
+        if len(weights()) > len(found.weights()):  # handed over again, with more beside it
+            found.weights = weights
+        return found
 
     def save_initial(self, model: Known) -> None:
         """Its weights as its first training begins, or, where it is not the first, as this one does."""
@@ -76,6 +82,7 @@ class Progress:
     def save_final(self, model: Known) -> None:
         """Its weights as they are now, which are the final ones unless something changes them later."""
         save_weights(self.place, "final", model.weights(), model.label, model.part)
+        model.saved_in = self.trainings
         compare_replicas(self.place, model.weights())
 
     def finish(self) -> None:
@@ -114,7 +121,7 @@ class Progress:
         this training's own epochs; returned is that of its first beginning.
         """
         for model in self.models:
-            if model.trained_in == self.trainings:
+            if model.trained_in == model.saved_in == self.trainings:
                 files.keep(self.place.folder.path, model.part, f"fit-{self.trainings}-end")
         self.trainings += 1
         before, first = self._first_beginning()

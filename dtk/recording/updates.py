@@ -9,8 +9,9 @@ Among the worker's events:
         comes as rows, which Keras 3 lays side by side where several replicas have the same one. rate: the learning rate
     {"state": "augments", "draws": [...]}          a map of tf.data whose function draws at random
     {"state": "alone"}                             the function makes no strategy, so that each worker trains alone
-    {"state": "updates", "optimizers": [{"name": "adam", "variables": ["dense/kernel", …], "made": 30, "recorded": 30}],
-     "models": ["sequential"]}                     at the function's end; models: those that were recorded
+    {"state": "updates", "optimizers": [{"name": "adam", "variables": ["dense/kernel", …], "made": 30, "recorded": 30,
+     "rate": 0.001, "pace": 2}], "models": ["sequential"]}
+        at the function's end; models: those that were recorded; pace: updates in a recorded step of a loop, from 2 on
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat import targets, updates
+from dtk.compat import tap, targets, updates
 from dtk.compat.strategies import has_a_cluster, watch_maps
 from dtk.environment import Here
-from dtk.errors import ClusterConfigError
+from dtk.errors import ALONE, ClusterConfigError
 from dtk.recording.progress import progress
 
 __all__ = ["check_any_strategy", "listen", "write"]
@@ -65,10 +66,12 @@ def write(place: Here) -> None:
         return
     state = progress(place)
     told = list(state.estimated)
+    keys_of = {m.part: {updates.key(weight) for weight in m.weights()} for m in state.models}
+    lost_of = {m.part: m.lost + tap.unread(m.key) for m in state.models}
     for each in updates.counted():
         inside, outside = each.so_far()
         names = [name for name, _ in each.variables.values()]
-        lost = min(inside, state.lost)
+        lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
         facts: dict[str, Any] = {"made": inside + outside, "recorded": inside - lost + min(outside, each.recorded)}
         if each.pace > 1:
             facts["pace"] = each.pace
@@ -82,11 +85,7 @@ def check_any_strategy(who: str, place: Here) -> None:
     """Raises where the function of a cluster has made no strategy that knows of the other workers."""
     if _may_train_alone(place) or has_a_cluster():
         return
-    raise ClusterConfigError(
-        f"{who}: the function makes no strategy, so each of the {place.workers} workers trains alone, on everything; "
-        "give it a parameter `strategy`, which dtk fills, or make tf.distribute.MultiWorkerMirroredStrategy() in its "
-        "first line, and make model and optimizer inside `with strategy.scope():`"
-    )
+    raise ClusterConfigError(f"{who}: {ALONE.format(place.workers)}")
 
 
 def _may_train_alone(place: Here) -> bool:
