@@ -78,6 +78,7 @@ SAID = {
     "rounding": "rounding, which a kink such as relu's has enlarged",
     "local mean": "each replica divides by its own batch",
     "divided twice": "the loss is divided by the replicas once more",
+    "not divided": "the sum over the examples is not divided",
     "other data": "they read other examples, or in another order",
     "start": "they began with other weights",
     "not in scope": "the model, a layer or the optimizer was made outside of the strategy's scope",

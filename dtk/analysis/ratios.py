@@ -67,19 +67,26 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     penalty = look_at_penalty(case)
     if penalty is not None:
         return penalty
+    for key, value, what in _known(case):
+        named = _beside(case, value) if key in (*_COARSE, "not divided") else None
+        if named:
+            moved = f"{what} (both add the penalty {named} rightly, which hides the ratio)"
+            return _named(case, [(key, moved)], "the ratio is that number once the penalty is taken off both losses")
     near = [(key, value, what) for key, value, what in _known(case) if key in _COARSE and _is(case, value, NEAR)]
-    return _nearly(case, *near[0]) if near else None
+    return _nearly(case, near[0][0], near[0][2]) if near else None
 
 
-def _nearly(case: Case, key: str, value: float, what: str) -> Diagnosis:
-    """A ratio near N or 1/N: the mistake, if something is known that moves the ratio; otherwise perhaps."""
-    # A penalty p that both scale rightly: the run has N·data + p, the baseline data + p.
+def _beside(case: Case, value: float) -> str | None:
+    """The penalty p that both scale rightly, in words: the run has value · data + p, the baseline data + p."""
     penalty = float((value * case.other[0] - case.mine[0]) / (value - 1))
-    named = fits(case, penalty, 4 * value / abs(value - 1)) if penalty > 0 else None
+    if not 0 < penalty < case.other[0]:
+        return None
+    return fits(case, penalty, 4 * max(value, 1.0) / abs(value - 1))
+
+
+def _nearly(case: Case, key: str, what: str) -> Diagnosis:
+    """A ratio near N or 1/N: the mistake, if something is known that moves the ratio; otherwise perhaps."""
     about = f"about {what}"
-    if named:
-        moved = f"{about} (both add the penalty {named} rightly, which keeps the ratio from being exact)"
-        return _named(case, [(key, moved)], "the ratio is that number once the penalty is taken off both losses")
     if case.normalised:
         moved = f"{about} (batch norm keeps the ratio from being exact)"
         others = [(one, "") for one in ("batch norm", "whole batch")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtk.analysis.case import Case, Diagnosis, either, found
-from dtk.analysis.facts import MOVING
+from dtk.analysis.facts import MOVING, events
 from dtk.analysis.numerals import rounded
 from dtk.analysis.penalty import LOOKED_AT, look_at_penalty, steady
 
@@ -47,6 +47,10 @@ def look_at_unknown_ratio(case: Case) -> Diagnosis | None:
     """Another loss at step 1, beyond verify's tolerance, that no ratio and no penalty explains."""
     if case.theirs is None or case.failed.step != 1 or case.failed.reason != "loss" or case.same_data is False:
         return None
+    if case.other_rate and _several_updates(case):
+        what = f"{case.losses(1)}, after several updates in this step, and {case.other_rate}"
+        tested = "each optimizer's learning rate, read at its first update, in both, and its updates"
+        return found("learning rate", what, tested, case.facts())
     return _suspected(case, f"{case.losses(1)}, in no ratio that a mistake has")
 
 
@@ -77,6 +81,12 @@ def look_at_offset(case: Case) -> Diagnosis | None:
         case.facts(),
     )
     return Diagnosis(named.mistake, named.sentence, named.evidence, suspects)
+
+
+def _several_updates(case: Case) -> bool:
+    """Whether an optimizer makes more updates than there are steps, so that a step's loss comes after some of them."""
+    said = events(case.ours.run, "updates")
+    return bool(said) and any(each["made"] > case.ours.steps for each in said[0]["optimizers"])
 
 
 def _suspected(case: Case, lead: str) -> Diagnosis | None:
@@ -127,6 +137,12 @@ def _suspects(case: Case) -> tuple[list[str], list[str]]:
         else:
             tested.append("a penalty that every replica adds makes the run's loss larger, and it is smaller")
         suspects.append("whole batch")
+        hidden = _hidden_ratio(case)
+        if hidden:
+            suspects.append(hidden)
+            tested.append(
+                "in a loop a penalty that both scale rightly may hide a ratio of the rest, and none fits that is known"
+            )
     if not _started_alike(case):
         suspects.append("start")
         tested.append("the initial weights were not recorded")
@@ -134,6 +150,18 @@ def _suspects(case: Case) -> tuple[list[str], list[str]]:
         suspects.append("other data")
         tested.append("no fingerprint tells whether the examples are the same")
     return suspects, tested
+
+
+def _hidden_ratio(case: Case) -> str | None:
+    """The mistake whose ratio a penalty beside the loss, scaled rightly, would move to this one. Keras's losses have none.
+
+    The run's loss is value · data + p, the baseline's data + p: their ratio lies between 1 and the value.
+    """
+    if not case.ours.in_loop:
+        return None
+    ratio, n = float(case.ratio[0]), case.replicas
+    bounds = (("divided twice", 1 / n, 1.0), ("local mean", 1.0, float(n)), ("not divided", n, float(case.examples[0])))
+    return next((key for key, low, high in bounds if low < ratio < high), None)
 
 
 def _started_alike(case: Case) -> bool:
