@@ -141,7 +141,7 @@ def _suspects(case: Case) -> tuple[list[str], list[str]]:
         if hidden:
             suspects.append(hidden)
             tested.append(
-                "in a loop a penalty that both scale rightly may hide a ratio of the rest, and none fits that is known"
+                "in a loop a penalty that both scale rightly may hide a ratio of the rest; none that is known fits"
             )
     if not _started_alike(case):
         suspects.append("start")
