@@ -153,7 +153,7 @@ def _suspects(case: Case) -> tuple[list[str], list[str]]:
 
 
 def _hidden_ratio(case: Case) -> str | None:
-    """The mistake whose ratio a penalty beside the loss, scaled rightly, would move to this one. Keras's losses have none.
+    """The mistake whose ratio a penalty beside a loop's loss, scaled rightly, would move to this one.
 
     The run's loss is value · data + p, the baseline's data + p: their ratio lies between 1 and the value.
     """
