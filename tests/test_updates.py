@@ -330,6 +330,69 @@ def test_a_step_without_a_gradient_has_no_loss_and_verify_says_so():
     assert "took no gradient" in str(error)
 
 
+def lists_with_one_beginning(strategy, wrong=False):
+    """The second list has all that the first one has, and more."""
+    import keras
+    import tensorflow as tf
+
+    n = strategy.num_replicas_in_sync
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+        optimizers = [keras.optimizers.SGD(0.05), keras.optimizers.SGD(0.05)]
+    for count, optimizer in zip((2, 4), optimizers, strict=True):
+        weights = model.trainable_variables[:count]
+
+        def step(inputs, weights=weights, optimizer=optimizer):
+            x, y = inputs
+            with tf.GradientTape() as tape:
+                each = tf.reduce_mean(tf.square(model(x) - y), 1)
+                loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return loss
+
+        run = tf.function(lambda batch, step=step: strategy.run(step, (batch,)))
+        for batch in strategy.experimental_distribute_dataset(data()):
+            dtk.record_step(run(batch), batch=batch, model=weights)
+    if wrong and n > 1:
+        model.layers[1].kernel.assign(model.layers[1].kernel * 2.0)
+
+
+def test_each_list_of_variables_is_compared(capsys):
+    run, baseline = pair(lists_with_one_beginning)
+    capsys.readouterr()
+    dtk.verify(run, baseline)
+    assert "8 of 8 updates recorded, 2 models" in capsys.readouterr().out
+    assert refused(*pair(lists_with_one_beginning, wrong=True)).reason == "final weights"
+
+
+def by_hand(strategy):
+    """A recorded fit, and a second model whose weights are changed without an optimizer, by N times its gradient."""
+    import tensorflow as tf
+
+    model, other = model_of(strategy, name="m"), model_of(strategy, name="other")
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(other(x) - y))
+        gradients = tf.distribute.get_replica_context().all_reduce(
+            "sum", tape.gradient(loss, other.trainable_variables)
+        )
+        for variable, gradient in zip(other.trainable_variables, gradients, strict=True):
+            variable.assign_sub(0.05 * gradient)
+
+    train = tf.function(lambda batch: strategy.run(step, (batch,)))
+    for batch in strategy.experimental_distribute_dataset(data()):
+        train(batch)
+
+
+def test_training_by_hand_beside_a_recorded_fit_is_found():
+    error = refused(*pair(by_hand))
+    assert error.reason == "updates"
+    assert "gradients were taken of 4 variables" in str(error)
+
+
 def estimator_with_two_hooks():
     import estimating
 

@@ -13,7 +13,7 @@ __all__ = ["check_named_losses", "updates_line"]
 
 _REMEDY = (
     "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
-    "once in each step; or prove less, and have it said: dtk.verify(..., allow_unrecorded=True)"
+    "once in each step, after the update; or prove less, and have it said: dtk.verify(..., allow_unrecorded=True)"
 )
 
 
@@ -27,6 +27,7 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
         _ = side.final  # what recorded no weights at all is said first
         _check_losses_known(side)
         _check_known(side, allow_unrecorded)
+        _check_by_hand(side, allow_unrecorded)
         missing = [each for each in _optimizers(side) if each["recorded"] < each["made"]]
         if missing and not allow_unrecorded:
             raise VerificationError(f"{_not_recorded(side, missing)}; {_REMEDY}", reason="updates")
@@ -59,6 +60,18 @@ def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
             check_loss(ours.only(name), theirs.only(name), rtol)
         except VerificationError as error:
             raise VerificationError(f"{name}: {error}", error.step, error.reason, loss=name) from None
+
+
+def _check_by_hand(side: Evidence, allow_unrecorded: bool) -> None:
+    names = [name for event in _said(side)[:1] for name in event.get("by_hand", [])]
+    if names and not allow_unrecorded:
+        raise VerificationError(
+            f"gradients were taken of {len(names)} variable{'s' * (len(names) > 1)} ({', '.join(names[:3])}"
+            f"{', …' * (len(names) > 3)}) that no Keras optimizer has updated in the {side.name} and no recorded model "
+            "holds: if they are trained by hand, give them to dtk.record_step, in model=[…]; if not, "
+            "dtk.verify(..., allow_unrecorded=True)",
+            reason="updates",
+        )
 
 
 def _check_losses_known(side: Evidence) -> None:
@@ -127,8 +140,9 @@ def _names(missing: list[dict[str, Any]]) -> str:
 
 
 def _pace(told: Iterable[dict[str, Any]]) -> str:
-    several = [each for each in told if each.get("pace", 1) > 1]
-    return "".join(f"; {each['name']}: {each['pace']} a recorded step" for each in several)
+    several = [(each["name"], *each["pace"]) for each in told if "pace" in each]
+    words = [(name, f"{low}" if low == high else f"{low} to {high}") for name, low, high in several]
+    return "".join(f"; {name}: {each} a recorded step" for name, each in words)
 
 
 def _listed(counts: list[tuple[str, int]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["differing_copy", "first_spec", "has_value", "local_values", "make_nan", "scope_of", "strategy_of"]
+__all__ = ["differing_copy", "first_spec", "has_value", "key_of", "local_values", "make_nan", "scope_of", "strategy_of"]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -41,6 +41,17 @@ def has_value(weight: Any) -> bool:
     import tensorflow as tf
 
     return all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local_values(_variable(weight)))
+
+
+def key_of(variable: Any) -> str:
+    """What tells a variable from every other of the process, whichever of its wrappers is at hand.
+
+    As Keras's optimizers know their variables (`TFOptimizer._var_key` in Keras 3, `_var_key` in Keras 2).
+    """
+    variable = getattr(variable, "_value", variable)  # Keras 3's own around TensorFlow's
+    container = getattr(variable, "_distributed_container", None)
+    variable = (container() if container is not None else None) or variable
+    return str(getattr(variable, "_unique_id", id(variable)))
 
 
 def differing_copy(weights: list[Any]) -> str | None:

@@ -14,9 +14,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Taken", "clips", "drawn", "draws", "taking", "watch", "watch_scaling"]
+from dtk.compat.per_replica import key_of
+
+__all__ = ["Taken", "asked_of", "clips", "drawn", "draws", "taking", "watch", "watch_scaling"]
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
+asked_of: dict[str, str] = {}  # every variable that a gradient was taken of in this process: its name, by `key_of`
 _within = threading.local()
 _gradients: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # graph -> operations then
 _CLIP = re.compile(r"(^|/)(clip_by_(?:global_norm|norm|value))(_\d+)?(/|$)")
@@ -52,7 +55,9 @@ def watch(tape: Any) -> None:
     @functools.wraps(original)
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
-        if _of_variables(sources):
+        variables = _variables(sources)
+        if variables:
+            asked_of.update({key_of(each): str(getattr(each, "path", each.name)) for each in variables})
             _remember(target)
         return found
 
@@ -113,11 +118,10 @@ def _inner(graph: Any) -> list[tuple[str, str]]:
     return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
 
 
-def _of_variables(sources: Any) -> bool:
+def _variables(sources: Any) -> list[Any]:
     import tensorflow as tf
 
-    leaves = [getattr(leaf, "_value", leaf) for leaf in tf.nest.flatten(sources)]
-    return any(isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable") for leaf in leaves)
+    return [leaf for leaf in tf.nest.flatten(sources) if isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable")]
 
 
 def _remember(target: Any) -> None:

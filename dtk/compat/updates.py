@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dtk.compat import targets
+from dtk.compat.per_replica import key_of
 from dtk.compat.versions import keras_major
 
-__all__ = ["Counted", "Listener", "counted", "key", "recorded_step", "watch"]
+__all__ = ["Counted", "Listener", "counted", "recorded_step", "watch"]
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -43,10 +44,10 @@ _lock = threading.Lock()
 
 
 class Counted:
-    """One optimizer: its name, the variables that it updates (by `key`: name and variable), and its updates so far.
+    """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
 
-    recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; steps: the recorded ones
-    that made some; pace: the fewest of these; before: how many there were at the last of them.
+    recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
+    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one.
     """
 
     def __init__(self, optimizer: Any):
@@ -55,7 +56,7 @@ class Counted:
         self.name = str(getattr(optimizer, "name", type(optimizer).__name__))
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
-        self.recorded = self.steps = self.pace = self.before = 0
+        self.recorded = self.before = self.first = self.fewest = self.most = 0
         self.looked_at = False
         self._resources = []
         with tf.init_scope(), tf.device("CPU:0"):
@@ -81,14 +82,15 @@ class Counted:
     def seen(self, now: int) -> None:
         """A step of a loop is recorded, when there are `now` updates outside of `fit`.
 
-        Of those since the last one as many count as recorded as a step makes at least: more than that were made by
-        steps that nobody recorded.
+        Those since the last one are this step's. Before the first step nothing was recorded: of what was made till then
+        as many are its own as any later step has made.
         """
         since, self.before = now - self.before, now
-        if since > 0:
-            self.steps += 1
-            self.pace = min(self.pace or since, since)
-        self.recorded = self.pace * self.steps
+        if since > 0 and not self.first:
+            self.first = since
+        elif since > 0:
+            self.fewest, self.most = min(self.fewest or since, since), max(self.most, since)
+        self.recorded = now - max(0, self.first - (self.most or self.first))
 
     def beside(self, known: set[str]) -> list[Any]:
         """The variables that it updates and that are not among `known`, as far as they are still there."""
@@ -117,17 +119,6 @@ class Counted:
 def counted() -> list[Counted]:
     """All optimizers that have made, or been traced to make, an update; in the order of their first."""
     return list(_all)
-
-
-def key(variable: Any) -> str:
-    """What tells a variable from every other of the process, whichever of its wrappers is at hand.
-
-    As Keras's optimizers know their variables (`TFOptimizer._var_key` in Keras 3, `_var_key` in Keras 2).
-    """
-    variable = getattr(variable, "_value", variable)  # Keras 3's own around TensorFlow's
-    container = getattr(variable, "_distributed_container", None)
-    variable = (container() if container is not None else None) or variable
-    return str(getattr(variable, "_unique_id", id(variable)))
 
 
 @contextlib.contextmanager
@@ -208,7 +199,7 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
     if entry is None:
         entry = _known[optimizer] = Counted(optimizer)
         _all.append(entry)
-    new = {key(each): (_name(each), _weak(each)) for each in variables}
+    new = {key_of(each): (_name(each), _weak(each)) for each in variables}
     begins, entry.variables = not entry.variables, {**entry.variables, **new}
     if begins:
         _listener.begins(entry)

@@ -11,7 +11,7 @@ from dtk.environment import Here, here
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import element_shapes, fingerprint
 from dtk.recording.progress import Known, Progress, check_strategy, progress
-from dtk.recording.updates import check_any_strategy
+from dtk.recording.updates import check_any_strategy, keep_beside
 from dtk.records import Record
 
 __all__ = ["Recorder"]
@@ -120,6 +120,7 @@ class Recorder:
         if state is not None and self._known is not None and self._tap is not None:
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
+            keep_beside(state.place)
             state.save_final(self._known)
             self._known.lost += self._tap.lost
             if state.steps == self._before and not self._first_epoch:

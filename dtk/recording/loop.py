@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dtk.compat import updates
-from dtk.compat.per_replica import has_value, local_values, scope_of
+from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
@@ -89,7 +89,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
 
 def _covered(weights: list[Any]) -> list[updates.Counted]:
     """The optimizers that have updated nothing but these weights so far."""
-    handed = {updates.key(weight) for weight in weights}
+    handed = {key_of(weight) for weight in weights}
     return [each for each in updates.counted() if handed.issuperset(each.variables)]
 
 

@@ -21,10 +21,10 @@ __all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_w
 class Known:
     """A model that is recorded.
 
-    key: the object itself. label: its name, for people. part: its place among those that are recorded. told: whether
-    the events say what kind of training it had. begun: whether its weights before the first step are saved. trained_in:
-    the training that recorded it last; saved_in: the one at whose end its weights were saved last. lost: its steps that
-    were trained and could not be recorded.
+    key: the object itself, or a tuple for a list of variables. label: its name, for people. part: its place among those
+    that are recorded. told: whether the events say what kind of training it had. begun: whether its weights before the
+    first step are saved. trained_in: the training that recorded it last; saved_in: the one at whose end its weights are
+    saved last. lost: its steps that were trained and could not be recorded.
     """
 
     key: Any
@@ -55,20 +55,18 @@ class Progress:
     losses: list[str] = field(default_factory=list)
     told: bool = False
     trainings: int = 0
-    _ids: dict[int, Known] = field(default_factory=dict)
+    _ids: dict[Any, Known] = field(default_factory=dict)
     _injector: Injector | None = None
     _met: bool = False
 
     def known(self, model: Any, weights: Callable[[], list[Any]], label: str = "") -> Known:
         """What is known of the model, which is kept until the function's end, to be compared then."""
-        if id(model) not in self._ids:
+        key = model if isinstance(model, tuple) else id(model)
+        if key not in self._ids:
             label = label or str(getattr(model, "name", type(model).__name__))
-            self._ids[id(model)] = Known(model, label, len(self.models), weights)
-            self.models.append(self._ids[id(model)])
-        found = self._ids[id(model)]
-        if len(weights()) > len(found.weights()):  # handed over again, with more beside it
-            found.weights = weights
-        return found
+            self._ids[key] = Known(model, label, len(self.models), weights)
+            self.models.append(self._ids[key])
+        return self._ids[key]
 
     def save_initial(self, model: Known) -> None:
         """Its weights as its first training begins, or, where it is not the first, as this one does."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dtk.compat.per_replica import key_of
 from dtk.errors import ClusterConfigError
 
 __all__ = ["Trained", "trained"]
 
 
 class Trained(NamedTuple):
-    """One thing that a loop trains. key: the object itself. weights: gives its variables, in its own order."""
+    """One thing that a loop trains. key: the object itself, or what tells the variables of a list from every other.
+
+    weights: gives its variables, in its own order.
+    """
 
     key: Any
     label: str
@@ -28,7 +32,8 @@ def trained(given: Any, label: str = "") -> list[Trained]:
         return [each for name, value in given.items() for each in trained(value, str(name))]
     if isinstance(given, (list, tuple)):
         if given and all(_is_variable(value) for value in given):
-            return [Trained(given[0], label or "variables", lambda: list(given))]
+            listed = list(given)
+            return [Trained(tuple(map(key_of, listed)), label or "variables", lambda: listed)]
         return [each for value in given for each in trained(value)]
     if isinstance(given, tf.train.Checkpoint):
         held = {name: value for name, value in vars(given).items() if not name.startswith("_")}

@@ -10,8 +10,10 @@ Among the worker's events:
     {"state": "augments", "draws": [...]}          a map of tf.data whose function draws at random
     {"state": "alone"}                             the function makes no strategy, so that each worker trains alone
     {"state": "updates", "optimizers": [{"name": "adam", "variables": ["dense/kernel", …], "made": 30, "recorded": 30,
-     "rate": 0.001, "pace": 2}], "models": ["sequential"]}
-        at the function's end; models: those that were recorded; pace: updates in a recorded step of a loop, from 2 on
+     "rate": 0.001, "pace": [2, 3]}], "models": ["sequential"], "by_hand": ["kernel:0"]}
+        at the function's end; models: those that were recorded; pace: the fewest and the most updates in a recorded
+        step of a loop, where there are several; by_hand: variables that a gradient was taken of, which no optimizer has
+        updated and no recorded model holds
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from typing import Any
 import wrapt
 
 from dtk.compat import tap, targets, updates
+from dtk.compat.per_replica import key_of
 from dtk.compat.strategies import has_a_cluster, watch_maps
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.recording.progress import progress
 
-__all__ = ["check_any_strategy", "listen", "write"]
+__all__ = ["check_any_strategy", "keep_beside", "listen", "write"]
 
 NAMED = 3  # of an optimizer's variables that its event names
 
@@ -50,7 +53,7 @@ def listen(place: Here) -> None:
 def keep_beside(place: Here) -> None:
     """At the function's end: what recorded steps of `fit` train beside the model's own weights is compared, too."""
     state = progress(place)
-    known = {updates.key(weight) for model in state.models for weight in model.weights()}
+    known = {key_of(weight) for model in state.models for weight in model.weights()}
     found = [each for each in updates.counted() if not known.issuperset(each.variables) and each.so_far()[0]]
     if found:
         gc.collect()  # what nobody holds any more shall be gone on every worker alike
@@ -66,19 +69,23 @@ def write(place: Here) -> None:
         return
     state = progress(place)
     told = list(state.estimated)
-    keys_of = {m.part: {updates.key(weight) for weight in m.weights()} for m in state.models}
+    keys_of = {m.part: {key_of(weight) for weight in m.weights()} for m in state.models}
     lost_of = {m.part: m.lost + tap.unread(m.key) for m in state.models}
     for each in updates.counted():
         inside, outside = each.so_far()
         names = [name for name, _ in each.variables.values()]
         lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
         facts: dict[str, Any] = {"made": inside + outside, "recorded": inside - lost + min(outside, each.recorded)}
-        if each.pace > 1:
-            facts["pace"] = each.pace
+        if each.most > 1:
+            facts["pace"] = [each.fewest, each.most]
         facts["rate"] = each.rate()
         told.append({"name": each.name, "variables": [*names[:NAMED], *["…"] * (len(names) > NAMED)], **facts})
+    held = {key for keys in keys_of.values() for key in keys} | {
+        key for each in updates.counted() for key in each.variables
+    }
+    by_hand = [name for key, name in targets.asked_of.items() if key not in held]
     models = [each.label for each in state.models] + [each["name"] for each in state.estimated]
-    place.journal.event(place.now(), "updates", optimizers=told, models=models)
+    place.journal.event(place.now(), "updates", optimizers=told, models=models, by_hand=by_hand)
 
 
 def check_any_strategy(who: str, place: Here) -> None:
