@@ -12,10 +12,11 @@ from dtk.analysis.numerals import rounded, scientific
 from dtk.analysis.scaling import by_step, global_loss, uneven, weighted_loss
 from dtk.errors import VerificationError
 
-__all__ = ["FROM_ROUNDING", "check_loss", "check_steps_and_examples"]
+__all__ = ["FROM_ROUNDING", "check_loss", "check_steps_and_examples", "loss_line"]
 
 # A loss near 0 is a difference of numbers near 1 (log-softmax), which float32 holds only to this much.
 ROUNDING = float(np.finfo(np.float32).eps)
+TOO_SMALL = 1e-6
 # A kink was seen to enlarge rounding a hundredfold in one step (docs/facts.md): from 1e-4, which agrees, to this.
 SMALL = 0.01
 # Rounding at step 1 was seen from 1e-8 to 1e-6 of the loss; a difference this large, steady for so many steps, is none.
@@ -86,6 +87,17 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
         step=k + 1,
         reason="loss",
     )
+
+
+def loss_line(theirs: Evidence, rtol: float) -> str:
+    """What `verify` prints once the losses agree; no PASS where they are too small for that to say anything."""
+    largest = float(np.abs(global_loss(theirs.shares, theirs.examples)).max())
+    if largest < TOO_SMALL:
+        small = (
+            f"every recorded loss is below {scientific(TOO_SMALL)}, where float32 rounds a difference of numbers near 1"
+        )
+        return f"loss vs single device: not compared ({small})"
+    return f"check loss vs single device: PASS (rtol={scientific(rtol)})"
 
 
 def _check_offset(ours: Evidence, mine: np.ndarray, other: np.ndarray) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from dtk.analysis.coverage import check_named_losses, updates_line
 from dtk.analysis.evidence import check_arguments, check_recorded, collect
-from dtk.analysis.losses import check_loss, check_steps_and_examples
+from dtk.analysis.losses import check_loss, check_steps_and_examples, loss_line
 from dtk.analysis.numerals import scientific
 from dtk.analysis.weights import check_final_weights, check_replicas_agree, check_start, check_weights_between
 
@@ -81,7 +81,7 @@ def checks(
     if theirs is not None:
         check_named_losses(ours, theirs, rtol)
         check_loss(ours, theirs, rtol)
-        yield f"check loss vs single device: PASS (rtol={scientific(rtol)})"
+        yield loss_line(theirs, rtol)
         check_weights_between(ours, theirs, atol)
         check_final_weights(ours, theirs, atol)
         yield f"check weights vs single device: PASS (atol={scientific(atol)})"

@@ -34,7 +34,8 @@ def check_start(ours: Evidence, theirs: Evidence, atol: float) -> None:
         )
     if not ours.initial or not theirs.initial:
         return  # a loop that was seen only after its first step, whose loss then stands for them
-    a, b = ours.initial[0], theirs.initial[0]
+    common = {*ours.initial[0].parts} & {*theirs.initial[0].parts}
+    a, b = ours.initial[0].of(common), theirs.initial[0].of(common)
     _check_shapes(ours, a, b, "initial weights")
     index, difference = _largest(a, b)
     if not difference <= atol:
@@ -86,26 +87,43 @@ def check_final_weights(ours: Evidence, theirs: Evidence, atol: float) -> None:
 
 
 def _check_moved(ours: Evidence, theirs: Evidence, atol: float) -> None:
-    """Raises where the weights agree to atol only because they moved so little: their ways must agree as well.
+    """Raises where weights agree to atol only because they moved so little: their ways must agree as well.
 
-    Compared are final minus initial weights, without moving statistics, as one vector each: where the two are further
-    apart than MOVED of the longer one and rounding together, another training was made.
+    A way is what one training of one model made of its weights, as one vector, without moving statistics. Where the two
+    are further apart than MOVED of the longer one and rounding together, another training was made.
     """
     if not ours.initial or not theirs.initial:
         return
-    held = [weights[0] for weights in (ours.initial, ours.final, theirs.initial, theirs.final)]
-    if len({tuple(array.shape for array in each.arrays) for each in held}) > 1:
-        return  # what a fit trains beside its model has no initial weights
-    mine, other = way(held[0], held[1]), way(held[2], held[3])
-    size = np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in held[3].arrays))
+    for part in sorted({*ours.initial[0].parts} & {*theirs.initial[0].parts}):
+        mine, other = (_moments_of(side, part) for side in (ours, theirs))
+        if len(mine) != len(other):  # after a restart some moments are another start's
+            mine, other = [mine[0], mine[-1]], [other[0], other[-1]]
+        for k in range(len(mine) - 1):
+            _check_way(ours, (mine[k], mine[k + 1]), (other[k], other[k + 1]), atol)
+
+
+def _moments_of(side: Evidence, part: int) -> list[Weights]:
+    """One model's weights at the start, between its trainings, and at the end."""
+    first, last = side.initial[0].of({part}), side.final[0].of({part})
+    corner = side.run.folder.worker(0)
+    between = [held for moment in corner.moments if (held := corner.weights(moment)) is not None]
+    return [first, *(held for held in between if held.models[:1] == last.models[:1]), last]
+
+
+def _check_way(ours: Evidence, mine: tuple[Weights, Weights], other: tuple[Weights, Weights], atol: float) -> None:
+    if len({tuple(array.shape for array in each.arrays) for each in (*mine, *other)}) > 1:
+        return
+    a, b = way(*mine), way(*other)
+    size = np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in other[1].arrays))
     rounding = 4 * float(np.finfo(np.float32).eps) * size * np.sqrt(ours.steps)
-    apart, longer = float(np.linalg.norm(mine - other)), max(np.linalg.norm(mine), np.linalg.norm(other))
+    apart, longer = float(np.linalg.norm(a - b)), max(np.linalg.norm(a), np.linalg.norm(b))
     if not apart > MOVED * longer + rounding:
         return
-    lengths = f"{np.linalg.norm(mine):.2g} in the {ours.name}, {np.linalg.norm(other):.2g} in the baseline"
+    lengths = f"{np.linalg.norm(a):.2g} in the {ours.name}, {np.linalg.norm(b):.2g} in the baseline"
     raise VerificationError(
-        f"the final weights agree to atol={scientific(atol)}, but only as they moved so little ({lengths}, as one "
-        f"vector): the two ways are {apart / longer:.0%} apart, so another training was made; dtk.diagnose says more",
+        f"the weights of {mine[1].models[0] or 'the model'} agree to atol={scientific(atol)}, but only as they moved so "
+        f"little ({lengths}, as one vector): the two ways are {apart / longer:.0%} apart, so another training was made; "
+        "dtk.diagnose says more",
         reason="final weights",
     )
 
