@@ -8,7 +8,7 @@ from diagnosing import OTHER, means, other_losses, pair, prints, said, scoped, t
 from verifying import END, STEPS, maker, refused
 
 import dtk
-from dtk.errors import VerificationError
+from dtk.records import Journal
 
 DROPOUT = ["StatelessRandomUniformV2 at model/dropout"]
 
@@ -113,9 +113,26 @@ def test_one_batch_on_one_replica_is_no_constant_data(make):
 def test_augmentation(make):
     spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
     run, baseline = pair(make, change=other_losses, data=spoiled)
+    said(run, "augments", draws=["RandomUniform"])
+    sentence = told(run, baseline, mistake="augmentation", also=("worker order", "order"))
+    assert "a map of the dataset draws at random (RandomUniform)" in sentence
+
+
+def test_what_draws_by_a_seed_may_draw_by_the_examples_number(make):
+    spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
+    run, baseline = pair(make, change=other_losses, data=spoiled)
     said(run, "augments", draws=["StatelessRandomUniformV2"])
-    sentence = told(run, baseline, mistake="augmentation", also=("worker order",))
-    assert "a map of the dataset draws at random (StatelessRandomUniformV2)" in sentence
+    known = ("worker order", "order", "other data", "augmentation", "not reproducible")
+    told(run, baseline, mistake="unknown", also=known)
+
+
+def test_a_baseline_whose_epochs_are_equal_has_no_map_that_changes_them(make):
+    epochs = np.repeat([1, 2], STEPS // 2)
+    whole = {"epochs": epochs, "data": np.r_[OTHER[:10], OTHER[1:10], OTHER[:1]]}
+    spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
+    run, baseline = pair(make, change=other_losses, data=spoiled, epochs=epochs, baseline=whole)
+    said(run, "augments", draws=["RandomUniform at a map of validation data"])
+    told(run, baseline, mistake="worker order")
 
 
 def test_the_same_examples_over_an_epoch_are_an_order_though_a_map_draws(make):
@@ -131,15 +148,31 @@ def test_a_recorder_that_recorded_nothing(make):
     run = make(steps=0)
     sentence = told(run, make("single"), mistake="records")
     assert "fit began in the cluster with a dtk.Recorder" in sentence
-    assert "compute_loss" in sentence
+    assert "its train function never called train_step" in sentence
 
 
-def test_updates_that_nobody_recorded(make, monkeypatch):
-    def checks(*args):
-        raise VerificationError("30 updates of adam, 20 recorded; record them all", reason="updates")
+def counting(run, *made, recorded=STEPS):
+    """The run, whose workers each say how many updates they have made."""
+    for corner, count in zip(run.folder.each, made, strict=True):
+        journal = Journal(corner)
+        one = {"name": "adam", "variables": ["w0"], "made": count, "recorded": min(count, recorded)}
+        journal.event(2.0, "updates", optimizers=[one], models=["model"])
+        journal.close()
+    return run
 
-    monkeypatch.setattr("dtk.analysis.diagnose.checks", checks)
-    assert "30 updates of adam, 20 recorded; record every step" in told(make(), make("single"), mistake="unrecorded")
+
+def test_updates_that_nobody_recorded(make):
+    sentence = told(counting(make(), 30, 30), make("single"), mistake="unrecorded")
+    assert "10 of the 30 updates that the cluster made were not recorded" in sentence
+    told(make(), counting(make("single"), 30), mistake="unrecorded")
+
+
+def test_other_updates_are_no_unrecorded_ones(make):
+    assert "made other updates" in told(counting(make(), STEPS, 10), make("single"), mistake="steps")
+    sentence = told(counting(make(), 40, 40, recorded=40), counting(make("single"), 20), mistake="steps")
+    assert "baseline: 20 updates in 20 steps, cluster: 40" in sentence
+    assert "nothing tells how many updates" in told(make(updates=False), make("single"), mistake="records")
+    assert "the baseline has made" in told(make(), make("single", updates=False), mistake="records")
 
 
 # --- what verify says to do

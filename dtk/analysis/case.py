@@ -116,6 +116,11 @@ class Case:
     atol: float
 
     @property
+    def other_names(self) -> bool:
+        """Whether the two have losses of other names: then no loss was compared, and nothing is known of them."""
+        return self.failed.reason == "loss" and self.failed.step is None
+
+    @property
     def replicas(self) -> int:
         return self.ours.replicas
 
@@ -212,8 +217,13 @@ class Case:
 
     @cached_property
     def other_rate(self) -> str | None:
-        """Where a learning rate differs, in words; "" where all are the same; None where that is not known."""
+        """Where a learning rate differs at the first update, in words; "" where all are the same; else None."""
         return facts.other_rate(self.ours.run, self.theirs.run) if self.theirs else None
+
+    @cached_property
+    def rate_at_end(self) -> str | None:
+        """Where a learning rate differs at the end alone, in words: the reason, or an effect of other losses."""
+        return facts.rate_at_end(self.ours.run, self.theirs.run) if self.theirs and not self.other_rate else None
 
     @cached_property
     def sparse(self) -> list[str]:

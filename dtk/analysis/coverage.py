@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dtk.analysis.evidence import Evidence, owner
+from dtk.analysis.evidence import Evidence, RunLike, owner
 from dtk.analysis.losses import check_loss
 from dtk.errors import VerificationError
 
-__all__ = ["check_named_losses", "updates_line"]
+__all__ = ["check_named_losses", "kind_of_updates", "updates_line"]
 
 _REMEDY = (
     "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
@@ -35,9 +35,9 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
         _check_as_many(ours, theirs)
     told = _optimizers(ours)
     made, recorded = (sum(each[what] for each in told) for what in ("made", "recorded"))
-    if not _said(ours):
+    if not _said(ours.run):
         return "updates: not known how many were made; nothing tells whether all were recorded"
-    models = _counted(len(_said(ours)[0]["models"]), "model")
+    models = _counted(len(_said(ours.run)[0]["models"]), "model")
     if not told:
         return f"check updates: PASS ({ours.steps} steps recorded, no optimizer has counted any update, {models})"
     if recorded < made:
@@ -45,6 +45,19 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
         return f"updates: {recorded} of {made} recorded, {models}; {_names(missing)} not compared step by step"
     since = f" since attempt {ours.restarts[-1][0]} began" if ours.restarts else ""
     return f"check updates: PASS ({recorded} of {made} updates recorded{since}, {models}{_pace(told)})"
+
+
+def kind_of_updates(*runs: RunLike) -> str:
+    """The mistake that `updates_line` raised for, found in its order: of several runs the first that has one."""
+    for run in runs:
+        said = _said(run)
+        if len(said) < run.folder.workers:
+            return "records"
+        if any(_counts(event) != _counts(said[0]) for event in said):
+            return "steps"
+        if any(each["recorded"] < each["made"] for each in said[0]["optimizers"]):
+            return "unrecorded"
+    return "steps"
 
 
 def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
@@ -85,18 +98,17 @@ def _check_losses_known(side: Evidence) -> None:
 
 
 def _check_known(side: Evidence, allow_unrecorded: bool) -> None:
-    said = _said(side)
+    said = _said(side.run)
     if len(said) < side.run.folder.workers:
         if allow_unrecorded:
             return
         raise VerificationError(
-            f"nothing tells how many updates the {side.name} has made (DTK_UPDATES=0, or an older dtk): run it again, "
+            f"nothing tells how many updates the {side.name} has made (DTK_UPDATES=0, or an older dtk); run it again, "
             "or pass allow_unrecorded=True",
             reason="updates",
         )
     for worker, event in enumerate(said):
-        counts = [(each["name"], each["made"]) for each in event["optimizers"]]
-        first = [(each["name"], each["made"]) for each in said[0]["optimizers"]]
+        counts, first = _counts(event), _counts(said[0])
         if counts != first and not allow_unrecorded:
             raise VerificationError(
                 f"{owner(side, worker)} made other updates ({_listed(counts)}) than worker 0 ({_listed(first)}): "
@@ -114,14 +126,18 @@ def _check_as_many(ours: Evidence, theirs: Evidence) -> None:
         )
 
 
-def _said(side: Evidence) -> list[dict[str, Any]]:
+def _said(run: RunLike) -> list[dict[str, Any]]:
     """The event "updates" of each worker that has one."""
-    found = [[e for e in corner.events if e["state"] == "updates"] for corner in side.run.folder.each]
+    found = [[e for e in corner.events if e["state"] == "updates"] for corner in run.folder.each]
     return [events[-1] for events in found if events]
 
 
+def _counts(event: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(each["name"], each["made"]) for each in event["optimizers"]]
+
+
 def _optimizers(side: Evidence) -> list[dict[str, Any]]:
-    said = _said(side)
+    said = _said(side.run)
     return said[0]["optimizers"] if said else []
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from dtk.analysis import facts
 from dtk.analysis.case import Case, Diagnosis, found
+from dtk.analysis.coverage import kind_of_updates
 from dtk.analysis.evidence import check_recorded, collect
 from dtk.analysis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.analysis.losses import check_loss
@@ -102,10 +103,11 @@ def _without_remedy(error: VerificationError) -> str:
 
 
 def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None) -> Diagnosis:
-    """What was not recorded: updates of an optimizer, or any step at all, though a Recorder may have been there."""
+    """What was not recorded, or not as often: updates of an optimizer, or any step, though a Recorder was there."""
     if error.reason == "updates":
         tested = "the updates that each optimizer made are counted, and those that were recorded"
-        return found("unrecorded", _without_remedy(error), tested)
+        kind = kind_of_updates(run) if baseline is None else kind_of_updates(run, baseline)
+        return found(kind, _without_remedy(error), tested)
     what = _without_remedy(error)
     silent = [
         side
@@ -115,8 +117,8 @@ def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None
     if silent:
         name = "baseline" if silent[0] is baseline else name_of(silent[0])
         what = (
-            f"fit began in the {name} with a dtk.Recorder among its callbacks, and no step was recorded: the model's "
-            "train_step does not call compute_loss, or fit made no step"
+            f"fit began in the {name} with a dtk.Recorder among its callbacks, and no step was recorded: its train "
+            "function never called train_step, or fit made no step"
         )
     return found("records", what, "the records of each replica were read, from step 1 to the last")
 
@@ -178,7 +180,7 @@ def _unknown(case: Case) -> Diagnosis:
     lead = str(case.failed)
     if case.theirs is not None and case.failed.step == 1 and not (case.ours.initial and case.theirs.initial):
         lead += "; the initial weights were not recorded: call dtk.record_step inside of a tf.function, with model="
-    elif case.theirs is not None and (case.failed.step or 2) > 1:
+    elif case.theirs is not None and not case.other_names and (case.failed.step or 2) > 1:
         move = moved(case)
         if move is not None:
             known.append(f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}")

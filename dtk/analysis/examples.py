@@ -91,12 +91,15 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         began = f"{what}: attempt {resumed[0]} began there, and its checkpoint does not hold the place in the data"
         tested = f"the first step with other examples is the first of attempt {resumed[0]}"
         return found("other data", began, tested, evidence)
-    if case.augments:
-        ops = ", ".join(case.augments[:3])
+    # Where the baseline's epochs had the same examples, no map changes them. Stateless operations draw by a seed, which
+    # may be the example's own number: they are no evidence.
+    stateful = [one for one in case.augments if not one.startswith("Stateless")]
+    if stateful and not whole:
+        ops = ", ".join(stateful[:3])
         tested = f"the sums differ over an epoch too, and a map of the dataset draws at random ({ops})"
         instead = "worker order" if case.ours.run.folder.workers > 1 else "other data"
         drawn = f"{what}, over an epoch as well: a map of the dataset draws at random ({ops})"
-        return found("augmentation", drawn, tested, evidence, (instead,))
+        return found("augmentation", drawn, tested, evidence, (instead, "order"))
     alone = case.ours.run.folder.workers < 2  # one process reads for all replicas
     steady = np.ptp(mine) <= SAME_DATA
     if whole and alone:
@@ -110,6 +113,9 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     else:  # one epoch, or epochs that end early: nothing tells which examples there are in all
         what += ", over an epoch as well"
         suspects = [*([] if alone else ["worker order"]), "order", "other data", "augmentation", "not reproducible"]
+        if case.augments:
+            ops = ", ".join(case.augments[:3])
+            tested += f"; a map of the dataset draws ({ops}), perhaps by a seed of each example's own"
     return either(what, suspects, tested, evidence)
 
 

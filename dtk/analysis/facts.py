@@ -1,8 +1,9 @@
 """What a run's workers wrote down about their training beside its numbers; None where nobody wrote it down.
 
-The events are "loop" (who trains, in which scope, with which layers), "traced" (what the graph of an update holds) and
-"augments" (a map of a dataset that draws at random); `dtk.recording` writes them. A missing event means unknown, and
-nothing is concluded from it.
+The events are "loop" (who trains, in which scope, with which layers), "traced" (what the graph of an update holds),
+"updates" (each optimizer's at the end, with its learning rate), "alone" (the function makes no strategy) and "augments"
+(a map of a dataset that draws at random); `dtk.recording` writes them. A missing event means unknown, and nothing is
+concluded from it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "events",
     "other_rate",
     "outside",
+    "rate_at_end",
     "rates",
     "same_examples",
     "scope_of",
@@ -80,8 +82,10 @@ def _traced(key: str, runs: tuple[RunLike, ...]) -> list[str] | None:
 def rates(run: RunLike) -> list[tuple[str, float | None, float | None]]:
     """Each optimizer's name and its learning rate, at its first update and at the end; None where it is not known.
 
-    [] where nothing was written down.
+    [] where nothing was written down, and where the run began anew: the first update is then that of its last start.
     """
+    if run.folder.earlier:
+        return []
     traced = [event for event in events(run, "traced") if "rate" in event]
     ended = [each for event in events(run, "updates")[:1] for each in event["optimizers"] if "rate" in each]
     first = traced[: len(ended)]  # worker 0's, each of them once, in the order of their first updates
@@ -91,16 +95,34 @@ def rates(run: RunLike) -> list[tuple[str, float | None, float | None]]:
 
 
 def other_rate(run: RunLike, baseline: RunLike) -> str | None:
-    """Where an optimizer's learning rate differs, in words; "" where all are the same; None where that is not known."""
+    """Where an optimizer's learning rate differs at its first update, in words; "" where all rates are the same, at the
+    end as well; None elsewhere: where they are not known, or differ at the end alone.
+    """
     mine, other = rates(run), rates(baseline)
     if not mine or len(mine) != len(other):
         return None
-    known = [None not in pair for pair in (*mine, *other)]
-    for (name, *ours), (_, *theirs) in zip(mine, other, strict=True):
-        for when, a, b in zip(("at its first update", "at the end"), ours, theirs, strict=True):
-            if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
-                return f"the learning rate of {name} is {a:.3g} {when}, in the baseline {b:.3g}"
-    return "" if all(known) else None
+    known = all(None not in pair for pair in (*mine, *other))
+    return _apart(run, baseline, 1) or (None if not known or _apart(run, baseline, 2) else "")
+
+
+def rate_at_end(run: RunLike, baseline: RunLike) -> str | None:
+    """Where an optimizer's learning rate differs at the end, in words; None for nowhere, or not known.
+
+    What sets a rate by the losses, such as ReduceLROnPlateau, sets another one where other losses have another reason.
+    """
+    return _apart(run, baseline, 2)
+
+
+def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
+    mine, other = rates(run), rates(baseline)
+    if len(mine) != len(other):
+        return None
+    when = {1: "at its first update", 2: "at the end"}[place]
+    for ours, theirs in zip(mine, other, strict=True):
+        a, b = ours[1:][place - 1], theirs[1:][place - 1]
+        if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
+            return f"the learning rate of {ours[0]} is {a:.3g} {when}, in the baseline {b:.3g}"
+    return None
 
 
 def augmenting(*runs: RunLike) -> list[str]:

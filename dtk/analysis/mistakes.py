@@ -58,7 +58,7 @@ MISTAKES = {
         BOTH,
     ),
     "steps": Mistake(
-        "one ran more steps than the other, or batches of another size later on",
+        "one ran more steps, or made more updates, than the other, or batches of another size later on",
         "-",
         "give both the same data, epochs, steps and drop_remainder",
         BOTH,

@@ -34,7 +34,7 @@ def look_at_finite(case: Case) -> Diagnosis | None:
 def look_at_shares(case: Case) -> Diagnosis | None:
     """All replicas recorded one number, the baseline's loss: it had been reduced before it was recorded."""
     shares = case.ours.shares[: case.steps]
-    if case.replicas < 2 or case.failed.reason != "loss":
+    if case.replicas < 2 or case.failed.reason != "loss" or case.other_names:
         return None
     same = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
     if not same.all() or abs(shares[0, 0] - case.other[0]) > case.rtol * abs(case.other[0]):

@@ -60,7 +60,7 @@ def look_at_offset(case: Case) -> Diagnosis | None:
         return None
     if case.failed.reason != "offset" and (case.failed.step or 2) < 2:
         return None
-    if case.failed.reason == "loss" and case.failed.step is None:
+    if case.other_names:
         return None
     if not case.first_apart > OFFSET or case.same_data is False:
         return None

@@ -124,7 +124,7 @@ class _Trials:
         """What no run refuted."""
         tested = "; ".join(self.said) or "no further run could be made"
         evidence = (f"tested: {tested}", *first.evidence)
-        if first.mistake in left or first.mistake in _DATA:
+        if first.mistake in left or (first.mistake in _DATA and first.mistake not in _PAIRS):
             also = tuple(key for key in left if key != first.mistake)
             return Diagnosis(first.mistake, first.sentence, evidence, also)
         lead = "further runs were made, and none of them agrees with its baseline"

@@ -92,7 +92,7 @@ def look_at_drift(case: Case) -> Diagnosis | None:
 def look_at_updates(case: Case) -> Diagnosis | None:
     """Losses that agree at first: the same way by another length is the learning rate, hardly apart is rounding."""
     step = case.failed.step or case.steps + 1  # without a step: the losses agree at all of them
-    if case.theirs is None or step < 2 or case.failed.reason not in ("loss", *ENDS):
+    if case.theirs is None or step < 2 or case.other_names or case.failed.reason not in ("loss", *ENDS):
         return None
     if case.other_rate and case.same_data is not False:
         return _by_rates(case, step, case.facts())
@@ -100,6 +100,8 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     if move is None or case.same_data is False:
         return None
     evidence = [f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}", *case.facts()]
+    if case.rate_at_end:  # a callback may have set it by other losses, so it may be an effect
+        evidence.append(f"the first updates have the same learning rates, but {case.rate_at_end}")
     if move.cosine >= ALONG and abs(move.ratio - 1) > AS_FAR:
         return _longer(case, move, step, evidence)
     rounding = _rounding(case, move, step, evidence)
@@ -108,12 +110,12 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     suspects = ["rounding"] if move.cosine >= ALONG and case.first_apart <= OFFSET else []
     suspects += ["clipping"] if case.clips != [] else []
     suspects += _of_the_model(case)
-    if case.clips and move.cosine < ALONG and case.other_rate is None:
+    if case.rate_at_end or (case.clips and move.cosine < ALONG and case.other_rate is None):
         suspects.append("learning rate")
     suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
     suspects += ["random"] if case.draws else []
     # Where nothing is known of the update, and the weights went another way, all of this would be guessed.
-    if not suspects or (move.cosine < ALONG and not case.clips and not _of_the_model(case)):
+    if not suspects or (move.cosine < ALONG and not (case.clips or case.rate_at_end or _of_the_model(case))):
         return None
     tested = (
         f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
@@ -133,7 +135,7 @@ def _by_rates(case: Case, step: int, evidence: list[str]) -> Diagnosis:
     return found(
         "learning rate",
         f"{_until(case, step)}, and {case.other_rate}",
-        "each optimizer's learning rate, read at its first update and at the end, in both",
+        "each optimizer's learning rate, read at its first update in both",
         evidence,
     )
 
@@ -155,7 +157,7 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
     also += _of_the_model(case)
     if plain and case.clips == [] and not also:
         scaled = "a learning rate, or a gradient, that is" if case.other_rate is None else "a gradient that is"
-        same = "; the learning rates are the same" if case.other_rate == "" else ""
+        same = "; the learning rates are the same at the first update and at the end" if case.other_rate == "" else ""
         return found(
             "learning rate",
             f"{lead}{f'; N={n} fits' if by_n else ''}: {scaled} scaled in only one of the two{same}",
@@ -182,7 +184,8 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     early, last = since[: max(1, step // 2 - 1)], since[-3:]
     if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
         return None
-    if case.clips != [] or _of_the_model(case) or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
+    begins = case.clips != [] or _of_the_model(case) or case.rate_at_end
+    if begins or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
         # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
         suspects = ["rounding", *(["clipping"] if case.clips != [] else [])]
         suspects += ["learning rate"] if case.other_rate is None else []

@@ -1,0 +1,76 @@
+"""`diagnose` on runs made of numbers: what the learning rates tell that the workers wrote down, and other losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from diagnosing import later, pair, said, told
+from verifying import END, START, maker, restarted
+
+import dtk
+from dtk.analysis import facts
+from dtk.errors import VerificationError
+
+
+@pytest.fixture
+def make(tmp_path):
+    return maker(tmp_path)
+
+
+def further(times):
+    return [s + times * (e - s) for s, e in zip(START, END, strict=True)]
+
+
+def rated(run, first, last):
+    """The run, whose optimizer had these learning rates, and whose updates were traced."""
+    said(run, "traced", optimizer="adam", draws=[], clips=[], rate=first)
+    one = {"name": "adam", "variables": ["w0"], "made": 20, "recorded": 20, "rate": last}
+    return said(run, "updates", optimizers=[one], models=["model"])
+
+
+def parted(make, mine, other, times=1.95):
+    facts = {"updates": False, "baseline": {"updates": False}}
+    run, baseline = pair(make, change=later(0.9), final=further(times), **facts)
+    return rated(run, *mine), rated(baseline, *other)
+
+
+def test_another_rate_at_the_first_update_is_the_reason(make):
+    sentence = told(*parted(make, (0.2, 0.2), (0.1, 0.1)), mistake="learning rate")
+    assert "the learning rate of adam is 0.2 at its first update, in the baseline 0.1" in sentence
+
+
+def test_another_rate_at_the_end_may_be_an_effect(make):
+    runs = parted(make, (0.1, 0.01), (0.1, 0.1), times=1.1)
+    assert facts.other_rate(*runs) is None
+    diagnosis = dtk.diagnose(*runs)
+    assert diagnosis.mistake == "unknown"
+    assert "learning rate" in diagnosis.also
+    assert any("is 0.01 at the end, in the baseline 0.1" in fact for fact in diagnosis.evidence)
+
+
+def test_the_same_rates_are_said_to_be(make):
+    runs = parted(make, (0.1, 0.1), (0.1, 0.1))
+    assert facts.other_rate(*runs) == ""
+    sentence = told(*runs, mistake="learning rate")
+    assert "a gradient that is scaled in only one of the two" in sentence
+    assert "the learning rates are the same at the first update and at the end" in sentence
+
+
+def test_the_first_update_of_a_later_start_is_not_the_first(make):
+    run, baseline = parted(make, (0.2, 0.2), (0.1, 0.1), times=0.5)
+    restarted(run, 9)
+    assert facts.rates(run) == []
+    assert facts.other_rate(run, baseline) is None
+    assert "is 0.2 at its first update" not in str(dtk.diagnose(run, baseline))
+
+
+def test_losses_of_other_names_say_nothing_of_the_update(make, monkeypatch):
+    def checks(*args):
+        raise VerificationError("baseline: g, d; cluster: one loss a step: they take other gradients", reason="loss")
+
+    runs = parted(make, (0.2, 0.2), (0.1, 0.1))
+    same = pair(make, change=lambda s: np.repeat(2 * s.mean(axis=1, keepdims=True), 2, axis=1))
+    monkeypatch.setattr("dtk.analysis.diagnose.checks", checks)
+    for each in (runs, same):
+        sentence = told(*each, mistake="unknown")
+        assert sentence == "I don't know why: baseline: g, d; cluster: one loss a step: they take other gradients"
