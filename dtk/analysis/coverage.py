@@ -76,7 +76,7 @@ def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
 
 
 def _check_by_hand(side: Evidence, allow_unrecorded: bool) -> None:
-    names = [name for event in _said(side)[:1] for name in event.get("by_hand", [])]
+    names = [name for event in _said(side.run)[:1] for name in event.get("by_hand", [])]
     if names and not allow_unrecorded:
         raise VerificationError(
             f"gradients were taken of {len(names)} variable{'s' * (len(names) > 1)} ({', '.join(names[:3])}"

@@ -183,6 +183,12 @@ MISTAKES = {
         "use the same learning rate in both, or scale it by the same factor, and don't change it in one only",
         BOTH,
     ),
+    "gradient scale": Mistake(
+        "losses agree at step 1; the weights moved the same way, N times as far, and the learning rates are the same",
+        "-",
+        "add gradients up once: by the optimizer, or by all_reduce and skip_gradients_aggregation, not by both",
+        BOTH,
+    ),
     "clipping": Mistake(
         "losses agree at step 1 and differ afterwards; without the clipping of gradients both agree",
         "-",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dtk.analysis.case import Case, Diagnosis, either, found
+from dtk.analysis.losses import TOO_SMALL
 from dtk.analysis.numerals import rounded
 from dtk.analysis.penalty import fits, look_at_penalty
 
@@ -61,6 +62,8 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     short = _short_batch(case, step)
     if short is not None or step > 1:
         return short
+    if abs(float(case.other[0])) < 10 * TOO_SMALL:
+        return None  # a difference of larger numbers, all but rounded away: its ratio says nothing
     hits = [(key, what) for key, value, what in _known(case) if _is(case, value, EXACT)]
     if hits:
         return _named(case, hits, f"the ratio at step 1 is that number to {rounded(EXACT)}")

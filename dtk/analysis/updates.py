@@ -156,11 +156,17 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
     also = ["random"] if case.draws else []
     also += _of_the_model(case)
     if plain and case.clips == [] and not also:
-        scaled = "a learning rate, or a gradient, that is" if case.other_rate is None else "a gradient that is"
-        same = "; the learning rates are the same at the first update and at the end" if case.other_rate == "" else ""
+        fits = f"{lead}{f'; N={n} fits' if by_n else ''}"
+        if case.other_rate == "":
+            return found(
+                "gradient scale",
+                f"{fits}: a gradient that is scaled in only one of the two",
+                "the learning rates are the same at the first update and at the end, and no gradient is clipped",
+                evidence,
+            )
         return found(
             "learning rate",
-            f"{lead}{f'; N={n} fits' if by_n else ''}: {scaled} scaled in only one of the two{same}",
+            f"{fits}: a learning rate, or a gradient, that is scaled in only one of the two",
             "the directions are the same, the lengths are not, the losses agree at step 1, and no gradient is clipped",
             evidence,
         )
@@ -193,16 +199,18 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
         clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
         tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"
         return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)
-    return found(
-        "rounding",
-        f"losses agree to {rounded(float(before.max()))} until step {step - 1}, then differ by "
-        f"{rounded(float(at[0])) if len(at) else 'less'} of their size, and the weights moved alike (cosine "
-        f"{move.cosine:.4f}): rounding that a kink such as relu's has enlarged, no mistake of either run",
+    # What a kink enlarges, an optimizer's other setting does as well: momentum, or a rate that changes on the way.
+    differs = f"differ by {rounded(float(at[0]))} of their size" if len(at) else "agree, and the weights differ"
+    lead = (
+        f"the losses agree to {rounded(float(before.max()))} until step {step - 1}, then {differs}, and the weights "
+        f"moved alike (cosine {move.cosine:.4f})"
+    )
+    tested = (
         f"the losses of step 1 differ by rounding alone ({rounded(float(case.apart[0]))}), and the difference grows "
         "more than in proportion to the steps, as that of a gradient that is off at every step would, but not at once; "
-        "and no gradient is clipped",
-        evidence,
+        "nothing clips a gradient"
     )
+    return either(lead, ["rounding", "learning rate"], tested, evidence)
 
 
 def _parted(case: Case) -> str | None:

@@ -121,9 +121,9 @@ def _check_way(ours: Evidence, mine: tuple[Weights, Weights], other: tuple[Weigh
         return
     lengths = f"{np.linalg.norm(a):.2g} in the {ours.name}, {np.linalg.norm(b):.2g} in the baseline"
     raise VerificationError(
-        f"the weights of {mine[1].models[0] or 'the model'} agree to atol={scientific(atol)}, but only as they moved so "
-        f"little ({lengths}, as one vector): the two ways are {apart / longer:.0%} apart, so another training was made; "
-        "dtk.diagnose says more",
+        f"the weights of {mine[1].models[0] or 'the model'} agree to atol={scientific(atol)}, but only as they moved "
+        f"so little ({lengths}, as one vector): the two ways are {apart / longer:.0%} apart, so another training was "
+        "made; dtk.diagnose says more",
         reason="final weights",
     )
 
