@@ -51,9 +51,10 @@ def test_another_rate_at_the_end_may_be_an_effect(make):
 def test_the_same_rates_are_said_to_be(make):
     runs = parted(make, (0.1, 0.1), (0.1, 0.1))
     assert facts.other_rate(*runs) == ""
-    sentence = told(*runs, mistake="learning rate")
+    sentence = told(*runs, mistake="gradient scale")
     assert "a gradient that is scaled in only one of the two" in sentence
-    assert "the learning rates are the same at the first update and at the end" in sentence
+    evidence = dtk.diagnose(*runs).evidence[0]
+    assert "the learning rates are the same at the first update and at the end" in evidence
 
 
 def test_the_first_update_of_a_later_start_is_not_the_first(make):
