@@ -115,6 +115,10 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
     suspects += ["random"] if case.draws else []
     # Where nothing is known of the update, and the weights went another way, all of this would be guessed.
+    if not suspects and case.failed.reason in ENDS and case.apart.max() <= OFFSET:
+        # Such as Adam makes of a gradient that is 0 but for rounding: the losses never see these weights.
+        tested = f"the losses agree to {rounded(float(case.apart.max()))} at every step, and only weights differ"
+        return either(f"{_until(case, step)}, and only weights differ", ["rounding"], tested, evidence)
     if not suspects or (move.cosine < ALONG and not (case.clips or case.rate_at_end or _of_the_model(case))):
         return None
     tested = (

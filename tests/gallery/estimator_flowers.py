@@ -143,7 +143,7 @@ def model_fn_divided_by_the_global_batch(strategy, slip=None):
     kind="estimator",
     source="TensorFlow guide estimator: a custom model_fn with batch norm",
     right="batch norm",
-    reason="loss",
+    reason="replicas",
 )
 def model_fn_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalises by its own examples."""
