@@ -97,8 +97,10 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     if case.other_rate and case.same_data is not False:
         return _by_rates(case, step, case.facts())
     move = moved(case)
-    if move is None or case.same_data is False:
+    if case.same_data is False:
         return None
+    if move is None:
+        return _by_rounding(case, step, case.facts()) if _unseen(case) else None
     evidence = [f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}", *case.facts()]
     if case.rate_at_end:  # a callback may have set it by other losses, so it may be an effect
         evidence.append(f"the first updates have the same learning rates, but {case.rate_at_end}")
@@ -115,16 +117,24 @@ def look_at_updates(case: Case) -> Diagnosis | None:
     suspects += ["regularisation"] if move.cosine >= ALONG and case.replicas > 1 else []
     suspects += ["random"] if case.draws else []
     # Where nothing is known of the update, and the weights went another way, all of this would be guessed.
-    if not suspects and case.failed.reason in ENDS and case.apart.max() <= OFFSET:
-        # Such as Adam makes of a gradient that is 0 but for rounding: the losses never see these weights.
-        tested = f"the losses agree to {rounded(float(case.apart.max()))} at every step, and only weights differ"
-        return either(f"{_until(case, step)}, and only weights differ", ["rounding"], tested, evidence)
+    if not suspects and _unseen(case):
+        return _by_rounding(case, step, evidence)
     if not suspects or (move.cosine < ALONG and not (case.clips or case.rate_at_end or _of_the_model(case))):
         return None
     tested = (
         f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
     )
     return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence, ("regularisation",))
+
+
+def _unseen(case: Case) -> bool:
+    """Whether only weights differ that no loss sees, such as Adam makes of a gradient that is 0 but for rounding."""
+    return case.failed.reason in ENDS and float(case.apart.max()) <= OFFSET
+
+
+def _by_rounding(case: Case, step: int, evidence: list[str]) -> Diagnosis:
+    tested = f"the losses agree to {rounded(float(case.apart.max()))} at every step, and only weights differ"
+    return either(f"{_until(case, step)}, and only weights differ", ["rounding"], tested, evidence)
 
 
 def _of_the_model(case: Case) -> list[str]:
