@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from diagnosing import later, pair, said, told
+from diagnosing import later, pair, rated, told
 from verifying import END, START, maker, restarted
 
 import dtk
@@ -19,13 +19,6 @@ def make(tmp_path):
 
 def further(times):
     return [s + times * (e - s) for s, e in zip(START, END, strict=True)]
-
-
-def rated(run, first, last):
-    """The run, whose optimizer had these learning rates, and whose updates were traced."""
-    said(run, "traced", optimizer="adam", draws=[], clips=[], rate=first)
-    one = {"name": "adam", "variables": ["w0"], "made": 20, "recorded": 20, "rate": last}
-    return said(run, "updates", optimizers=[one], models=["model"])
 
 
 def parted(make, mine, other, times=1.95):
