@@ -214,6 +214,42 @@ def test_an_unknown_switch_is_refused(make):
         make().again(without=("dropout",))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"worker": 3}, r"again\(worker=...\): it takes workers, "),
+        ({"payload": b""}, "again"),
+        ({"workers": 0}, "a whole number from 1 up"),
+        ({"replicas": True}, "a whole number from 1 up"),
+        ({"replicas": 2}, "a cluster has one replica a worker; pass workers=2"),
+        ({"rate": -1.0}, "a finite number above 0"),
+        ({"rate": float("nan")}, "a finite number above 0"),
+        ({"without": "random"}, r"pass a tuple, \('random',\)"),
+    ],
+)
+def test_changes_that_can_not_be_are_refused(make, changes, words):
+    run = with_job(make(), workers=2, replicas=1, mode="cluster")
+    with pytest.raises(ClusterConfigError, match=words):
+        run.again(**changes)
+
+
+def with_job(run, **facts):
+    """The run, with the files that it takes to make it again; their content is not looked at before it is started."""
+    job = {
+        "seed": 0,
+        "keras": None,
+        "strategy": False,
+        "share": 2,
+        "fork": True,
+        "timeout": None,
+        "stall_timeout": None,
+    }
+    (run.dir / "job.json").write_text(json.dumps({**job, **facts}))
+    (run.dir / "function.pkl").write_bytes(b"")
+    (run.dir / "sources.json").write_text("[]")
+    return run
+
+
 # --- real runs
 
 

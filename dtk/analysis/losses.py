@@ -9,18 +9,13 @@ import numpy as np
 from dtk.analysis.evidence import Evidence
 from dtk.analysis.facts import outside, same_examples, scope_of
 from dtk.analysis.numerals import rounded, scientific
+from dtk.analysis.rounding import FLOAT32, OFFSET, SMALL
 from dtk.analysis.scaling import by_step, global_loss, uneven, weighted_loss
 from dtk.errors import VerificationError
 
-__all__ = ["FROM_ROUNDING", "check_loss", "check_steps_and_examples"]
+__all__ = ["check_loss", "check_steps_and_examples"]
 
-# A loss near 0 is a difference of numbers near 1 (log-softmax), which float32 holds only to this much.
-ROUNDING = float(np.finfo(np.float32).eps)
-# A kink was seen to enlarge rounding a hundredfold in one step (docs/facts.md): from 1e-4, which agrees, to this.
-SMALL = 0.01
-# Rounding at step 1 was seen from 1e-8 to 1e-6 of the loss; a difference this large, steady for so many steps, is none.
-OFFSET, OFFSET_STEPS, STEADY = 2e-5, 4, 0.25
-FROM_ROUNDING = 1e-5  # rounding moved the loss of step 1 by 1e-8 to 1e-6 of its size
+OFFSET_STEPS, STEADY = 4, 0.25  # a difference of this many steps that varies less than this is the same at each
 
 
 def check_steps_and_examples(ours: Evidence, theirs: Evidence) -> None:
@@ -92,7 +87,7 @@ def _check_offset(ours: Evidence, mine: np.ndarray, other: np.ndarray, rtol: flo
     """Raises where losses differ from step 1 on by as much at every step: within the tolerance, but no rounding."""
     first = (mine - other)[:OFFSET_STEPS]
     # A wide tolerance is given for types of fewer digits, which round a repeated batch alike at every step.
-    least = max(max(OFFSET, rtol / 5) * abs(other[0]), 8 * ROUNDING)
+    least = max(max(OFFSET, rtol / 5) * abs(other[0]), 8 * FLOAT32)
     if len(first) < OFFSET_STEPS or not abs(first[0]) > least:
         return
     if (np.abs(first / first[0] - 1) > STEADY).any():
@@ -132,11 +127,11 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
 def _close(mine: np.ndarray, other: np.ndarray, rtol: float) -> np.ndarray:
     finite = np.isfinite(mine) & np.isfinite(other)
     with np.errstate(invalid="ignore"):  # infinite minus infinite; `finite` says no to it already
-        return finite & (np.abs(mine - other) <= rtol * np.abs(other) + ROUNDING)
+        return finite & (np.abs(mine - other) <= rtol * np.abs(other) + FLOAT32)
 
 
 def _relative(mine: float, other: float) -> str:
-    return rounded(abs(mine - other) / max(abs(other), ROUNDING))
+    return rounded(abs(mine - other) / max(abs(other), FLOAT32))
 
 
 def _values(ours: Evidence, mine: float, other: float) -> str:
@@ -219,7 +214,7 @@ def _later_remedy(ours: Evidence, theirs: Evidence, k: int, same: bool | None) -
         sentence += f" and that both read the same examples at step {k + 1} (seed the shuffle)"
     mine, other = (global_loss(side.shares, side.examples) for side in (ours, theirs))
     # From step 1 on by more than rounding: that is in the loss, and no kink's doing.
-    rounding = abs(mine[0] - other[0]) <= FROM_ROUNDING * abs(other[0]) + ROUNDING
+    rounding = abs(mine[0] - other[0]) <= OFFSET * abs(other[0]) + FLOAT32
     if not rounding:
         return (
             f"{sentence}; the losses of step 1 differ by {_relative(mine[0], other[0])} already, more than by rounding"

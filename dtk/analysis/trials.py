@@ -15,9 +15,10 @@ import numpy as np
 from dtk.analysis import facts
 from dtk.analysis.case import DECIDES, SAID, Case, Diagnosis, either, found
 from dtk.analysis.evidence import collect
-from dtk.analysis.losses import FROM_ROUNDING, check_steps_and_examples
+from dtk.analysis.losses import check_steps_and_examples
 from dtk.analysis.mistakes import MISTAKES
 from dtk.analysis.numerals import rounded
+from dtk.analysis.rounding import OFFSET
 from dtk.analysis.scaling import global_loss
 from dtk.analysis.updates import NEAR_N, moved
 from dtk.analysis.verify import checks, name_of
@@ -218,7 +219,7 @@ class _Trials:
         other = next((m for m in (4, 2, 3, 8) if m != n and batch % m == 0), None)
         one, few = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours))
         # Losses that agree at step 1 hold nothing that would grow.
-        if other is None or n < 2 or abs(few - one) <= FROM_ROUNDING * abs(one):
+        if other is None or n < 2 or abs(few - one) <= OFFSET * abs(one):
             return None
         kind = "replicas" if self.run.mode == "mirrored" else "workers"
         words = f"the run with {other} replicas"
@@ -252,7 +253,7 @@ class _Trials:
     def _better(self, key: str, words: str, run: RunLike, baseline: RunLike) -> bool:
         """Whether these two agree so much better than the first two that it is no accident, and all of the reason."""
         before, after = self._apart(self.run, self.baseline), self._apart(run, baseline)
-        floor = 1e-12 if key == "rounding" else FROM_ROUNDING
+        floor = 1e-12 if key == "rounding" else OFFSET
         # Where only the weights were different, the losses were not far apart before either.
         if after <= max(BETTER.get(key, A_TENTH) * before, floor):
             return True
