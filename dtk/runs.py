@@ -98,8 +98,9 @@ class Run:
         """Runs the same function with the same arguments once more, quietly, as it lies in `dir`; faults are left out.
 
         changes: seed, workers, replicas, and others of `dtk.run` and `dtk.baseline`; without: of "batch norm" (made
-        synchronous), "clipping", "random" and "rounding" (computes in float64) those that are switched off in the
-        workers; rate: what learning rates are multiplied by. Raises ClusterConfigError where `dir` is not complete.
+        synchronous), "clipping", "random", "sparse gradient" (made dense) and "rounding" (computes in float64) those
+        that are switched off in the workers; rate: what learning rates are multiplied by. Raises ClusterConfigError for
+        changes that can't be, and where `dir` is not complete.
         """
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 

@@ -54,6 +54,14 @@ def traced(runs, draws=(), clips=()):
     return tuple(said(run, "traced", optimizer="sgd", **known) for run in runs)
 
 
+def rated(run, first, last, clips=()):
+    """The run, whose optimizer had these learning rates, and whose updates were traced."""
+    known = {"draws": [], "clips": None if clips is None else list(clips)}
+    said(run, "traced", optimizer="adam", rate=first, **known)
+    one = {"name": "adam", "variables": ["w0"], "made": STEPS, "recorded": STEPS, "rate": last}
+    return said(run, "updates", optimizers=[one], models=["model"])
+
+
 def scoped(run, replicas, strategy="MultiWorkerMirroredStrategy"):
     """The run, whose model was made in such a scope."""
     return said(run, "loop", kind="loop", shapes=[], scope={"strategy": strategy, "replicas": replicas})

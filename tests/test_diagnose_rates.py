@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from diagnosing import later, pair, said, told
+from diagnosing import later, pair, rated, told
 from verifying import END, START, maker, restarted
 
 import dtk
@@ -19,13 +19,6 @@ def make(tmp_path):
 
 def further(times):
     return [s + times * (e - s) for s, e in zip(START, END, strict=True)]
-
-
-def rated(run, first, last):
-    """The run, whose optimizer had these learning rates, and whose updates were traced."""
-    said(run, "traced", optimizer="adam", draws=[], clips=[], rate=first)
-    one = {"name": "adam", "variables": ["w0"], "made": 20, "recorded": 20, "rate": last}
-    return said(run, "updates", optimizers=[one], models=["model"])
 
 
 def parted(make, mine, other, times=1.95):
@@ -63,6 +56,19 @@ def test_the_first_update_of_a_later_start_is_not_the_first(make):
     assert facts.rates(run) == []
     assert facts.other_rate(run, baseline) is None
     assert "is 0.2 at its first update" not in str(dtk.diagnose(run, baseline))
+
+
+@pytest.mark.parametrize("last", [0.1, 0.05])
+def test_rounding_in_the_weights_alone_is_said_as_that(make, last):
+    grown = 1 + 1e-7 * 1.45 ** np.arange(20)[:, None]
+    ends = [END[0] + np.float32([2e-4, 0]), END[1]]
+    runs = pair(make, change=lambda s: s * grown, final=ends, updates=False, baseline={"updates": False})
+    diagnosis = dtk.diagnose(rated(runs[0], 0.1, last), rated(runs[1], 0.1, 0.1), rtol=1e-3)
+    assert (diagnosis.mistake, "rounding" in diagnosis.also) == ("unknown", True)  # further runs tell
+    if last != 0.1:
+        return
+    assert "at all 20 steps, and only the weights differ; the weights moved alike" in str(diagnosis)
+    assert "Adam where a gradient is nearly 0, or a type of few digits" in str(diagnosis)
 
 
 def test_losses_of_other_names_say_nothing_of_the_update(make, monkeypatch):

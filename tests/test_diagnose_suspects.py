@@ -57,6 +57,19 @@ def test_a_smaller_loss_is_no_penaltys(make):
     told(*traced(pair(make, change=lambda s: s - 0.0834)), mistake="unknown", also=("whole batch",))
 
 
+@pytest.mark.parametrize("kinds", [[True], [True, True], [False], [True, False]])
+def test_a_synchronized_batch_norm_is_not_to_blame(make, kinds):
+    run, baseline = traced(pair(make, change=other_losses), DROPOUT)
+    layers = [
+        ["BatchNormalization", f"bn_{i}", *([{"synchronized": True}] if one else [])] for i, one in enumerate(kinds)
+    ]
+    said(run, "loop", kind="fit", shapes=[], layers=[["Dense", "dense"], *layers])
+    for corner in run.folder.each:
+        for which in ("initial", "final"):
+            corner.save_weights(which, ["kernel", "bn/moving_mean"], corner.weights(which).arrays)
+    assert dtk.diagnose(run, baseline).mistake == ("random" if all(kinds) else "batch norm")
+
+
 # --- small, from step 1 on
 
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from diagnosing import later, means, other_losses, pair, traced
+from diagnosing import later, means, other_losses, pair, prints, rated, said, traced
 from suspected import TRIED, by_fit
 from verifying import END, START, STEPS, maker
 
@@ -98,12 +98,14 @@ def further(times):
 
 def test_clipping_or_the_rate(make, monkeypatch):
     def runs():
-        return pair(make, change=later(0.9), final=further(1.95))
+        uncounted = {"updates": False, "baseline": {"updates": False}}
+        return pair(make, change=later(0.9), final=further(1.95), **uncounted)
 
     def fails(**_):
         raise WorkerFailed("worker 0 raised NotImplementedError", worker=0)
 
     found, right = runs(), pair(make)
+    found = tuple(rated(side, 0.1, 0.1, clips=None) for side in found)
     asked = answers(
         found,
         monkeypatch,
@@ -114,7 +116,7 @@ def test_clipping_or_the_rate(make, monkeypatch):
     assert diagnosis.mistake == "clipping"
     assert "could not be made (worker 0 raised NotImplementedError)" in diagnosis.evidence[0]
     assert ("single", {"rate": 2.0}) in asked
-    found = runs()
+    found = tuple(rated(side, 0.1, 0.1, clips=None) for side in runs())
     shares = found[0].records.groupby("step").loss.sum().to_numpy()[:, None]
     faster = make("single", shares=shares, examples=np.full((STEPS, 1), 32), final=further(1.95))
     answers(found, monkeypatch, baseline=lambda **changes: faster if changes else right[1])
@@ -122,12 +124,75 @@ def test_clipping_or_the_rate(make, monkeypatch):
 
 
 def test_what_no_run_confirms_stays_open(make, monkeypatch):
-    runs = pair(make, change=later(0.9), final=further(1.95))
-    wrong = pair(make, change=later(0.9), final=further(1.95))
-    answers(runs, monkeypatch, run=lambda **_: wrong[0], baseline=lambda **_: pair(make)[1])
-    diagnosis = tried(runs)
+    def runs():
+        return pair(make, change=later(0.9), final=further(1.95), updates=False, baseline={"updates": False})
+
+    def answer(before, after):
+        before = tuple(rated(side, 0.1, 0.1, clips=before) for side in runs())
+        wrong, right = runs()[0], pair(make)[1]
+        for side in (wrong, right):
+            rated(side, 0.1, 0.1, clips=after)
+        answers(before, monkeypatch, run=lambda **_: wrong, baseline=lambda **_: right)
+        return tried(before)
+
+    diagnosis = answer(["clipnorm=1.0"], ["clipnorm=1.0"])
     assert (diagnosis.mistake, diagnosis.also) == ("unknown", ())
     assert "both runs without clipping: they differ still" in diagnosis.evidence[0]
+    # A switch that had no effect, or perhaps none, refutes nothing.
+    for left in (None, ["clip_by_norm"]):
+        diagnosis = answer(left, left)
+        assert "clipping" in diagnosis.also
+        assert "both runs without clipping refute nothing" in diagnosis.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("left", "key"), [([], "whole batch"), (["RandomGammaV3 at noise"], "random"), (None, "random")]
+)
+def test_draws_that_are_still_there_are_not_refuted(make, monkeypatch, left, key):
+    runs = traced(pair(make, change=other_losses), ["RandomUniform"])
+    still = traced(pair(make, change=other_losses), left)
+
+    def run(**changes):
+        if "workers" in changes:
+            raise ClusterConfigError("4 workers do not fit; ask for fewer")
+        return still[0]
+
+    answers(runs, monkeypatch, run=run, baseline=lambda **changes: still[1] if changes else pair(make)[1])
+    assert tried(runs).mistake == key
+
+
+@pytest.mark.parametrize(("kind", "open"), [(np.float32, True), (np.float64, False)])
+def test_a_loop_that_stays_in_float32_refutes_no_rounding(make, monkeypatch, kind, open):
+    def parting(kind):
+        late = np.where(np.arange(STEPS) < 5, 1 + 1e-6, 1 + 5e-4)[:, None]
+        ends = [end.astype(kind) for end in END]
+        return traced(pair(make, change=lambda s: s * late, final=ends, baseline={"final": ends}))
+
+    runs, still = parting(np.float32), parting(kind)
+    answers(runs, monkeypatch, run=lambda **_: still[0], baseline=lambda **c: still[1] if c else pair(make)[1])
+    diagnosis = tried(runs)
+    assert ("rounding" in (diagnosis.mistake, *diagnosis.also)) == open
+    assert open == ("refute nothing: still there is float32 in w0" in diagnosis.evidence[0])
+
+
+def test_a_map_that_was_refuted_is_not_named(make, monkeypatch):
+    def spoiled(*draws):
+        data = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
+        return tuple(said(side, "augments", draws=list(draws)) for side in pair(make, change=other_losses, data=data))
+
+    runs, still = spoiled("RandomUniform"), spoiled()
+    answers(runs, monkeypatch, run=lambda **_: still[0], baseline=lambda **c: still[1] if c else pair(make)[1])
+    diagnosis = tried(runs)
+    assert "augmentation" not in (diagnosis.mistake, *diagnosis.also)
+    assert diagnosis.mistake == "unknown"
+
+
+def test_a_rate_that_nothing_scales_stays_open(make, monkeypatch):
+    """Optimizers that are none of Keras: the baseline runs as it did, which refutes nothing."""
+    runs = traced(pair(make, change=later(0.9), final=further(1.95)))
+    asked = answers(runs, monkeypatch, baseline=lambda **_: pair(make)[1])
+    assert "learning rate" in (tried(runs).mistake, *tried(runs).also)
+    assert not any("rate" in changes for _, changes in asked)
 
 
 def test_what_is_certain_costs_no_run(make, monkeypatch):
@@ -147,6 +212,42 @@ def test_runs_whose_directory_is_not_complete_decide_nothing(make):
 def test_an_unknown_switch_is_refused(make):
     with pytest.raises(ClusterConfigError, match="without='dropout': it takes 'batch norm', 'clipping'"):
         make().again(without=("dropout",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"worker": 3}, r"again\(worker=...\): it takes workers, "),
+        ({"payload": b""}, "again"),
+        ({"workers": 0}, "a whole number from 1 up"),
+        ({"replicas": True}, "a whole number from 1 up"),
+        ({"replicas": 2}, "a cluster has one replica a worker; pass workers=2"),
+        ({"rate": -1.0}, "a finite number above 0"),
+        ({"rate": float("nan")}, "a finite number above 0"),
+        ({"without": "random"}, r"pass a tuple, \('random',\)"),
+    ],
+)
+def test_changes_that_can_not_be_are_refused(make, changes, words):
+    run = with_job(make(), workers=2, replicas=1, mode="cluster")
+    with pytest.raises(ClusterConfigError, match=words):
+        run.again(**changes)
+
+
+def with_job(run, **facts):
+    """The run, with the files that it takes to make it again; their content is not looked at before it is started."""
+    job = {
+        "seed": 0,
+        "keras": None,
+        "strategy": False,
+        "share": 2,
+        "fork": True,
+        "timeout": None,
+        "stall_timeout": None,
+    }
+    (run.dir / "job.json").write_text(json.dumps({**job, **facts}))
+    (run.dir / "function.pkl").write_bytes(b"")
+    (run.dir / "sources.json").write_text("[]")
+    return run
 
 
 # --- real runs

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from verifying import STEPS, curve_of, edit_events, edit_records, maker, refused
+from verifying import STEPS, curve_of, edit_events, edit_records, maker, refused, restarted
 
 import dtk
 from dtk import verify
+from dtk.records import Journal
 
 
 @pytest.fixture
@@ -61,6 +62,29 @@ def test_one_replica_has_none_to_agree_with(make, capsys):
     assert "replicas agree" not in capsys.readouterr().out
     verify(make(), make(workers=1))  # a cluster of one worker is a reference too
     assert "check weights vs single device: PASS" in capsys.readouterr().out
+
+
+def test_updates_of_earlier_starts_are_not_counted(make, capsys):
+    run = restarted(make(), 11)
+    verify(counting(run, 10), make("single"))
+    assert "check updates: PASS (10 of 10 updates recorded since attempt 2 began, 1 model)" in capsys.readouterr().out
+    run = restarted(make(), 11)
+    edit_records(run, 0, lambda rows: [])  # the training was complete before
+    edit_records(run, 1, lambda rows: [])
+    verify(counting(run, 0), make("single"))
+    printed = capsys.readouterr().out
+    assert "updates: none since attempt 2 began, 1 model; earlier starts are not counted" in printed
+    assert "check updates: PASS" not in printed
+
+
+def counting(run, made):
+    """The run, whose workers say that the last start made so many updates, all of them recorded."""
+    for corner in run.folder.each:
+        journal = Journal(corner)
+        one = {"name": "sgd", "variables": ["w0"], "made": made, "recorded": made}
+        journal.event(2.0, "updates", optimizers=[one] if made else [], models=["model"])
+        journal.close()
+    return run
 
 
 def test_a_check_that_failed_is_not_printed_as_passed(make, capsys):

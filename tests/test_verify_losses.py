@@ -106,6 +106,28 @@ def test_a_replica_without_examples_whose_share_is_nan(make):
     assert refused(make(shares=shares, examples=examples), baseline).reason == "uneven batch"
 
 
+def test_batches_that_are_uneven_at_every_step_are_no_penalty(make):
+    """45 and 44 examples: below the tolerance, from step 1 on and by nearly as much, as a term that is added whole."""
+    rng, examples = np.random.default_rng(5), np.tile([45, 44], (STEPS, 1))
+    each = 2.3 + 0.001 * rng.random((STEPS, 1)) + np.array([[-0.005, 0.005]])
+    base = (each * examples).sum(axis=1, keepdims=True) / 89
+    counts = examples.sum(axis=1, keepdims=True)
+    error = refused(make(shares=each / 2, examples=examples), make("single", shares=base, examples=counts), rtol=1e-4)
+    assert (error.step, error.reason) == (1, "uneven batch")
+    # One that the weights don't explain is still no rounding.
+    more = make(shares=each / 2 + 4e-5, examples=examples)
+    assert refused(more, make("single", shares=base, examples=counts)).reason == "offset"
+
+
+def test_a_wide_tolerance_holds_for_an_offset_too(make):
+    """As bfloat16 rounds a batch that is repeated."""
+    run, baseline = make(shares=curve_of(2) * (1 + 1e-3)), make("single")
+    verify(run, baseline, rtol=1e-2)
+    error = refused(run, baseline, rtol=2e-3)
+    assert error.reason == "offset"
+    assert "or a type with fewer digits than float32" in str(error)
+
+
 def test_an_uneven_batch_within_the_tolerance_passes(make):
     shares, base, examples = short_batch(np.random.default_rng(5), [3, 2])
     shares[-1] = base[-1] / 2

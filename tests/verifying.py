@@ -100,3 +100,4 @@ def restarted(run, step):
     run.folder.save_attempt(2, None, 2.0, 4.0)
     for worker in range(2):
         edit_records(run, worker, lambda rows: [row for row in rows if row[1] >= step])
+    return run

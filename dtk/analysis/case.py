@@ -76,7 +76,8 @@ SAID = {
     "gradient scale": "a gradient is scaled in only one of the two",
     "clipping": "each replica clips its own gradient before they are added up",
     "sparse gradient": "the optimizer takes each replica's rows of a gradient by themselves, and not their sum",
-    "rounding": "rounding, which a kink such as relu's has enlarged",
+    "rounding": "rounding that a kink such as relu's, an optimizer such as Adam where a gradient is nearly 0, or a type"
+    " of few digits has enlarged",
     "local mean": "each replica divides by its own batch",
     "divided twice": "the loss is divided by the replicas once more",
     "not divided": "the sum over the examples is not divided",
@@ -189,7 +190,14 @@ class Case:
 
     @cached_property
     def normalised(self) -> bool:
-        """Whether the model has batch normalisation, by the names of its weights."""
+        """Whether the model has batch normalisation of each replica's own, by the names of its weights.
+
+        Where the layers were written down and all of that kind are synchronized, it is the whole batch's.
+        """
+        layers = [layer for event in facts.events(self.ours.run, "loop") for layer in event.get("layers") or []]
+        known = [layer for layer in layers if "BatchNormalization" in str(layer[0])]
+        if known and all(len(layer) > 2 and layer[2].get("synchronized") for layer in known):
+            return False
         return any(any(word in name for word in MOVING) for name in self.names)
 
     @cached_property

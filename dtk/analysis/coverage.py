@@ -31,19 +31,21 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
         missing = [each for each in _optimizers(side) if each["recorded"] < each["made"]]
         if missing and not allow_unrecorded:
             raise VerificationError(f"{_not_recorded(side, missing)}; {_REMEDY}", reason="updates")
-    if theirs is not None and not allow_unrecorded and not ours.restarts:
+    if theirs is not None and not allow_unrecorded and not any(side.run.folder.earlier for side in sides):
         _check_as_many(ours, theirs)
     told = _optimizers(ours)
     made, recorded = (sum(each[what] for each in told) for what in ("made", "recorded"))
     if not _said(ours.run):
         return "updates: not known how many were made; nothing tells whether all were recorded"
     models = _counted(len(_said(ours.run)[0]["models"]), "model")
+    if not made and ours.run.folder.earlier:
+        return f"updates: none since attempt {ours.run.folder.attempt} began, {models}; earlier starts are not counted"
     if not told:
         return f"check updates: PASS ({ours.steps} steps recorded, no optimizer has counted any update, {models})"
     if recorded < made:
         missing = [each for each in told if each["recorded"] < each["made"]]
         return f"updates: {recorded} of {made} recorded, {models}; {_names(missing)} not compared step by step"
-    since = f" since attempt {ours.restarts[-1][0]} began" if ours.restarts else ""
+    since = f" since attempt {ours.run.folder.attempt} began" if ours.run.folder.earlier else ""
     return f"check updates: PASS ({recorded} of {made} updates recorded{since}, {models}{_pace(told)})"
 
 

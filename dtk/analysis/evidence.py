@@ -20,8 +20,8 @@ __all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect"
 
 RECORDER = "add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own"
 _FIT = (
-    "dtk.Recorder() writes them before the first step and at the end of fit, so fit must come to its end with the "
-    "Recorder among its callbacks"
+    "dtk.Recorder() writes them before the first step, at the end of fit and at the function's end, so fit must come "
+    "to its end with the Recorder among its callbacks"
 )
 _LOOP = "dtk.record_step was not shown the model: pass model=model to it"
 

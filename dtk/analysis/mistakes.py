@@ -172,7 +172,7 @@ MISTAKES = {
         BOTH,
     ),
     "offset": Mistake(
-        "losses differ from step 1 on by 1e-5 or more, below the tolerance, by the same at each of the first steps",
+        "losses differ from step 1 on by 2e-5 or more, below the tolerance, by the same at each of the first steps",
         "-",
         "look for a part of the loss that every replica adds whole, or that depends on the whole batch",
         BOTH,

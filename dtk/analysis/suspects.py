@@ -13,11 +13,10 @@ from dtk.analysis.case import Case, Diagnosis, either, found
 from dtk.analysis.facts import MOVING, events
 from dtk.analysis.numerals import rounded
 from dtk.analysis.penalty import LOOKED_AT, look_at_penalty, steady
+from dtk.analysis.rounding import OFFSET
 
-__all__ = ["ENDS", "OFFSET", "look_at_offset", "look_at_statistics", "look_at_unknown_ratio", "only_statistics"]
+__all__ = ["ENDS", "look_at_offset", "look_at_statistics", "look_at_unknown_ratio", "only_statistics"]
 
-# Rounding at step 1 was seen from 1e-8 to 1e-6 of the loss; what is this large has another reason.
-OFFSET = 1e-5
 ENDS = ("final weights", "weights between fits")
 LARGE = 0.25  # batch norm and dropout were seen to change the loss of step 1 by less than this
 

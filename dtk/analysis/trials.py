@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtk.analysis import facts
 from dtk.analysis.case import DECIDES, SAID, Case, Diagnosis, either, found
 from dtk.analysis.evidence import collect
-from dtk.analysis.losses import FROM_ROUNDING, check_steps_and_examples
+from dtk.analysis.losses import check_steps_and_examples
 from dtk.analysis.mistakes import MISTAKES
 from dtk.analysis.numerals import rounded
+from dtk.analysis.rounding import OFFSET
 from dtk.analysis.scaling import global_loss
 from dtk.analysis.updates import NEAR_N, moved
 from dtk.analysis.verify import checks, name_of
@@ -154,18 +156,37 @@ class _Trials:
             if rest.mistake in _BY_ITSELF:
                 return None
             if key == "rounding" or rest.mistake not in MISTAKES or rest.mistake in (key, "rounding", *_SUMS):
-                return False
+                return self._refuted(key, words, run, baseline)
             return Diagnosis(
                 rest.mistake, f"{words} differ still: {rest.sentence}", (_tested(self.said), *rest.evidence), rest.also
             )
         if not self._better(key, words, run, baseline):
-            return False
+            return self._refuted(key, words, run, baseline)
         self.said.append(f"{words}: verify passes")
         what = f"{SAID.get(key, 'a map of the dataset draws at random')}: {words} agree"
         return found(key, what, "; ".join(self.said))
 
+    def _refuted(self, key: str, words: str, run: RunLike, baseline: RunLike) -> bool | None:
+        """False; None where the switch is not known to have had its effect, so that nothing follows."""
+        if key in ("random", "augmentation"):
+            left = facts.augmenting(run, baseline) if key == "augmentation" else facts.drawing(run, baseline)
+        elif key == "rounding":
+            left = _narrow(run, baseline)
+        elif key == "clipping":
+            left = facts.clipping(run, baseline)  # an optimizer's settings, such as clipnorm=1.0, stay and do nothing
+            left = left and [one for one in left if "=" not in one]
+        else:
+            left = []
+        if left == []:
+            return False
+        still = "what is left is not known" if left is None else f"still there is {', '.join(left[:3])}"
+        self.said.append(f"{words} refute nothing: {still}")
+        return None
+
     def _rate(self) -> Diagnosis | bool | None:
         """The baseline with the rate that the run seems to have."""
+        if not facts.rates(self.baseline):  # no optimizer of Keras, or not seen: nothing would be scaled
+            return None
         ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
         move = moved(Case(ours, theirs, VerificationError(""), *self.tolerances))
         if move is None or not move.ratio > 0:
@@ -198,7 +219,7 @@ class _Trials:
         other = next((m for m in (4, 2, 3, 8) if m != n and batch % m == 0), None)
         one, few = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours))
         # Losses that agree at step 1 hold nothing that would grow.
-        if other is None or n < 2 or abs(few - one) <= FROM_ROUNDING * abs(one):
+        if other is None or n < 2 or abs(few - one) <= OFFSET * abs(one):
             return None
         kind = "replicas" if self.run.mode == "mirrored" else "workers"
         words = f"the run with {other} replicas"
@@ -232,7 +253,7 @@ class _Trials:
     def _better(self, key: str, words: str, run: RunLike, baseline: RunLike) -> bool:
         """Whether these two agree so much better than the first two that it is no accident, and all of the reason."""
         before, after = self._apart(self.run, self.baseline), self._apart(run, baseline)
-        floor = 1e-12 if key == "rounding" else FROM_ROUNDING
+        floor = 1e-12 if key == "rounding" else OFFSET
         # Where only the weights were different, the losses were not far apart before either.
         if after <= max(BETTER.get(key, A_TENTH) * before, floor):
             return True
@@ -254,6 +275,13 @@ class _Trials:
         except DtkError as error:
             self.said.append(f"{words}: could not be made ({str(error).splitlines()[0]})")
             return None
+
+
+def _narrow(*runs: RunLike) -> list[str]:
+    """The final weights that are of fewer digits than float64, of all workers."""
+    held = [corner.weights("final") for run in runs for corner in run.folder.each]
+    pairs = [pair for one in held if one is not None for pair in zip(one.names, one.arrays, strict=True)]
+    return list(dict.fromkeys(f"{x.dtype} in {name}" for name, x in pairs if x.dtype.kind in "fV" and x.itemsize < 8))
 
 
 def _tested(said: list[str]) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from dtk.analysis.case import Case, Diagnosis, either, found
 from dtk.analysis.facts import MOVING, outside, scope_of
 from dtk.analysis.numerals import rounded
-from dtk.analysis.suspects import ENDS, OFFSET, only_statistics
+from dtk.analysis.rounding import AT_STEP_1, OFFSET, SMALL
+from dtk.analysis.suspects import ENDS, only_statistics
 from dtk.analysis.weights import way
 
 __all__ = ["Moved", "look_at_drift", "look_at_updates", "moved", "only_rates_differ"]
@@ -20,8 +21,6 @@ AS_FAR = 0.05  # updates whose lengths are this close count as equally long
 NEAR_N = np.log(1.25)
 # A gradient that is off by a term of its own (a penalty) points elsewhere: along the other's to this only by accident.
 PARALLEL, FAR = 0.999, np.log(1.3)
-SMALL = 0.01  # as in `dtk.analysis.losses`: rounding that a kink has enlarged was seen up to half of this at once
-ROUNDING = 2e-6  # rounding at step 1 was seen up to 1e-6 of the loss
 # A kink was seen to enlarge rounding a hundredfold in one step; a rate that changes parts losses at once.
 AT_ONCE = 1000.0
 GROWTH = 5.0  # a gradient that is off at every step moves the losses apart in proportion to the steps, at most so fast
@@ -181,7 +180,8 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
         return found(
             "learning rate",
             f"{fits}: a learning rate, or a gradient, that is scaled in only one of the two",
-            "the directions are the same, the lengths are not, the losses agree at step 1, and no gradient is clipped",
+            "the directions are the same, the lengths are not, the losses agree at step 1, and no gradient is clipped "
+            "by tf.clip_* or the optimizer",
             evidence,
         )
     suspects = ["learning rate"] if case.other_rate is None or not (case.clips or also) else []
@@ -198,14 +198,14 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     before, at = case.apart[: step - 1], case.apart[step - 1 : step]
     if move.cosine <= 0.99 or abs(move.ratio - 1) > AS_FAR or step < 3:
         return None
-    if before.max() > case.rtol or not (at < SMALL).all() or case.first_apart > ROUNDING:
+    if before.max() > case.rtol or not (at < SMALL).all() or case.first_apart > AT_STEP_1:
         return None
     since = case.apart[1:step] / np.arange(1, len(case.apart[1:step]) + 1)  # for each update made so far
     early, last = since[: max(1, step // 2 - 1)], since[-3:]
-    if last.max() < GROWTH * max(early.max(), ROUNDING / 10):
+    if last.max() < GROWTH * max(early.max(), AT_STEP_1 / 10):
         return None
     begins = case.clips != [] or _of_the_model(case) or case.rate_at_end
-    if begins or (len(at) and at[0] > AT_ONCE * max(before.max(), ROUNDING / 10)):
+    if begins or (len(at) and at[0] > AT_ONCE * max(before.max(), AT_STEP_1 / 10)):
         # What begins at a step of its own looks the same: a gradient that is clipped there, a rate that changes there.
         suspects = ["rounding", *(["clipping"] if case.clips != [] else [])]
         suspects += ["learning rate"] if case.other_rate is None else []
@@ -214,16 +214,17 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
         tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"
         return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)
     # What a kink enlarges, an optimizer's other setting does as well: momentum, or a rate that changes on the way.
-    differs = f"differ by {rounded(float(at[0]))} of their size" if len(at) else "agree, and the weights differ"
-    lead = (
-        f"the losses agree to {rounded(float(before.max()))} until step {step - 1}, then {differs}, and the weights "
-        f"moved alike (cosine {move.cosine:.4f})"
-    )
+    until = f"the losses agree to {rounded(float(before.max()))}"
+    if len(at):
+        until += f" until step {step - 1}, then differ by {rounded(float(at[0]))} of their size"
+    else:
+        until += f" at all {case.steps} steps, and only the weights differ"
     tested = (
         f"the losses of step 1 differ by rounding alone ({rounded(float(case.apart[0]))}), and the difference grows "
         "more than in proportion to the steps, as that of a gradient that is off at every step would, but not at once; "
-        "nothing clips a gradient"
+        "no gradient is clipped by tf.clip_* or the optimizer"
     )
+    lead = f"{until}; the weights moved alike (cosine {move.cosine:.4f})"
     return either(lead, ["rounding", "learning rate"], tested, evidence)
 
 

@@ -9,9 +9,11 @@
     "seeds"            both were seeded alike
     "initial weights"  both started from the same weights
     "replicas"         all replicas hold identical weights, at the start and at the end
-    "loss"             the global loss is the same at every step; "uneven batch" where one explains why it is not
+    "loss"             the global loss is the same at every step; "uneven batch" where one explains why it is not;
+                       "offset" where it differs within rtol, from step 1 on and by as much at each of four steps
     "weights between fits"  the weights where one training of several ends or begins are the same
-    "final weights"    the weights at the end are the same
+    "final weights"    the weights at the end are the same; and where they agree only because they moved by little,
+                       they moved alike
 
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
 reason; what passed is printed, as facts without measured numbers, so that it can stand in a notebook.

@@ -98,16 +98,23 @@ def drawn(graph: Any) -> list[str]:
 
 
 def clips() -> list[str] | None:
-    """The kinds of clipping since the last gradient, in the graph that is being made; None without a graph."""
+    """The kinds of clipping (tf.clip_by_*) since the last gradient, in the graph that is being made.
+
+    A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
+    without a graph, or where none of these took a gradient.
+    """
     import tensorflow as tf
 
     if tf.executing_eagerly():
         return None
+    names: list[str] = []
     graph = tf.compat.v1.get_default_graph()
-    if graph not in _gradients:
-        return []
-    names = (operation.name for operation in graph.get_operations()[_gradients[graph] :])
-    return sorted({match[2] for match in map(_CLIP.search, names) if match})
+    while graph is not None:
+        names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
+        if graph in _gradients:
+            return sorted({match[2] for match in map(_CLIP.search, names) if match})
+        graph = getattr(graph, "outer_graph", None)
+    return None
 
 
 def _inner(graph: Any) -> list[tuple[str, str]]:

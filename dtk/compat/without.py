@@ -52,6 +52,7 @@ def _refuse_rate(keras: Any) -> None:
         raise NotImplementedError("dtk multiplies learning rates with Keras 3's optimizers only")
 
     keras.optimizers.Optimizer.apply_gradients = refuse
+    keras.optimizers.legacy.Optimizer.apply_gradients = refuse
 
 
 def _keep_gradients(keras: Any) -> None:
