@@ -225,13 +225,12 @@ def _clips(optimizer: Any) -> list[str] | None:
 
     Keras 3 clips first and reduces then; Keras 2 the other way round.
     """
-    settings = []
-    if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
-        settings = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
     found = targets.clips()
     if found is None:
-        return settings or None
-    return settings + found
+        return None
+    if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
+        found += [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
+    return found
 
 
 def _weak(variable: Any) -> Callable[[], Any]:
