@@ -179,3 +179,18 @@ def test_losses_that_part_where_an_attempt_began_are_the_checkpoints(make):
     assert (error.step, error.reason) == (9, "loss")
     assert "the losses part at step 9" in str(error)
     assert "attempt 2 began here: what its checkpoint does not hold began anew (the place in the data" in str(error)
+
+
+def test_losses_that_are_too_small_to_compare_are_no_pass(make, capsys):
+    small = curve_of(2) * 1e-8
+    verify(make(shares=small * 2), make("single", shares=small.sum(axis=1, keepdims=True)))
+    out = capsys.readouterr().out
+    assert "loss vs single device: not compared (below 1e-6 at every step" in out
+    assert "check loss" not in out
+
+
+def test_a_difference_that_is_the_same_from_step_1_on_is_no_rounding(make):
+    shares = curve_of(2)
+    error = refused(make(shares=shares + 3e-5), make("single", shares=shares.sum(axis=1, keepdims=True)))
+    assert (error.reason, error.step) == ("offset", 1)
+    assert "by nearly as much at the 3 steps after it" in str(error)

@@ -130,6 +130,28 @@ def test_one_final_weight(make):
     verify(make(final=replaced(END, 1, 2e-4)), make("single"), atol=1e-3)
 
 
+def test_weights_that_agree_only_because_they_hardly_moved(make):
+    """By a rate of 1e-6 or so: twice as far is within atol, and another training all the same."""
+    slow = [array + np.float32(2e-5) for array in START]
+    verify(make(final=slow), make("single", final=slow))
+    nearly = [array + np.float32(2.02e-5) for array in START]
+    verify(make(final=nearly), make("single", final=slow))
+    error = refused(make(final=[array + np.float32(4e-5) for array in START]), make("single", final=slow))
+    assert error.reason == "final weights"
+    assert "only as they moved so little" in str(error)
+    assert "the two ways are 50% apart" in str(error)
+
+
+def test_a_slow_model_does_not_hide_behind_a_fast_one(make):
+    """Each model's way is compared by itself."""
+    run, baseline = make(), make("single")
+    for side, moved in ((run, 4e-5), (baseline, 2e-5)):
+        for corner in side.folder.each:
+            corner.save_weights("initial", ["v"], [np.zeros(3, np.float32)], "slow", 1)
+            corner.save_weights("final", ["v"], [np.full(3, moved, np.float32)], "slow", 1)
+    assert "the weights of slow agree to atol=1e-4, but only as they moved so little" in str(refused(run, baseline))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_final_weights_that_are_no_numbers(make, value):
     lost = replaced(END, 0, value)
