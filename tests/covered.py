@@ -157,12 +157,13 @@ def in_float16(strategy):
 
     model = model_of(strategy)
     with strategy.scope():
-        scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=8.0)
+        home = keras.optimizers if hasattr(keras.optimizers, "LossScaleOptimizer") else keras.mixed_precision
+        scaled = home.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=8.0)
         model.compile(scaled, "mse")
     model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
 
 
-def by_keyword(strategy, old=False):
+def by_keyword(strategy):
     import tensorflow as tf
     from tensorflow import keras
 
@@ -178,7 +179,7 @@ def by_keyword(strategy, old=False):
                 each = tf.reduce_mean(tf.square(model(x) - y), 1)
                 loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
             gradients = tape.gradient(loss, model.trainable_variables)
-            if old:
+            if not hasattr(optimizer, "apply"):  # Keras 2
                 optimizer.apply_gradients(grads_and_vars=zip(gradients, model.trainable_variables, strict=True))
             else:
                 optimizer.apply(grads=gradients, trainable_variables=model.trainable_variables)

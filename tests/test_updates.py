@@ -49,10 +49,11 @@ def test_a_fit_without_a_recorder_is_named(capsys):
     run, baseline = pair(three_fits, recorded=(True, False, True))
     error = refused(run, baseline)
     assert error.reason == "updates"
-    assert "4 of the 12 updates that the cluster made were not recorded: 4 of 4 by sgd_1" in str(error)
+    assert "4 of the 12 updates that the cluster made were not recorded: 4 of 4 by " in str(error)
+    assert "dense_2/kernel" in str(error)  # the second model's
     capsys.readouterr()
     dtk.verify(run, baseline, allow_unrecorded=True)
-    assert "updates: 8 of 12 recorded, 2 models; 4 of 4 by sgd_1" in capsys.readouterr().out
+    assert "updates: 8 of 12 recorded, 2 models; 4 of 4 by " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", ["fit", "train_on_batch"])
@@ -79,7 +80,7 @@ def test_a_model_that_was_not_handed_over_is_named():
     error = refused(*pair(two_models, given="a", wrong="b"))
     assert error.reason == "updates"
     assert "4 of the 8 updates" in str(error)
-    assert "adam_1" in str(error)
+    assert "dense_2/kernel" in str(error)
 
 
 @pytest.mark.parametrize(("given", "inside"), [("both", True), ("list", False), ("checkpoint", True)])
@@ -132,9 +133,9 @@ def test_updates_of_a_scaled_loss_are_recorded_and_the_loss_is_unscaled(capsys):
     np.testing.assert_allclose(baseline.records.loss, plain.records.loss, rtol=1e-5)
 
 
-@pytest.mark.parametrize("keras", [2, 3])
+@pytest.mark.parametrize("keras", [2, None])
 def test_an_optimizer_may_be_called_by_keyword(keras, capsys):
-    facts = {"kwargs": {"old": keras == 2}, "keras": keras}
+    facts = {"keras": keras}
     dtk.verify(dtk.run(by_keyword, workers=2, **facts), dtk.baseline(by_keyword, **facts))
     assert "4 of 4 updates recorded, 1 model" in capsys.readouterr().out
 
