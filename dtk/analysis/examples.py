@@ -16,19 +16,21 @@ def look_at_shards(case: Case) -> Diagnosis | None:
     """Sharding switched off: at every step all replicas saw the same examples."""
     if case.replicas < 2 or not np.isfinite(case.prints).all():
         return None
-    if np.ptp(case.prints, axis=1).max() > SAME_DATA:
-        return None
     # Data that are all alike have equal fingerprints on every replica as well, but these add up to the baseline's.
     if case.theirs is None or case.same_data or case.alike:
         return None
-    counts = case.ours.examples[0]
+    # Of several trainings one alone may be so: the steps that saw other examples than the baseline tell.
+    apart = ~(np.abs(case.prints.sum(axis=1) - case.base_prints) <= SAME_DATA)
+    if np.ptp(case.prints[apart], axis=1).max() > SAME_DATA:
+        return None
+    counts = case.ours.examples[: case.steps][apart][0]
     if outside(case.ours.run):
         return _outside(case, int(counts.sum()), int(case.theirs.examples[0].sum()))
     return found(
         "sharding off",
-        f"all {case.replicas} replicas saw the same {counts[0]} examples at each of {case.steps} steps, so sharding is "
-        "switched off",
-        "the replicas' fingerprints are equal at every step, and don't add up to the baseline's",
+        f"all {case.replicas} replicas saw the same {counts[0]} examples at each of {apart.sum()} steps, so sharding "
+        "is switched off",
+        "the replicas' fingerprints are equal at each of these steps, and don't add up to the baseline's",
     )
 
 
@@ -50,6 +52,14 @@ def look_at_counts(case: Case) -> Diagnosis | None:
         scope = "not known" if outside(case.ours.run) is None else "the strategy's"
         return found("global batch", what, COUNTED, [f"the scope that the model was made in: {scope}"])
     if case.failed.reason in ("steps", "examples"):
+        base = case.theirs.examples.sum(axis=1)[: case.steps]
+        later = np.flatnonzero(case.examples != base)
+        if n > 1 and len(later) and (case.examples[later] == n * base[later]).all():
+            what = f"from step {later[0] + 1} on there are {case.examples[later[0]]} examples a step in the "
+            what += (
+                f"{case.ours.name}, {base[later[0]]} in the baseline, {n} times as many: each of the {n} replicas reads"
+            )
+            return found("global batch", f"{what} a whole batch", COUNTED)
         return found("steps", str(case.failed).partition(";")[0], COUNTED)
     return None
 
