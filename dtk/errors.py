@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
 
 __all__ = [
-    "ALONE",
     "ClusterConfigError",
     "DatasetUnavailable",
     "DtkError",
