@@ -116,7 +116,8 @@ SAID = {
 def test_the_cause_is_in_the_sentence(function):
     with pytest.raises(dtk.WorkerFailed) as failure:
         dtk.run(function, workers=2)
-    assert str(failure.value) == f"worker 0 {SAID[function]}"
+    # XLA takes long to say no: the other worker may be stopped before it has raised the same.
+    assert str(failure.value) in (f"worker 0 {SAID[function]}", f"worker 1 {SAID[function]}")
     assert failure.value.traceback.startswith("Traceback"), "what Keras said is there in full"
 
 
