@@ -12,7 +12,6 @@ from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import element_shapes, fingerprint
 from dtk.recording.progress import Known, Progress, check_strategy, progress
 from dtk.recording.updates import check_any_strategy, keep_beside
-from dtk.records import Record
 
 __all__ = ["Recorder"]
 
@@ -177,29 +176,9 @@ class Recorder:
         several = self._tap.names if len(self._tap.names) > 1 else []
         state.named(several)
         length = (ended - self._began) / count
-        first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
-        place.journal.record(
-            Record(
-                worker=place.worker,
-                replica=first + local,
-                step=state.steps + k + 1,
-                epoch=state.epoch,
-                loss=float(sum(losses)),
-                examples=int(examples),
-                started=self._began + k * length,
-                ended=self._began + (k + 1) * length,
-                data=float(data),
-            )
-            for k in range(count)
-            for local, (examples, data, *losses) in enumerate(values[k] for values in rows)
-        )
-        if several:
-            place.journal.losses(
-                (first + local, state.steps + k + 1, [float(loss) for loss in values[k][2 : 2 + len(several)]])
-                for k in range(count)
-                for local, values in enumerate(rows)
-            )
-        state.steps += count
+        for k in range(count):
+            span = (self._began + k * length, self._began + (k + 1) * length)
+            state.record([values[k] for values in rows], several, span)
         self._began = ended
 
     def _save_initial(self) -> None:

@@ -14,7 +14,6 @@ from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.recording.progress import Known, Progress, check_strategy, progress
 from dtk.recording.trained import Trained, trained
 from dtk.recording.updates import check_any_strategy
-from dtk.records import Record
 
 __all__ = ["record_step"]
 
@@ -189,25 +188,7 @@ class _Loop:
         for optimizer, updates_so_far in zip(covered, made, strict=True):
             optimizer.seen(int(updates_so_far))
         self.progress.named(names)
-        self.progress.steps += 1
-        first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
-        self.place.journal.record(
-            Record(
-                worker=self.place.worker,
-                replica=first + local,
-                step=self.progress.steps,
-                epoch=self.progress.epoch,
-                loss=float(sum(losses)),
-                examples=int(examples),
-                started=self.began,
-                ended=ended,
-                data=float(data),
-            )
-            for local, (examples, data, *losses) in enumerate(rows)
-        )
-        if names:
-            shares = [[float(loss) for loss in row[2:]] for row in rows]
-            self.place.journal.losses((first + k, self.progress.steps, each) for k, each in enumerate(shares))
+        self.progress.record(rows, names, (self.began, ended))
         self.progress.before_step(weights=self._trainable)
         self.began = self.place.now()
 

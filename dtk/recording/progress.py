@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.recording.injecting import Injector, Weights
 from dtk.recording.meeting import meet
-from dtk.records import WorkerFolder
+from dtk.records import Record, WorkerFolder
 
 __all__ = ["Progress", "check_strategy", "compare_replicas", "progress", "save_weights"]
 
@@ -98,6 +98,22 @@ class Progress:
     def counts(self) -> bool:
         """Whether a training has begun."""
         return self.trainings > 0
+
+    def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
+        """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
+
+        names: of the losses, where there are several; what a row has beyond them adds nothing. span: begin and end (s).
+        """
+        self.steps += 1
+        first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
+        step, (began, ended) = (self.steps, self.epoch), span
+        self.place.journal.record(
+            Record(self.place.worker, first + k, *step, float(sum(losses)), int(examples), began, ended, float(data))
+            for k, (examples, data, *losses) in enumerate(rows)
+        )
+        if names:
+            shares = [[float(loss) for loss in row[2 : 2 + len(names)]] for row in rows]
+            self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
 
     def before_step(self, count: int = 1, weights: Weights | None = None) -> None:
         """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).

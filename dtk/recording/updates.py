@@ -51,7 +51,7 @@ def listen(place: Here) -> None:
 
 
 def keep_beside(place: Here) -> None:
-    """At the function's end: what recorded steps of `fit` train beside the model's own weights is compared, too."""
+    """At the end of a fit and of the function: what recorded steps train beside their model is compared, too."""
     state = progress(place)
     known = {key_of(weight) for model in state.models for weight in model.weights()}
     found = [each for each in updates.counted() if not known.issuperset(each.variables) and each.so_far()[0]]
