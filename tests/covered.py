@@ -106,6 +106,27 @@ def two_models(strategy, given="both", wrong=None, inside=True):
             dtk.record_step(losses, batch=batch, model=handed)
 
 
+def eager(strategy, wrong=False):
+    """A loop without any tf.function; wrong: the cluster's rate is twice the baseline's, and both are small."""
+    import keras
+    import tensorflow as tf
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(1e-7 * (strategy.num_replicas_in_sync if wrong else 1))
+
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(tf.reduce_mean(tf.square(model(x) - y), 1), global_batch_size=BATCH)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    for batch in strategy.experimental_distribute_dataset(data()):
+        dtk.record_step(strategy.run(step, (batch,)), batch=batch, model=model)
+
+
 def skips_steps(strategy):
     """Two steps that nobody records, and then each."""
     import keras

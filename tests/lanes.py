@@ -17,6 +17,11 @@ _TRAINER = "Keras 2's fit has none of the faults of Keras 3's trainer"
 _ONE = "TensorFlow 2.15 has one Keras: keras=2 changes nothing, keras=3 is refused"
 _REDUCTION = "Keras 2 refuses a loss object's default reduction in a loop under a strategy, and says so itself"
 
+_WRITTEN_FOR_3 = "the program is written for Keras 3"
+_AVERAGES = "Keras 2 averages the replicas' moving statistics, so that the loss is what differs"
+_QUICK = ("test_a_quick_program_gets_its_right_answer", "test_recording_changes_no_bit_of_a_quick_program")
+_KERAS_3_ALONE = ("custom_train_step", "endpoint_layer", "keras_loop_from_scratch", "skip_grams")
+
 # By lane: (file, test without its parameters or with them): reason.
 SKIPPED: dict[str, dict[tuple[str, str], str]] = {
     "main": {},
@@ -27,6 +32,9 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
         ("test_compat.py", "test_without_the_correction_an_optimizer_fails_that_two_replicas_build"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_a_strategy_shuffles_one_epoch_ahead"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_the_end_of_the_data_counts_as_a_step"): _TRAINER,
+        **{("test_gallery.py", f"{test}[{name}]"): _WRITTEN_FOR_3 for test in _QUICK for name in _KERAS_3_ALONE},
+        ("test_gallery.py", f"{_QUICK[0]}[quickstart_batch_norm]"): _AVERAGES,
+        ("test_gallery.py", "test_the_comparison_sees_what_another_seed_changes"): _WRITTEN_FOR_3,
         ("test_keras_callbacks.py", "test_all_callbacks_at_once_and_a_restart[2]"): _ONE,
         ("test_keras_fit.py", "test_keras_2"): _ONE,
         ("test_mistakes.py", "test_the_mistake_is_recognised[sum over batch size-loop]"): _REDUCTION,

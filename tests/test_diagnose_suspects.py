@@ -209,11 +209,11 @@ def test_the_remedy_of_verify_at_a_later_step(make):
         return str(refused(*pair(make, change=lambda s: s * late, **facts)))
 
     assert "both read the same examples at step" not in part(1.005)
-    assert "kink of relu" in part(1.005)
+    assert "kink such as relu" in part(1.005)
     late = prints(lambda data: data + (np.arange(STEPS) >= 9)[:, None])
     assert "by their fingerprints they read other examples by step 10" in part(1.005, data=late)
     offset = str(refused(*pair(make, change=lambda s: s * (1 + 1e-5 * np.arange(5, 5 + STEPS)[:, None]))))
-    assert "kink of relu" not in offset
+    assert "kink such as relu" not in offset
     assert "the losses of step 1 differ by 5e-5 already" in offset
 
 

@@ -20,7 +20,7 @@ def rows(count=64, batch=16, **options):
     return tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(batch, **options)
 
 
-def trained(strategy, data=None, optimizer=None, refused=True, evaluate=False, **options):
+def trained(strategy, data=None, optimizer=None, refused=True, method="fit", **options):
     """What `fit` of a small model says, or its weights."""
     import keras
 
@@ -30,8 +30,8 @@ def trained(strategy, data=None, optimizer=None, refused=True, evaluate=False, *
         model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
         model.compile(optimizer() if optimizer else "sgd", "mse", **options)
     data = rows() if data is None else data
-    if evaluate:
-        return model.evaluate(data, verbose=0)
+    if method != "fit":
+        return getattr(model, method)(data, verbose=0)
     try:
         model.fit(data, epochs=2, verbose=0)
     except dtk.ClusterConfigError:
@@ -109,17 +109,18 @@ ENDLESS = "the dataset has no end (.repeat())"
 
 
 @pytest.mark.parametrize(
-    ("start", "evaluate", "said"),
+    ("start", "method", "said"),
     [
-        (dtk.baseline, False, f"fit: {ENDLESS}, so that the first epoch has none; pass steps_per_epoch"),
-        (dtk.run, False, f"fit: {ENDLESS}, so that the first epoch has none; pass steps_per_epoch"),
-        (dtk.baseline, True, f"evaluate: {ENDLESS}; pass steps"),
+        (dtk.baseline, "fit", f"fit: {ENDLESS}, so that the first epoch has none; pass steps_per_epoch"),
+        (dtk.run, "fit", f"fit: {ENDLESS}, so that the first epoch has none; pass steps_per_epoch"),
+        (dtk.baseline, "evaluate", f"evaluate: {ENDLESS}; pass steps"),
+        (dtk.baseline, "predict", f"predict: {ENDLESS}; pass steps"),
     ],
 )
-def test_data_without_an_end(start, evaluate, said):
+def test_data_without_an_end(start, method, said):
     where = TWO_WORKERS if start is dtk.run else {}
     with pytest.raises(dtk.WorkerFailed) as failure:
-        start(lambda strategy: trained(strategy, rows().repeat(), evaluate=evaluate), timeout=60, **where)
+        start(lambda strategy: trained(strategy, rows().repeat(), method=method), timeout=60, **where)
     assert str(failure.value) == f"worker 0 raised ClusterConfigError: {said}"
 
 

@@ -75,7 +75,7 @@ def test_a_baseline_that_differs_from_itself_ends_it(make, monkeypatch):
     assert asked == [("single", {})]
 
 
-@pytest.mark.parametrize(("times", "key"), [(3.0, "regularisation"), (2.0, "whole batch")])
+@pytest.mark.parametrize(("times", "key"), [(3.0, "regularisation"), (2.0, "whole batch"), (1.0, "unknown")])
 def test_the_excess_of_a_part_added_whole_grows_with_the_replicas(make, monkeypatch, times, key):
     runs = traced(pair(make, change=lambda s: s + 0.0834))
     base = means(2).mean(axis=1, keepdims=True)

@@ -10,6 +10,7 @@ from covered import (
     alone,
     by_hand,
     by_keyword,
+    eager,
     estimator_with_two_hooks,
     fails_and_goes_on,
     in_float16,
@@ -179,3 +180,11 @@ def test_without_a_count_nothing_passes(make, capsys):
     assert "nothing tells how many updates the cluster has made" in str(error)
     dtk.verify(make(updates=False), make("single", updates=False), allow_unrecorded=True)
     assert "updates: not known how many were made" in capsys.readouterr().out
+
+
+def test_the_way_of_an_eager_loops_weights_is_known():
+    right, baseline = pair(eager)
+    dtk.verify(right, baseline)
+    error = refused(dtk.run(eager, workers=2, kwargs={"wrong": True}), dtk.baseline(eager, kwargs={"wrong": True}))
+    assert error.reason == "final weights"
+    assert "moved" in str(error)

@@ -47,4 +47,10 @@ def unrecorded(strategy: Any, name: str, slip: str | None) -> list[np.ndarray]:
     dtk.Recorder, dtk.record_step = Nothing, nothing  # type: ignore[misc, assignment]
     with tf.variable_creator_scope(keep):
         all_programs()[name].train(strategy, slip=slip)
-    return [np.asarray(variable) for variable in held]
+    return [np.asarray(_whole(variable)) for variable in held]
+
+
+def _whole(variable: Any) -> Any:
+    """Of one replica's part, what is read of all of them together: a moving mean of Keras 2 is summed up when read."""
+    container = getattr(variable, "_distributed_container", None)
+    return (container() if container is not None else None) or variable

@@ -9,7 +9,7 @@ import numpy as np
 from dtk.analysis.evidence import Evidence
 from dtk.analysis.facts import outside, same_examples, scope_of
 from dtk.analysis.numerals import rounded, scientific
-from dtk.analysis.rounding import FLOAT32, OFFSET, SMALL
+from dtk.analysis.rounding import CANCELLING, FLOAT32, OFFSET, SMALL
 from dtk.analysis.scaling import by_step, global_loss, uneven, weighted_loss
 from dtk.errors import VerificationError
 
@@ -137,7 +137,7 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
 def _close(mine: np.ndarray, other: np.ndarray, rtol: float) -> np.ndarray:
     finite = np.isfinite(mine) & np.isfinite(other)
     with np.errstate(invalid="ignore"):  # infinite minus infinite; `finite` says no to it already
-        return finite & (np.abs(mine - other) <= rtol * np.abs(other) + FLOAT32)
+        return finite & (np.abs(mine - other) <= rtol * np.abs(other) + CANCELLING)
 
 
 def _relative(mine: float, other: float) -> str:
@@ -230,5 +230,7 @@ def _later_remedy(ours: Evidence, theirs: Evidence, k: int, same: bool | None) -
             f"{sentence}; the losses of step 1 differ by {_relative(mine[0], other[0])} already, more than by rounding"
         )
     if abs(mine[k] - other[k]) < SMALL * abs(other[k]):
-        sentence += "; a difference this small can also be rounding that the kink of relu has enlarged (tanh has none)"
+        sentence += (
+            "; a difference this small can also be rounding that a kink such as relu's has enlarged (tanh has none)"
+        )
     return sentence

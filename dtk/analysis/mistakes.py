@@ -48,7 +48,7 @@ MISTAKES = {
     "sharding off": Mistake(
         "all replicas saw the same examples, which are not the baseline's",
         "-",
-        "set the auto-shard policy to DATA, or shard by `input_context`",
+        "distribute the dataset by the strategy with the auto-shard policy DATA, or shard by `input_context`",
         BOTH,
     ),
     "global batch": Mistake(

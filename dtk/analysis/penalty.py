@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, product
 
 import numpy as np
 
 from dtk.analysis.case import Case, Diagnosis, found
+from dtk.analysis.evidence import Evidence
+from dtk.analysis.scaling import global_loss
 
-__all__ = ["fits", "look_at_penalty", "steady"]
+__all__ = ["GROWS", "fits", "growth", "look_at_penalty", "steady"]
 
 # The factors that people write; L2 penalties of tf.nn.l2_loss are half of them. Six numbers a decade in all.
 FACTORS = [digit * 10.0**power for power, digit in product(range(-6, 1), (1, 2, 3, 5))]
@@ -19,6 +21,13 @@ CLOSE, LOOSE = 2e-5, 5e-3
 BY_ACCIDENT = 0.02  # sums of weights are tried, the most common first, until one would fit by accident this often
 STEADY = 0.2  # a penalty changes this little in a few steps, the loss of a batch often more
 LOOKED_AT = 5
+# What each adds to the loss of step 1 with N replicas, but for a factor.
+GROWS: dict[str, Callable[[int], float]] = {
+    "regularisation": lambda n: n - 1,
+    "local mean": lambda n: n - 1,
+    "divided twice": lambda n: 1 / n - 1,
+    "not divided": lambda n: 1,
+}
 
 
 def look_at_penalty(case: Case) -> Diagnosis | None:
@@ -91,3 +100,32 @@ def steady(case: Case) -> bool:
     if len(first) < 3 or first[0] == 0 or (np.abs(first / first[0] - 1) > STEADY).any():
         return False
     return bool(np.std(first) / abs(np.mean(first)) < 0.5 * np.std(other) / abs(np.mean(other)))
+
+
+def growth(ours: Evidence, theirs: Evidence, more: Evidence) -> tuple[str, set[str] | None]:
+    """How the excess at step 1 grows with the replicas, in words, and the mistakes that it fits; None: can't be told.
+
+    more: the run once more, with another number of replicas.
+    """
+    one, few, many = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours, more))
+    grew = (many - one) / (few - one)
+    expected = {key: law(more.replicas) / law(ours.replicas) for key, law in GROWS.items()}
+    fact = f"the loss of step 1 is off by {grew:.4g} times as much as with {ours.replicas}"
+    fact += f"; a part added whole gives {expected['regularisation']:.4g}"
+    # Two losses in float32, subtracted: what is left of their digits.
+    blur = max(LOOSE, 8 * float(np.finfo(np.float32).eps) * abs(one) / min(abs(few - one), abs(many - one)))
+    if not blur < 0.1:
+        return fact, None
+    fitting = {key for key, value in expected.items() if abs(grew / value - 1) <= blur}
+    if _steadier(ours, theirs):
+        fitting.discard("local mean")
+    if not fitting and abs(grew - 1) > blur:  # it does depend on how the batch is cut, and as none of these does
+        fitting = {"whole batch"}
+    return fact, fitting
+
+
+def _steadier(ours: Evidence, theirs: Evidence) -> bool:
+    """Whether the excess varies less than the loss, of which a local mean adds N-1 times as much."""
+    common = min(ours.steps, theirs.steps)
+    mine, other = (global_loss(side.shares, side.examples)[:common] for side in (ours, theirs))
+    return bool(np.ptp(mine - other) < (ours.replicas - 1) * np.ptp(other) / 2)

@@ -18,6 +18,7 @@ from dtk.analysis.evidence import collect
 from dtk.analysis.losses import check_steps_and_examples
 from dtk.analysis.mistakes import MISTAKES
 from dtk.analysis.numerals import rounded
+from dtk.analysis.penalty import GROWS, growth
 from dtk.analysis.rounding import OFFSET
 from dtk.analysis.scaling import global_loss
 from dtk.analysis.updates import NEAR_N, moved
@@ -48,7 +49,6 @@ _BY_ITSELF = ("not finite", "records", "unrecorded")  # what a switch may bring 
 # makes it smaller, too. float64 rounds 1e-9 as much as float32, where a mistake stays as it is.
 BETTER = {"rounding": 1e-3, "learning rate": 1e-2}
 A_TENTH = 0.1
-LINEAR = 5e-3  # how closely the excess must follow the number of replicas
 
 
 def decide(
@@ -232,20 +232,14 @@ class _Trials:
         except VerificationError as error:
             self.said.append(f"{words}: it can't be compared ({_short(error)})")
             return None
-        many = float(global_loss(more.shares, more.examples)[0])
-        grew, expected = (many - one) / (few - one), (other - 1) / (n - 1)
-        # Two losses in float32, subtracted: what is left of their digits.
-        blur = max(LINEAR, 8 * float(np.finfo(np.float32).eps) * abs(one) / min(abs(few - one), abs(many - one)))
-        fact = f"the loss of step 1 is off by {grew:.4g} times as much as with {n}"
-        fact += f"; a part added whole gives {expected:.4g}"
+        fact, fits = growth(ours, theirs, more)
         self.said.append(f"{words}: {fact}")
-        if not blur < 0.1:
+        if fits is None:
             return None
-        key = "regularisation" if abs(grew / expected - 1) <= blur else "whole batch"
-        if key == "whole batch" and set(left) - {*_SUMS}:
-            if "regularisation" in left:
-                left.remove("regularisation")
-            return None  # by elimination only
+        left[:] = [each for each in left if each in fits or each not in (*GROWS, *_SUMS)]
+        key = next((each for each in ("regularisation", "whole batch") if fits & {*left} == {each}), None)
+        if key is None or (key == "whole batch" and left != [key]):  # that one by elimination only
+            return None
         return found(
             key, f"{SAID[key]}: {fact.replace('the loss', f'with {other} replicas the loss')}", "; ".join(self.said)
         )

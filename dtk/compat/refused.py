@@ -1,8 +1,8 @@
 """What Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails.
 
-Wraps `fit` and `evaluate` of `keras.Model` (public), in worker processes only. What is refused was measured with Keras
-3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it tells when one can go.
-Nothing here is refused on one device but data without an end, for which Keras 2 has an error of its own.
+Wraps `fit`, `evaluate` and `predict` of `keras.Model` (public), in worker processes only. What is refused was measured
+with Keras 3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it tells when
+one can go. Nothing here is refused on one device but data without an end, for which Keras 2 has an error of its own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ NAME = "refusals"
 
 
 def apply(keras: Any) -> None:
-    """Wraps `keras.Model.fit` and `evaluate` of the Keras 3 that is imported."""
+    """Wraps these methods of `keras.Model`, of the Keras 3 that is imported."""
     for name, checks in {
         "fit": (_check_optimizer, _check_jit, _check_fit),
-        "evaluate": (_check_jit, _check_data),
+        "evaluate": (_check_jit, functools.partial(_check_data, "evaluate")),
+        "predict": (functools.partial(_check_data, "predict"),),
     }.items():
         setattr(keras.Model, name, _checked(getattr(keras.Model, name), checks))
 
@@ -93,9 +94,9 @@ def _check_fit(model: Any, given: dict[str, Any]) -> None:
         raise ClusterConfigError("fit: validation_data has no end (.repeat()); pass validation_steps")
 
 
-def _check_data(model: Any, given: dict[str, Any]) -> None:
+def _check_data(who: str, model: Any, given: dict[str, Any]) -> None:
     if given.get("steps") is None and _is_endless(given.get("x")):
-        raise ClusterConfigError("evaluate: the dataset has no end (.repeat()); pass steps")
+        raise ClusterConfigError(f"{who}: the dataset has no end (.repeat()); pass steps")
 
 
 def _is_endless(data: Any) -> bool:

@@ -47,7 +47,8 @@ class Counted:
     """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
-    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one.
+    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one. initial: what
+    the variables held before the first update, by `key_of`, where that was made eagerly.
     """
 
     def __init__(self, optimizer: Any):
@@ -57,6 +58,7 @@ class Counted:
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
+        self.initial: dict[str, Any] = {}
         self.looked_at = False
         self._resources = []
         with tf.init_scope(), tf.device("CPU:0"):
@@ -203,6 +205,8 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
     begins, entry.variables = not entry.variables, {**entry.variables, **new}
     if begins:
         _listener.begins(entry)
+        if tf.executing_eagerly():
+            entry.initial = {key_of(each): each.numpy() for each in variables}
     if not entry.looked_at:
         entry.looked_at = True
         facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": entry.rate()}

@@ -30,14 +30,15 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
     Inside or outside of a `tf.function`, also of one that holds a whole epoch.
 
     losses: what `strategy.run` returned, a scalar a replica: its share of the global loss, the sum over its examples
-    divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). Several losses of a step:
-    a dictionary of these, {"d_loss": ..., "g_loss": ...}; each is recorded and compared, `loss` is their sum. batch:
-    the distributed batch; examples are counted by the first dimension of its first component. model: all that the loop
-    trains: a model (anything with `weights` or `variables`), a variable, a tf.train.Checkpoint, or a list or
-    dictionary of these. What they hold when the function returns is compared by `dtk.verify`, and what they hold before
-    the first step as well, where record_step is called inside the `tf.function` and the model is built by then. epoch,
-    step: whole numbers or scalar tensors; by default epoch 1, and steps counted from 1 (pass `optimizer.iterations`,
-    which has counted this step, to have a step that is recorded twice or left out noticed).
+    divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). Several losses of a step: a
+    dictionary of these, {"d_loss": ..., "g_loss": ...}; each is recorded and compared, `loss` is their sum. batch: the
+    distributed batch; examples are counted by the first dimension of its first component. model: all that the loop
+    trains: a model (anything with `weights` or `variables`), a variable, a tf.train.Checkpoint, or a list or dictionary
+    of these. What they hold when the function returns is compared by `dtk.verify`, and what they hold before the first
+    step as well, where record_step is called inside the `tf.function` and the model is built by then, or all of it is
+    trained by Keras optimizers from the first step on. epoch, step: whole numbers or scalar tensors; by default epoch
+    1, and steps counted from 1 (pass `optimizer.iterations`, which has counted this step, to have a step that is
+    recorded twice or left out noticed).
 
     A step lasts from the end of the one before to the moment at which its losses and its update are there.
 
@@ -168,11 +169,16 @@ class _Loop:
             }
             self.place.journal.event(now, "loop", kind="loop", **facts)
             self.place.journal.event(now, "training", steps=None, epochs=None)
-        if not tf.executing_eagerly():
-            with tf.init_scope():
-                for model in self.progress.models[before:]:
-                    if model.weights() and all(map(has_value, model.weights())):
-                        self.progress.save_initial(model)
+        if tf.executing_eagerly():  # the first step is over
+            held = {key: value for each in updates.counted() for key, value in each.initial.items()}
+            for model in self.progress.models[before:]:
+                if model.weights() and held.keys() >= {key_of(weight) for weight in model.weights()}:
+                    self.progress.save_initial(model, held)
+            return
+        with tf.init_scope():
+            for model in self.progress.models[before:]:
+                if model.weights() and all(map(has_value, model.weights())):
+                    self.progress.save_initial(model)
 
     def write(
         self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk import weights as files
-from dtk.compat.per_replica import differing_copy, strategy_of
+from dtk.compat.per_replica import differing_copy, key_of, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.recording.injecting import Injector, Weights
@@ -68,13 +68,16 @@ class Progress:
             self.models.append(self._ids[key])
         return self._ids[key]
 
-    def save_initial(self, model: Known) -> None:
-        """Its weights as its first training begins, or, where it is not the first, as this one does."""
+    def save_initial(self, model: Known, held: dict[str, Any] | None = None) -> None:
+        """Its weights as its first training begins, or, where it is not the first, as this one does.
+
+        held: what they were, by `key_of`, where they have changed by now.
+        """
         folder = self.place.folder
         if model.begun:
             save_weights(self.place, f"fit-{self.trainings}-begin", model.weights(), model.label)
         elif not files.exists(folder.path, "initial", model.part):  # after a restart they are those of the first start
-            save_weights(self.place, "initial", model.weights(), model.label, model.part)
+            save_weights(self.place, "initial", model.weights(), model.label, model.part, held)
         model.begun, model.trained_in = True, self.trainings
 
     def save_final(self, model: Known) -> None:
@@ -187,11 +190,14 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     )
 
 
-def save_weights(place: Here, which: str, weights: list[Any], model: str = "", part: int = 0) -> None:
-    """Writes "initial" or "final" weights, in the given order, to the worker's folder."""
+def save_weights(
+    place: Here, which: str, weights: list[Any], model: str = "", part: int = 0, held: dict[str, Any] | None = None
+) -> None:
+    """Writes "initial" or "final" weights, in the given order, to the worker's folder. held: values, by `key_of`."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
-    place.folder.save_weights(which, names, [weight.numpy() for weight in weights], model, part)
+    values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
+    place.folder.save_weights(which, names, values, model, part)
 
 
 def compare_replicas(place: Here, weights: list[Any]) -> None:
