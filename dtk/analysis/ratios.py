@@ -82,7 +82,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
 def _beside(case: Case, value: float) -> str | None:
     """The penalty p that both scale rightly, in words: the run has value · data + p, the baseline data + p."""
     penalty = float((value * case.other[0] - case.mine[0]) / (value - 1))
-    if not 0 < penalty < case.other[0]:
+    if case.blurred or not 0 < penalty < case.other[0]:
         return None
     return fits(case, penalty, 4 * max(value, 1.0) / abs(value - 1))
 
