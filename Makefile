@@ -51,7 +51,7 @@ test: $(READY)
 
 # For every edit: without TensorFlow, workers and kernels, in less than a minute.
 test-fast: $(READY)
-	$(BIN)/python -m pytest --fast tests
+	$(BIN)/python -m pytest $(TWO) --fast tests
 
 # Those marked `slow`, labs and appendices too, which `make test` leaves out.
 test-thorough: $(READY)

@@ -1,10 +1,10 @@
-"""Measured numbers for readers: three digits, no powers of ten."""
+"""Numbers for readers: three digits, no powers of ten, and a noun in its number."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
-__all__ = ["bytes_of", "three"]
+__all__ = ["bytes_of", "counted", "three"]
 
 
 def three(value: float) -> str:
@@ -34,3 +34,12 @@ def bytes_of(number: float) -> str:
         if number >= size:
             return f"{three(number / size)} {unit}"
     return f"{number:,.0f} byte{'' if number == 1 else 's'}"
+
+
+def counted(number: float, noun: str) -> str:
+    """A whole number of things.
+
+    >>> counted(1, "model"), counted(0, "update"), counted(64.0, "example")
+    ('1 model', '0 updates', '64 examples')
+    """
+    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"

@@ -61,6 +61,14 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.fixture(autouse=True)
+def figures_closed():
+    """pyplot keeps each figure until it is closed, and warns of the twenty-first."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 @pytest.fixture(params=["warm", "cold"])
 def start(request):
     if request.param == "warm" and not dtk.environment.can_fork():

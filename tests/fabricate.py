@@ -17,6 +17,11 @@ def losses(steps: int) -> np.ndarray:
     return 0.3 + 2.0 * np.exp(-np.arange(steps) / 20.0)
 
 
+def said(ax: Any) -> str:
+    """What a figure says: its title, then every text in it, on one line."""
+    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
+
+
 def fabricate(
     path: Path,
     *,

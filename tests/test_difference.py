@@ -23,12 +23,6 @@ from dtk.view.canvas import NO_RECORDS, alternative
 STEPS = 30
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def alone(tmp_path):
     return fabricate(tmp_path / "alone", workers=1, mode="single", steps=STEPS)

@@ -12,7 +12,6 @@ from dtk.events import Evaluating, Evaluation, Failed, Finished, Running, Starti
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import fabricate
@@ -28,12 +27,6 @@ from dtk.view import palette, timeline
 from dtk.view.cluster_picture import ClusterPicture, svg
 from dtk.view.palette import EVALUATOR_COLOR, member_color, worker_color
 from dtk.watch.reader import Reader
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture

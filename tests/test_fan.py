@@ -16,13 +16,6 @@ import dtk
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.palette import worker_color
 
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 SHARES = np.array([[1.0, 0.5], [1.25, 2.25]])
 
 

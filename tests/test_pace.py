@@ -8,7 +8,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import pytest
 from fabricate import fabricate
 from pacing import paced
@@ -19,12 +18,6 @@ from dtk.measure.pace import pace, typical_steps, within_epochs
 from dtk.measure.timing import step_times
 from dtk.records import frame
 from dtk.view.canvas import alternative
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
 
 
 def hatched(ax, worker):

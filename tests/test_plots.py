@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas
 import pytest
-from fabricate import fabricate, losses
+from fabricate import fabricate, losses, said
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.patches import StepPatch
 
@@ -27,19 +27,9 @@ from dtk.view.canvas import NO_RECORDS
 from dtk.view.palette import worker_color
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def pair(tmp_path):
     return fabricate(tmp_path / "cluster", steps=30), fabricate(tmp_path / "alone", workers=1, mode="single", steps=30)
-
-
-def said(ax):
-    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
 
 
 def stacks(ax):

@@ -27,12 +27,6 @@ WEIGHTS = [np.zeros((10, 10), np.float32), np.zeros(10, np.float32)]  # 110 numb
 STEPS = 4
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 def noted(run, packs=(440,), small=(8, 4)):
     """Lets every worker note its all-reduces in each step, of these sizes."""
     for corner in run.folder.each:

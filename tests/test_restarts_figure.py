@@ -8,8 +8,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
-import pytest
 from attempting import restarted
 from fabricate import fabricate
 
@@ -18,12 +16,6 @@ from dtk.errors import WorkerFailed
 from dtk.measure import fates as module
 from dtk.measure.fates import fates
 from dtk.view.canvas import NO_RECORDS, alternative
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
 
 
 def steps_drawn(ax, kind):

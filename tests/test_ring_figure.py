@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from fabricate import said
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from rings import all_reduce
@@ -28,10 +29,6 @@ def _quiet(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     yield
     plt.close("all")
-
-
-def said(ax):
-    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
 
 
 def stripes(ax):

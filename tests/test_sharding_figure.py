@@ -9,19 +9,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fabricate import fabricate
+from fabricate import fabricate, said
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle, StepPatch
 
 from dtk import plot as plots
 from dtk.measure.sharding import from_lists
 from dtk.view.palette import worker_color
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
 
 
 def batches(numbers, batch):
@@ -51,10 +45,6 @@ def drawn(ax):
 
 def tiles(ax):
     return [patch for patch in ax.patches if isinstance(patch, Rectangle)]
-
-
-def said(ax):
-    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
 
 
 @pytest.mark.parametrize(("count", "batch", "workers"), [(8, 4, 2), (16, 4, 2), (64, 16, 2), (64, 16, 4), (63, 12, 3)])

@@ -8,28 +8,17 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fabricate import fabricate
+from fabricate import fabricate, said
 
 from dtk import plot as plots
 from dtk.measure import timing
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def pair(tmp_path):
     return fabricate(tmp_path / "cluster", steps=30), fabricate(tmp_path / "alone", workers=1, mode="single", steps=30)
-
-
-def said(ax):
-    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
 
 
 def test_throughput_stacks_workers_and_marks_the_ideal(pair):

@@ -25,12 +25,6 @@ from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if
 LOOPBACK = Link("loopback, as measured", 2e-3, 4e8)
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def lab(monkeypatch):
     pytest.importorskip("ipywidgets")

@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import pytest
+from fabricate import said
 from matplotlib.colors import to_hex
 
 import dtk
@@ -22,21 +23,11 @@ from dtk.view.palette import worker_color
 GLOBAL, LOCAL, REPLICAS = DIVISORS
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def lab(monkeypatch):
     pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return dtk.plot.loss_scaling_lab()
-
-
-def said(ax):
-    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
 
 
 # ---- the numbers

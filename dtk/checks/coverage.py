@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dtk.checks.evidence import Evidence, RunLike, owner
 from dtk.checks.losses import check_loss
+from dtk.digits import counted
 from dtk.errors import VerificationError
 from dtk.events import NoLoss, Optimizer, Updates, of_kind
 
@@ -33,20 +34,20 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
             raise VerificationError(_not_recorded(side, missing), reason="updates", remedy=_REMEDY)
     if theirs is not None and not allow_unrecorded and not any(side.run.folder.earlier for side in sides):
         _check_as_many(ours, theirs)
-    counted = _optimizers(ours)
-    made, recorded = _sums(counted)
+    optimizers = _optimizers(ours)
+    made, recorded = _sums(optimizers)
     if not _said(ours.run):
         return "updates: not known how many were made; nothing tells whether all were recorded"
-    models = _counted(len(_said(ours.run)[0].models), "model")
+    models = counted(len(_said(ours.run)[0].models), "model")
     if not made and ours.run.folder.earlier:
         return f"updates: none since attempt {ours.run.folder.attempt} began, {models}; earlier starts are not counted"
-    if not counted:
+    if not optimizers:
         return f"check updates: PASS ({ours.steps} steps recorded, no optimizer has counted any update, {models})"
     if recorded < made:
-        missing = [each for each in counted if each.recorded < each.made]
+        missing = [each for each in optimizers if each.recorded < each.made]
         return f"updates: {recorded} of {made} recorded, {models}; {_names(missing)} not compared step by step"
     since = f" since attempt {ours.run.folder.attempt} began" if ours.run.folder.earlier else ""
-    return f"check updates: PASS ({recorded} of {made} updates recorded{since}, {models}{_pace(counted)})"
+    return f"check updates: PASS ({recorded} of {made} updates recorded{since}, {models}{_pace(optimizers)})"
 
 
 def kind_of_updates(*runs: RunLike) -> str:
@@ -174,7 +175,3 @@ def _pace(counted: Iterable[Optimizer]) -> str:
 
 def _listed(counts: list[tuple[str, int]]) -> str:
     return ", ".join(f"{made} of {name}" for name, made in counts) or "none"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -14,7 +14,7 @@ from typing import Any
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
 from dtk.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, choice, number, styled
+from dtk.view.controls import STYLE, beside, choice, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
 
@@ -216,7 +216,5 @@ class FaultLab:
 
         # Beside the widget, what a page shows where no kernel answers.
         page = repr(FaultPage(getattr(self._fn, "__name__", "train"), self._workers, self.step.max))
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
         still = f"<pre>{html.escape(page)}</pre>"
-        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/html": still, "text/plain": repr(self)}
-        display(bundle, raw=True)
+        display({**beside(self.box, repr(self)), "text/html": still}, raw=True)

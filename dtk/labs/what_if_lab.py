@@ -15,6 +15,7 @@ from dtk.environment import live_mode
 from dtk.model.communication import ALGORITHMS, BIGGEST_CLUSTER, check
 from dtk.model.job import Cluster, Job
 from dtk.model.links import LINKS
+from dtk.view.controls import beside
 from dtk.view.what_if import EXAMPLE, png, predictions, tell, what_if
 
 if TYPE_CHECKING:
@@ -129,9 +130,7 @@ class WhatIfLab:
         start = self._start
         table = predictions(start.job, start.cluster, start.workers, "weak")
         still = base64.b64encode(png(table, start.job, start.cluster, start.workers)).decode()
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        bundle = {"application/vnd.jupyter.widget-view+json": view, "image/png": still, "text/plain": repr(self)}
-        display(bundle, raw=True)
+        display({**beside(self.box, repr(self)), "image/png": still}, raw=True)
 
     def _redraw(self, change: Any = None) -> None:
         table = self.table

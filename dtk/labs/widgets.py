@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import html
 import importlib.util
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,8 @@ import numpy as np
 
 from dtk.environment import live_mode
 from dtk.measure import scaling
-from dtk.view.canvas import alternative, axes, headline, ink
-from dtk.view.controls import STYLE, choice, number, styled
+from dtk.view.canvas import alternative, axes, headline, ink, png
+from dtk.view.controls import STYLE, beside, choice, number, styled
 from dtk.view.palette import worker_color
 
 if TYPE_CHECKING:
@@ -134,9 +133,7 @@ class LossScalingLab:
 
         # The picture beside the widget is what a page shows where no kernel answers.
         still, _ = _png(self.replicas.value, self.examples.value, DIVISORS)
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        bundle = {"application/vnd.jupyter.widget-view+json": view, "image/png": still, "text/plain": repr(self)}
-        display(bundle, raw=True)
+        display({**beside(self.box, repr(self)), "image/png": still}, raw=True)
 
     def _redraw(self, change: Any = None) -> None:
         now = self.numbers
@@ -170,9 +167,7 @@ def _png(replicas: int, examples: int, divisors: Sequence[str]) -> tuple[str, st
     # Not by pyplot, which would show the figure under the cell as well.
     figure = Figure(figsize=_size(divisors), layout="constrained")
     ax = _draw(figure.subplots(), replicas, examples, divisors)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=150)
-    return base64.b64encode(file.getvalue()).decode(), alternative(ax)
+    return base64.b64encode(png(figure, 150)).decode(), alternative(ax)
 
 
 def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Axes:

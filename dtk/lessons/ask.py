@@ -10,6 +10,7 @@ from typing import Any
 from dtk.environment import live_mode
 from dtk.errors import DtkError
 from dtk.lessons.kept import keep, kept
+from dtk.view.controls import STYLE, beside, styled
 
 __all__ = ["Prediction", "ask"]
 
@@ -136,32 +137,19 @@ class Prediction:
         if not self.options:
             lines += [f"  a number from {self._between[0]:g} to {self._between[1]:g} {self.unit}".rstrip()]
         said = self.given
-        return "\n".join(
-            [
-                *lines,
-                "no answer yet (as text: dtk.ask(..., answer=NUMBER))"
-                if said is None
-                else f"you said {self._words(said)}",
-            ]
-        )
+        none = "no answer yet (as text: dtk.ask(..., answer=NUMBER))"
+        return "\n".join([*lines, none if said is None else f"you said {self._words(said)}"])
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        bundle: dict[str, Any] = {"text/plain": repr(self)}
         if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
-            model = self._box().model_id
-            bundle["application/vnd.jupyter.widget-view+json"] = {
-                "version_major": 2,
-                "version_minor": 0,
-                "model_id": model,
-            }
-        display(bundle, raw=True)
+            display(beside(self._box(), repr(self)), raw=True)
+        else:
+            display({"text/plain": repr(self)}, raw=True)
 
     def _box(self) -> Any:
         import ipywidgets
-
-        from dtk.view.controls import STYLE, styled
 
         words = ipywidgets.HTML(f"{STYLE}<b>Predict.</b> {html.escape(self.question)}")
         line = ipywidgets.HTML()
@@ -179,10 +167,8 @@ class Prediction:
         def show() -> None:
             said = self.given
             control.disabled = button.disabled = said is not None
-            words_now = (
-                "" if said is None else f"You said: {self._words(said)}. A later cell compares it with your run."
-            )
-            line.value = html.escape(words_now)
+            if said is not None:
+                line.value = html.escape(f"You said: {self._words(said)}. A later cell compares it with your run.")
 
         def on_click(_: Any) -> None:
             if control.value is None:

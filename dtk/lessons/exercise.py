@@ -13,7 +13,7 @@ import numpy as np
 
 from dtk.errors import DtkError
 
-__all__ = ["CheckFailed", "Exercise", "Misconception", "NotSolved", "Trial", "same"]
+__all__ = ["CheckFailed", "Exercise", "Misconception", "NotSolved", "Trial", "returns_nothing", "same"]
 
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
@@ -87,9 +87,7 @@ class Exercise:
             where = f"{_name_of(answer)}({_listed(case)})"
             raise CheckFailed(f"{self.name}: {where} raises {type(error).__name__}: {error}") from error
         if got is None or got is ...:
-            raise NotSolved(
-                f"{self.name} is not solved yet: {_name_of(answer)} returns nothing", remedy="write its line first"
-            )
+            raise returns_nothing(self.name, _name_of(answer))
         return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
@@ -132,6 +130,11 @@ class Trial:
         if hint:
             raise CheckFailed(f"{self.name}: not right yet", remedy=f"hint: {hint}")
         return 1
+
+
+def returns_nothing(name: str, function: str) -> NotSolved:
+    """The error for a function of the exercise that is still the stub that was handed out."""
+    return NotSolved(f"{name} is not solved yet: {function} returns nothing", remedy="write its line first")
 
 
 def _not_solved(name: str) -> NotSolved:

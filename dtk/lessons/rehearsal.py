@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Outcome", "Team", "rehearse"]
+__all__ = ["Outcome", "Team", "on_parts", "rehearse"]
 
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 
@@ -155,3 +155,8 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
     if all(result is None or result is ... for result in results):
         return None
     return Outcome(results=results, bytes=[ring.bytes_sent for ring in rings])
+
+
+def on_parts(function: Callable[..., Any], team: Team) -> Outcome | None:
+    """As `rehearse`: each worker gets its own part."""
+    return rehearse(function, [(part,) for part in team.parts])

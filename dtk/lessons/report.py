@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from dtk.digits import counted
 from dtk.errors import DtkError
 from dtk.lessons.kept import answers, current_lesson, place
-from dtk.view.canvas import drawn
+from dtk.view.canvas import drawn, png
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 __all__ = ["report"]
 
@@ -57,8 +62,8 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     passed = int((checked.checked == "PASS").sum())
     said = int((predicted.predicted != "").sum())
     summary = (
-        f"{_count(said, 'prediction')}, {passed} of {_count(len(checked), 'check')} passed, "
-        f"{_count(len(pictures), 'figure')}"
+        f"{counted(said, 'prediction')}, {passed} of {counted(len(checked), 'check')} passed, "
+        f"{counted(len(pictures), 'figure')}"
     )
     page = _PAGE.format(
         title=html.escape(f"dtk, {named}: report"),
@@ -77,12 +82,8 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     print(f"report of {named}: {summary}; written to {path}")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _table(title: str, heads: tuple[str, ...], table: object) -> str:
-    rows = [[name, *values] for name, *values in table.itertuples()]  # type: ignore[attr-defined]
+def _table(title: str, heads: tuple[str, ...], table: pandas.DataFrame) -> str:
+    rows = [[name, *values] for name, *values in table.itertuples()]
     if not rows:
         return ""
     cells = "".join(
@@ -92,8 +93,6 @@ def _table(title: str, heads: tuple[str, ...], table: object) -> str:
     return f"<h2>{title}</h2>\n<table><tr>{names}</tr>\n{cells}</table>\n"
 
 
-def _figure(figure: object, words: str) -> str:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=120)  # type: ignore[attr-defined]
-    picture = base64.b64encode(file.getvalue()).decode()
+def _figure(figure: Figure, words: str) -> str:
+    picture = base64.b64encode(png(figure, 120)).decode()
     return f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{picture}"></figure>\n'

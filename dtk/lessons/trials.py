@@ -10,9 +10,10 @@ from typing import Any
 from dtk.checks.verify import verify
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
+from dtk.lessons.exercise import returns_nothing
 from dtk.runs import Run, baseline, run
 
-__all__ = ["both", "first_loss", "left_empty", "not_verified", "why_it_fails"]
+__all__ = ["both", "first_loss", "left_empty", "not_verified", "watched", "why_it_fails"]
 
 
 def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
@@ -37,9 +38,31 @@ def not_verified(cluster: Run, alone: Run) -> str:
     return ""
 
 
+def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hint_for: Callable[[Any], str]) -> str:
+    """The hint for a function that a process without workers tries, in which TensorFlow is at hand.
+
+    name: the exercise's. signature: the function's, for who gives something else. work: called there with the answer;
+    returns what is to be judged, None where the answer returned nothing. hint_for: judges that.
+    """
+    if not callable(answer):
+        return f"a function is asked for: {signature}"
+    try:
+        with quiet():
+            found = baseline(work, args=(answer,)).results[0]
+    except WorkerFailed as failed:
+        return f"it raises: {_last_line(failed)}"
+    if found is None:
+        raise returns_nothing(name, signature.partition("(")[0])
+    return hint_for(found)
+
+
 def why_it_fails(failed: WorkerFailed) -> str:
     """The last line of the worker's traceback, in a hint."""
-    return f"in a worker it fails: {(failed.traceback or str(failed)).strip().splitlines()[-1].strip()}"
+    return f"in a worker it fails: {_last_line(failed)}"
+
+
+def _last_line(failed: WorkerFailed) -> str:
+    return (failed.traceback or str(failed)).strip().splitlines()[-1].strip()
 
 
 def left_empty(answer: Any) -> bool:

@@ -15,7 +15,7 @@ from dtk.environment import on_colab
 from dtk.live.follow import Follower
 from dtk.live.log_lines import LogLines
 from dtk.live.sketch import curve, image
-from dtk.view.controls import STYLE, choice, folded, in_a_row, styled
+from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
 from dtk.view.palette import member_color
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
@@ -105,8 +105,7 @@ class Dashboard:
 
     def _bundle(self, text: str, page: str = "") -> dict[str, Any]:
         """The widgets, and beside them what stands where widgets don't run."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        widgets = {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
+        widgets = beside(self.box, text)
         if not page:
             return widgets
         # Colab's widgets end with their cell: what stays there is the page alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import textwrap
 from collections import deque
@@ -30,6 +31,7 @@ __all__ = [
     "headline",
     "ink",
     "only_text",
+    "png",
     "thinned",
 ]
 
@@ -91,6 +93,13 @@ def drawn() -> list[tuple[Figure, str]]:
     """The last figures of this kernel and what they say, oldest first; of several that say the same the newest."""
     newest = {figure.words: figure for figure in _drawn if isinstance(figure, Described) and figure.words}
     return [(figure, words) for words, figure in newest.items()]
+
+
+def png(figure: Figure, dpi: float | str = "figure") -> bytes:
+    """The figure as a PNG, for a page that shows it by itself."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=dpi)
+    return file.getvalue()
 
 
 def ink(ax: Axes) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["STYLE", "choice", "folded", "in_a_row", "number", "styled"]
+__all__ = ["STYLE", "beside", "choice", "folded", "in_a_row", "number", "styled"]
 
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
@@ -30,6 +30,12 @@ def styled(box: Any) -> Any:
     """The same box; the STYLE holds for what is in it."""
     box.add_class(_CLASS)
     return box
+
+
+def beside(box: Any, text: str) -> dict[str, Any]:
+    """What IPython displays: the widgets, and the text that stands for them where none run."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
 
 
 def in_a_row() -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtk.digits import counted
 from dtk.measure import scaling
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.palette import worker_color
@@ -99,16 +100,12 @@ def _box(ax: Axes, place: tuple[float, float], words: str, color: Any, size: flo
 def _value(name: str, share: float, examples: float) -> str:
     if np.isnan(examples):
         return f"{name}: no record"
-    return f"{name}: {_counted(examples)}, share {share:.4f}"
+    return f"{name}: {counted(examples, 'example')}, share {share:.4f}"
 
 
 def _examples(seen: pandas.Series) -> str:
-    known = _counted(seen.sum())
+    known = counted(seen.sum(), "example")
     return known if seen.notna().all() else f"{known} recorded"
-
-
-def _counted(number: float) -> str:
-    return f"{number:.0f} example{'' if number == 1 else 's'}"
 
 
 def _verbs(ax: Axes, count: int) -> None:

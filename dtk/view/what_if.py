@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from dtk.errors import ClusterConfigError
 from dtk.model.communication import BIGGEST_CLUSTER, check
 from dtk.model.job import Cluster, Job
 from dtk.model.prediction import LIMITS, TOLERATED, predict
+from dtk.view import canvas
 from dtk.view.canvas import axes, headline, ink
 
 if TYPE_CHECKING:
@@ -249,6 +249,4 @@ def png(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> by
     figure = Figure(figsize=size, layout="constrained")
     grid = list(figure.subplots(len(rows), 1, gridspec_kw={"height_ratios": rows}))
     _draw(grid, table, job, cluster, workers, {})
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
+    return canvas.png(figure)

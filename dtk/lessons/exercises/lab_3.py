@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dtk.lessons.exercise import Exercise, Misconception
-from dtk.lessons.rehearsal import Team, rehearse
+from dtk.lessons.rehearsal import Team, on_parts
 
 __all__ = ["EXERCISES"]
 
@@ -76,7 +76,7 @@ def _two_steps(answer: Callable[..., Any], team: Team) -> Any:
                 return None
         return weights
 
-    return rehearse(work, [(part,) for part in team.parts])
+    return on_parts(work, team)
 
 
 def _step(
@@ -223,7 +223,7 @@ _NORM = Exercise(
         ),
     ],
     cases=_parts,
-    play=lambda answer, team: rehearse(answer, [(part,) for part in team.parts]),
+    play=on_parts,
     hint="send one number round, workers - 1 times",
 )
 

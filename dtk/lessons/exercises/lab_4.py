@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dtk.lessons.exercise import Exercise, Misconception
-from dtk.lessons.rehearsal import Team, rehearse
+from dtk.lessons.rehearsal import Team, on_parts, rehearse
 
 __all__ = ["EXERCISES"]
 
@@ -105,7 +105,7 @@ _DOUBLING = Exercise(
         ),
     ],
     cases=_teams,
-    play=lambda answer, team: rehearse(answer, [(part,) for part in team.parts]),
+    play=on_parts,
     hint="in each step: swap the sum so far with the partner of this step, and add what comes",
 )
 

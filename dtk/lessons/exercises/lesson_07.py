@@ -7,9 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk import environment, runs
-from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
+from dtk.lessons.exercise import Exercise, Misconception, Trial
+from dtk.lessons.trials import watched
 
 __all__ = ["EXERCISES"]
 
@@ -208,17 +207,11 @@ def _left(rest: Callable[..., Any]) -> dict[str, list[Any]] | None:
     return None if answer is None else {"given": listed(answer), "whole": listed(data().repeat(_EPOCHS))}
 
 
-def _hint_for_rest(rest: Callable[..., Any]) -> str:
-    if not callable(rest):
-        return "a function is asked for: rest(data, epochs, done, steps)"
-    try:
-        with environment.quiet():
-            found = runs.baseline(_left, args=(rest,)).results[0]
-    except WorkerFailed as failed:
-        return f"it raises: {failed.traceback.strip().splitlines()[-1] if failed.traceback else failed}"
-    if found is None:
-        raise NotSolved("07.rest is not solved yet: rest returns nothing", remedy="write its line first")
-    return _said_of(found["given"], found["whole"])
+def _hint_for_rest(rest: Any) -> str:
+    def hint_for(found: dict[str, list[Any]]) -> str:
+        return _said_of(found["given"], found["whole"])
+
+    return watched("07.rest", rest, "rest(data, epochs, done, steps)", _left, hint_for)
 
 
 def _said_of(given: list[Any], whole: list[Any]) -> str:

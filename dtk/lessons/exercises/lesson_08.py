@@ -6,9 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk import environment, runs
-from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
+from dtk.lessons.exercise import Exercise, Misconception, Trial
+from dtk.lessons.trials import watched
 
 __all__ = ["EXERCISES"]
 
@@ -154,17 +153,11 @@ def _watched(pipeline: Callable[..., Any]) -> dict[str, Any] | None:
     return {"batches": batches, **counts}
 
 
-def _hint_for_pipeline(pipeline: Callable[..., Any]) -> str:
-    if not callable(pipeline):
-        return "a function is asked for: pipeline(images, decoded, global_batch)"
-    try:
-        with environment.quiet():
-            found = runs.baseline(_watched, args=(pipeline,)).results[0]
-    except WorkerFailed as failed:
-        return f"it raises: {failed.traceback.strip().splitlines()[-1] if failed.traceback else failed}"
-    if found is None:
-        raise NotSolved("08.pipeline is not solved yet: pipeline returns nothing", remedy="write its line first")
-    return _said_of(found["batches"], found["read"], found["decoded"])
+def _hint_for_pipeline(pipeline: Any) -> str:
+    def hint_for(found: dict[str, Any]) -> str:
+        return _said_of(found["batches"], found["read"], found["decoded"])
+
+    return watched("08.pipeline", pipeline, "pipeline(images, decoded, global_batch)", _watched, hint_for)
 
 
 def _said_of(batches: list[list[Any]], read: int, decoded: int) -> str:
