@@ -123,6 +123,7 @@ def test_a_run_says_it_in_one_line_and_a_request_that_is_refused_does_not(colab,
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # the Colab lane has it, too
 def test_force_starts_several_and_a_ring_needs_none(colab, capsys):
     assert dtk.run(without, workers=2, start="cold", force=True).results == [2, 2]
     assert dtk.run(with_ring, workers=2, start="cold").results == [2, 2]
@@ -208,6 +209,7 @@ def off():
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # the Colab lane has it, too
 def test_what_a_policy_does_needs_two_workers(colab, capsys):
     seen = dtk.shards(sixteen)
     assert (seen.workers, seen.replicas, seen.policy, seen.repeated, seen.gaps) == (1, 2, "", [], [])

@@ -101,6 +101,7 @@ NAMES = ALL if lanes.KERAS_3 else []
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # imports TensorFlow anew
 def test_it_says_what_is_in_force_and_a_second_call_changes_nothing():
     code = """
 import json
@@ -115,6 +116,7 @@ print(json.dumps([first, dtk.correct_keras(), keras.Model.fit is fit]))
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # imports TensorFlow anew
 def test_tf_keras_is_left_as_it_is():
     code = """
 import json, os, sys
@@ -131,6 +133,7 @@ print(json.dumps([result, tf.keras.Model.fit is before, tf.keras.Model.__module_
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # imports TensorFlow anew
 def test_of_a_keras_without_the_faults_nothing_is_touched():
     """Sources that hold none of the faulty lines stand in for a Keras that has been corrected."""
     code = """
@@ -152,6 +155,7 @@ print(json.dumps([dtk.correct_keras(), keras.Model.fit is fit]))
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # imports TensorFlow anew
 def test_after_a_model_was_made_it_is_refused():
     code = """
 import json
@@ -217,6 +221,7 @@ def test_two_processes_started_by_hand_train_and_hold_the_same_weights(tmp_path)
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # imports TensorFlow anew
 def test_without_the_call_both_fail_with_the_known_error(tmp_path):
     program = block("python")
     assert program.count(CALL) == 1

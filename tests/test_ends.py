@@ -109,6 +109,7 @@ def test_no_process_outlives_a_killed_kernel(start, tmp_path):
     assert wait_gone(family) == []
 
 
+@pytest.mark.slow  # a new parent for each
 def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
     from dtk.process import warm
 

@@ -76,7 +76,9 @@ def both():
 
 
 @pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
-@pytest.mark.parametrize(("asked", "expected"), [(2, "tf_keras"), (3, "keras"), (None, "keras")])
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(2, "tf_keras"), (3, "keras"), pytest.param(None, "keras", marks=pytest.mark.slow)]
+)
 def test_every_way_gives_the_keras_that_was_asked_for(start, asked, expected):
     ways, _ = dtk.baseline(both, keras=asked, start=start).results[0]
     legacy = {way: ways.pop(way) for way in LEGACY_ONLY}
@@ -85,6 +87,7 @@ def test_every_way_gives_the_keras_that_was_asked_for(start, asked, expected):
 
 
 @pytest.mark.parametrize("asked", [2, None])
+@pytest.mark.slow  # imports TensorFlow anew, several times
 def test_a_seed_gives_the_same_numbers_warm_and_cold(asked):
     if not dtk.environment.can_fork():
         pytest.skip("workers can't be forked here")
@@ -135,6 +138,7 @@ def function(strategy):
 
 @pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
 @pytest.mark.parametrize(("asked", "expected"), [(2, "tf_keras"), (3, "keras")])
+@pytest.mark.slow  # imports TensorFlow anew, several times
 def test_a_model_class_of_a_cell_is_of_one_keras_and_learns(asked, expected):
     cell = types.ModuleType("__main__")
     exec(OWN_CLASS, vars(cell))
@@ -191,6 +195,7 @@ def used_before_it_was_chosen(legacy):
 
 @pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
 @pytest.mark.parametrize(("first", "then"), [(2, "keras"), (3, "tf_keras")])
+@pytest.mark.slow  # imports TensorFlow anew, several times
 def test_loaders_that_were_used_are_renewed(start, first, then):
     legacy = "1" if then == "tf_keras" else "0"
     before, after = dtk.baseline(used_before_it_was_chosen, args=(legacy,), keras=first, start=start).results[0]

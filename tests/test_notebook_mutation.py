@@ -61,10 +61,12 @@ def cells():
     return [cell for cell in cells_of("01_all_reduce") if cell.cell_type == "code" and cell.source.startswith(PARTS)]
 
 
+@pytest.mark.slow  # pytest within pytest
 def test_as_stored_it_passes(cells, tmp_path):
     assert run_nbval(cells, tmp_path) == (0, [])
 
 
+@pytest.mark.slow  # pytest within pytest
 def test_one_changed_pass_line_fails(cells, tmp_path):
     place, data, key = next(found for found in compared(cells) if found[1][found[2]].startswith(PROOF))
     data[key] = data[key].replace("PASS", "FAIL")

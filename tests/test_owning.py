@@ -135,6 +135,7 @@ def killed_inside(parent):
 
 @pytest.mark.trains
 @pytest.mark.parametrize("how", [killed, killed_inside])
+@pytest.mark.slow  # a new parent for each
 def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd):
     first = dtk.run(pid_of, start=start)
     parent = warm.parent(start == "warm")

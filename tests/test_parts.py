@@ -155,6 +155,7 @@ def medians(run):
     ],
     ids=["input", "callbacks", "straggler"],
 )
+@pytest.mark.slow  # measures
 def test_a_part_that_is_made_long_is_the_one_that_shows_it(asked, part, worker):
     found = medians(dtk.run(fitting, **asked)).loc[worker]
     assert found.idxmax() == part

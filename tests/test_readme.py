@@ -41,6 +41,7 @@ def test_the_sample_prints_what_stands_under_it(tmp_path: Path):
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.slow  # imports TensorFlow anew
 def test_the_mistake_is_named_in_the_sentence_under_it(tmp_path: Path):
     code, count = re.subn(r"^        loss = .*\n", MISTAKE[0] + "\n", SAMPLE[0], flags=re.MULTILINE)
     assert count == 1

@@ -75,7 +75,11 @@ def whole_epoch(strategy):
 LOOPS = [step_by_step, inside, iterator, whole_epoch]
 
 
-@pytest.mark.parametrize("where", [{"workers": 2}, {"workers": 1, "replicas": 2}], ids=["workers", "replicas"])
+@pytest.mark.parametrize(
+    "where",
+    [{"workers": 2}, pytest.param({"workers": 1, "replicas": 2}, marks=pytest.mark.slow)],
+    ids=["workers", "replicas"],
+)
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
 def test_a_loop_is_recorded_and_verified(loop, where, capsys):
     run, baseline = dtk.run(loop, **where), dtk.baseline(loop)
@@ -146,6 +150,7 @@ def uneven(strategy):
         dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
 
 
+@pytest.mark.slow  # lesson 05 has it, too
 def test_a_short_last_batch_that_is_divided_by_the_full_one_is_the_same_everywhere():
     run, baseline = dtk.run(uneven, workers=2), dtk.baseline(uneven)
     dtk.verify(run, baseline)
@@ -162,6 +167,7 @@ def after_fit(strategy):
         dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
 
 
+@pytest.mark.slow  # lesson 05 has it, too
 def test_a_loop_after_fit_counts_on():
     run, baseline = dtk.run(after_fit, workers=2), dtk.baseline(after_fit)
     dtk.verify(run, baseline)

@@ -87,7 +87,7 @@ def fitting(strategy, save_freq="epoch"):
     model.fit(batches(256), epochs=3, verbose=0, callbacks=[backup, dtk.Recorder()])  # 4 steps an epoch
 
 
-@pytest.mark.parametrize("keras", [3, 2])
+@pytest.mark.parametrize("keras", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_fit_goes_on_from_its_backup_to_the_same_weights(keras):
     run = dtk.run(fitting, faults=[faults.kill(worker=1, step=7)], restarts=1, keras=keras)
     assert [attempt.steps for attempt in run.attempts] == [(1, 6), (5, 12)]
@@ -95,6 +95,7 @@ def test_fit_goes_on_from_its_backup_to_the_same_weights(keras):
     dtk.verify(run, dtk.baseline(fitting, keras=keras))
 
 
+@pytest.mark.slow  # lesson 07 has it, too
 def test_a_backup_within_an_epoch_forgets_where_the_data_was():
     asked = {"kwargs": {"save_freq": 3}}
     run = dtk.run(fitting, faults=[faults.kill(worker=1, step=8)], restarts=1, **asked)
@@ -158,6 +159,7 @@ def test_an_estimator_goes_on_from_its_checkpoint():
     assert list(run.records[run.records.worker == 1].step) == list(range(1, 15))
 
 
+@pytest.mark.slow  # lesson 07 has it, too
 def test_nan_on_one_worker_is_nan_everywhere_one_step_later():
     run = dtk.run(fitting, faults=[faults.nan(worker=1, step=6)])
     table = run.records.set_index(["worker", "step"]).loss

@@ -137,6 +137,7 @@ def test_without_records_a_point_says_what_to_add():
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # lessons 08 and 10 make studies, too
 def test_a_study_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     path = tmp_path / "study.json"
     ask = functools.partial(dtk.study, steps, workers=[1, 2], per_replica_batch=4, repeats=2, path=path)
@@ -192,6 +193,7 @@ def test_the_other_curve_starts_from_the_same_point():
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # lessons 08 and 10 make studies, too
 def test_a_switch_is_a_study_of_its_own():
     study = dtk.study(steps, workers=[1, 2], global_batch=8, repeats=1, switches={"slow": {"slower": 3.0}})
     table = study.summary.set_index(["switch", "workers"])
@@ -252,6 +254,7 @@ def test_a_study_of_a_fit():
 
 
 @pytest.mark.trains
+@pytest.mark.slow  # lessons 08 and 10 make studies, too
 def test_all_reduces_are_timed():
     table = dtk.benchmark_allreduce(workers=[1, 2], sizes=[1000, 400_000], repeats=3)
     assert list(table.workers) == [1, 1, 2, 2]

@@ -61,6 +61,7 @@ def test_a_fit_without_a_recorder_is_named(capsys):
 
 
 @pytest.mark.parametrize("what", ["fit", "train_on_batch"])
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_training_after_the_recorded_fit_is_found(what):
     error = refused(*pair(then_more, what=what))
     assert error.reason == "updates"
@@ -87,7 +88,13 @@ def test_a_model_that_was_not_handed_over_is_named():
     assert "dense_2/kernel" in str(error)
 
 
-@pytest.mark.parametrize(("given", "inside"), [("both", True), ("list", False), ("checkpoint", True)])
+@pytest.mark.parametrize(
+    ("given", "inside"),
+    [
+        ("both", True),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("list", False), ("checkpoint", True))),
+    ],
+)
 def test_two_models_in_one_loop(given, inside, capsys):
     run, baseline = pair(two_models, given=given, inside=inside)
     capsys.readouterr()
@@ -99,6 +106,7 @@ def test_two_models_in_one_loop(given, inside, capsys):
     np.testing.assert_allclose(sums, run.records.loss, rtol=1e-12)
 
 
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_a_wrong_loss_of_one_model_is_named():
     error = refused(*pair(two_models, wrong="b"))
     assert (error.reason, error.loss, error.step) == ("loss", "b", 1)
@@ -122,6 +130,7 @@ def test_it_is_told_too_where_nothing_is_recorded(capsys):
     assert "makes no strategy, so each of the 2 workers trains alone" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
     error = refused(*pair(fails_and_goes_on))
     assert error.reason == "updates"
@@ -151,6 +160,7 @@ def test_a_step_without_a_gradient_has_no_loss_and_verify_says_so():
     assert "took no gradient" in str(error)
 
 
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_each_list_of_variables_is_compared(capsys):
     run, baseline = pair(lists_with_one_beginning)
     capsys.readouterr()
@@ -159,6 +169,7 @@ def test_each_list_of_variables_is_compared(capsys):
     assert refused(*pair(lists_with_one_beginning, wrong=True)).reason == "final weights"
 
 
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_training_by_hand_beside_a_recorded_fit_is_found():
     error = refused(*pair(by_hand))
     assert error.reason == "updates"
@@ -186,6 +197,7 @@ def test_without_a_count_nothing_passes(make, capsys):
 
 
 @pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_the_way_of_weights_is_known_where_steps_are_recorded_outside_of_the_graph(traced):
     right, baseline = pair(eager, traced=traced)
     dtk.verify(right, baseline)
