@@ -23,8 +23,9 @@ PART_COLORS = {
     "smaller batch": "#66CCEE",
 }
 
-# Curves that are no workers: from the same palette, without its green, which some can't tell from its red.
-CURVE_COLORS = ("#4477AA", "#EE6677", "#CCBB44", "#AA3377", "#66CCEE", "#999999")
+# Curves that are no workers: from the same palette, without its green, which some can't tell from its red; the last, a
+# brown, is added for a seventh curve: far from the others for colour-blind readers too, legible on white and on black.
+CURVE_COLORS = ("#4477AA", "#EE6677", "#CCBB44", "#AA3377", "#66CCEE", "#999999", "#885500")
 
 # The evaluator has no replica of the model that is trained, and so none of the workers' colours.
 EVALUATOR_COLOR = "#8A8A8A"
