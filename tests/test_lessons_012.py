@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from fabricate import fabricate, losses
-from lessons import cells_of, tags
+from lessons import cells_of, names, tags
 
 import dtk
 from dtk.lessons.check import all_exercises
@@ -19,14 +19,20 @@ RUN = {"01.all_gather", "02.penalty"}  # judged by runs
 
 
 def exercises_of(lesson):
-    """By name: the stub's code, the check's line and the folded solution, in the lesson's order."""
+    """By name: the stub's code, the check's line and the folded solution, in the lesson's order.
+
+    Stub and solution are the first that give the name which the check takes: two exercises may share a cell.
+    """
     cells = cells_of(lesson)
     stubs = [cell.source for cell in cells if "exercise" in tags(cell)]
-    checks = [cell.source for cell in cells if "check" in tags(cell)]
     folded = [cell.source for cell in cells if cell.cell_type == "markdown" and "<summary><b>Solution" in cell.source]
     codes = [re.search(r"```python\n(.*?)```", text, re.DOTALL)[1] for text in folded]
-    names = [ast.literal_eval(re.match(r'dtk\.check\(("[\w.]+"), ', line)[1]) for line in checks]
-    return {name: parts for name, *parts in zip(names, stubs, checks, codes, strict=True)}
+    found = {}
+    for check in (cell.source for cell in cells if "check" in tags(cell)):
+        name, asked = re.match(r'dtk\.check\("([\w.]+)", (\w+)', check).groups()
+        stub, solution = (next(code for code in each if asked in names(code, ast.Store)) for each in (stubs, codes))
+        found[name] = [stub, check, solution]
+    return found
 
 
 ALL = {name: parts for lesson in LESSONS for name, parts in exercises_of(lesson).items()}
