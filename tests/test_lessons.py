@@ -40,6 +40,20 @@ def test_who_guesses_does_not_pass(exercise):
             exercise.judge(stub)
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("00.share", lambda losses, batch: 4 / 3),
+        ("01.bytes", lambda workers, gradient: (workers + 2) * gradient // 4),
+        ("03.latest", lambda names: max(names, key=len)),
+        ("07.global_batch", lambda machines, each: 7),
+    ],
+)
+def test_what_passed_before_there_were_several_cases_does_not(name, answer):
+    with pytest.raises(CheckFailed):
+        FUNCTIONS[name].judge(answer)
+
+
 def test_no_message_has_the_right_answer():
     square = Exercise(
         "99.square",

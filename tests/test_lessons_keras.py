@@ -78,7 +78,6 @@ def test_the_clipped_sum_passes(update):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (as_handed_out, "a gradient longer than 1 went through"),
         (each_its_own, "each replica clips its own part"),
         (added_up_again, "apply_gradients adds these up"),
         (always_normalised, "clipping is not normalising"),
@@ -91,6 +90,12 @@ def test_each_wrong_answer_gets_a_hint_of_its_own(update, answer, hint):
     with pytest.raises(CheckFailed) as failed:
         EXERCISE.judge(answer, update)
     assert hint in failed.value.remedy
+
+
+@pytest.mark.trains
+def test_the_function_as_handed_out_is_not_solved(update):
+    with pytest.raises(NotSolved, match="keras.clip is not solved yet; a gradient longer than 1 went through"):
+        EXERCISE.judge(as_handed_out, update)
 
 
 def test_without_an_answer_nothing_is_started(update):

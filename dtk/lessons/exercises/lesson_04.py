@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, Trial
+from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
 from dtk.process.ship import takes_strategy
 
 __all__ = ["EXERCISES"]
@@ -68,8 +68,10 @@ def _strategy_hint(answer: Any) -> str:
     try:
         found = _started(answer)
     except WorkerFailed as failed:
-        if not takes_strategy(answer):
-            return "it fails: in a worker there is no such name; what dtk is to hand over, the function must ask for"
+        code = getattr(answer, "__code__", None)
+        if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
+            remedy = "in a worker there is no such name; what dtk is to hand over, the function must ask for"
+            raise NotSolved("04.strategy is not solved yet", remedy=remedy) from None
         return f"in one of three places it fails: {failed.what}"
     if all(got == right for got, right in found):
         return ""
