@@ -165,7 +165,7 @@ def test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another(start, m
         pid, log = parent.pid, parent.log
         family = [pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))]
         assert wait_gone(family, 20) == []
-        assert "dtk: nobody used this parent for 0.5 s; it ends\n" in log.read_text()
+        assert "dtk: no run used this parent for 0.5 s; it ends\n" in log.read_text()
         monkeypatch.undo()
         assert len(dtk.run(pid_of, start=start).results) == 2
         assert parent.pid != pid

@@ -89,8 +89,8 @@ def test_what_was_seen_twice_is_outlined_and_what_nobody_saw_has_a_row(style):
     }
     assert outlined == {"1", "5"}
     assert [number for _, number in drawn(ax)[2]] == [3, 7]
-    assert ax.get_yticklabels()[2].get_text() == "nobody"
-    assert "Of 8 examples, 2 were seen more than once and 2 by nobody" in said(ax)
+    assert ax.get_yticklabels()[2].get_text() == "no worker"
+    assert "Of 8 examples, 2 were seen more than once and 2 by no worker" in said(ax)
     assert "Outlined: seen more than once" in said(ax)
 
 
@@ -99,7 +99,7 @@ def test_more_forgotten_than_fit_end_in_dots():
     last = [text.get_text() for text in ax.texts if text.get_text() == "…" or text.get_text().isdigit()][-1]
     assert last == "…"
     assert len(drawn(ax)[2]) > 10
-    assert "396 were seen by nobody" in said(ax)
+    assert "396 were seen by no worker" in said(ax)
 
 
 def test_a_replica_without_examples_has_an_empty_row():
@@ -112,7 +112,7 @@ def test_a_replica_without_examples_has_an_empty_row():
 def test_nobody_saw_anything():
     ax = plots.sharding(from_lists([[[]], [[]]], alone=3))
     assert [number for _, number in drawn(ax)[2]] == [0, 1, 2]
-    assert "Nobody saw any of 3 examples" in said(ax)
+    assert "No replica saw any of 3 examples" in said(ax)
 
 
 def heights(ax):
@@ -141,7 +141,7 @@ def test_thousands_seen_by_all_have_a_row_of_their_own():
 def test_bins_show_where_the_gaps_are():
     ax = plots.sharding(from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], alone=2000))
     np.testing.assert_allclose(heights(ax)[2], [0.0] * 95 + [1.0] * 5)
-    assert ax.get_yticklabels()[2].get_text() == "nobody"
+    assert ax.get_yticklabels()[2].get_text() == "no worker"
 
 
 def test_a_run_that_returned_lists_and_its_baseline(tmp_path):

@@ -109,7 +109,7 @@ def test_a_run_that_ended_well(tmp_path):
 
 def test_an_error_before_anything_started():
     ax = dtk.plot.wait_for(dtk.WorkerStalled("so it is"))
-    assert ax.texts[0].get_text() == "nothing was started, so nobody waits for anybody"
+    assert ax.texts[0].get_text() == "nothing was started, so no worker waits"
 
 
 def one_raises():

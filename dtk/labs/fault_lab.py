@@ -23,7 +23,7 @@ QUESTION = "How will the run end?"
 ANSWERS = {
     "named": "the worker ends, and the run with it",
     "lost": "TensorFlow notices after some seconds that a worker sends no heartbeat, and raises",
-    "stalled": "nobody raises: the workers wait for each other until dtk's stall_timeout",
+    "stalled": "no worker raises: they wait for each other until dtk's stall_timeout",
     "slower": "as usual, but each step takes as long as the slowest worker's",
     "nan": "without an error, with NaN in every weight of every worker",
 }

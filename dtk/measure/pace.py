@@ -27,7 +27,7 @@ def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:
     """The times of steps, with each epoch's first step from when the last worker began it.
 
     What a worker waits there, it waits for the end of another's validation, checkpoint or preparation. That belongs to
-    the pause between two epochs, which nobody's slow steps have made. A run's first step stays as it is.
+    the pause between two epochs, which no slow step has made. A run's first step stays as it is.
 
     Args:
         times: from `timing.step_times`, whose columns the result has.

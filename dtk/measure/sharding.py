@@ -143,19 +143,19 @@ def in_words(sharding: Sharding) -> str:
     >>> in_words(from_lists([[[0, 1]], [[0, 1]]], alone=2))
     'Every replica saw all 2 examples'
     >>> in_words(from_lists([[[0, 1]], [[0, 2]]], alone=4))
-    'Of 4 examples, 1 was seen more than once and 1 by nobody'
+    'Of 4 examples, 1 was seen more than once and 1 by no worker'
     >>> in_words(from_lists([[[0]], [[1]], [[]]], alone=2))
     'Each of 2 examples went to one replica; replica 2 saw none'
     """
     count, idle = sharding.examples, sharding.idle
     if len(idle) == sharding.replicas:
-        return f"Nobody saw any of {count:,} examples"
+        return f"No replica saw any of {count:,} examples"
     more, fewer = len(sharding.repeated), len(sharding.gaps)
     if sharding.each_sees_all:
         words = f"Every replica saw all {count:,} examples"
     elif more or fewer:
         never = not set(sharding.gaps) & set(sharding.table.example)
-        kinds = [(more, "more than once"), (fewer, "by nobody" if never else "less often than by one device")]
+        kinds = [(more, "more than once"), (fewer, "by no worker" if never else "less often than by one device")]
         (first, how), *rest = [kind for kind in kinds if kind[0]]
         words = f"Of {count:,} examples, {first:,} {'was' if first == 1 else 'were'} seen {how}"
         words += "".join(f" and {number:,} {how}" for number, how in rest)

@@ -60,7 +60,7 @@ class _Parent:
     def _is_wanted(self) -> bool:
         idle = not self.children and time.monotonic() - self.used > self.idle
         if idle:
-            print(f"dtk: nobody used this parent for {self.idle:g} s; it ends", file=sys.stderr, flush=True)
+            print(f"dtk: no run used this parent for {self.idle:g} s; it ends", file=sys.stderr, flush=True)
         # Where the system can't be asked to kill this process with its guard, it has to ask for the guard itself.
         return os.getppid() == self.guard and not idle
 

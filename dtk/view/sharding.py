@@ -70,7 +70,7 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
         size = _draw_bins(ax, seen)
         what = f"Height: how many of {size:,} neighbouring examples the replica was given."
         what = what if size > 1 else "A bar is an example: its row says who was given it."
-    labels += ["nobody"] if seen.gaps else []
+    labels += ["no worker"] if seen.gaps else []
     ax.set_yticks(range(rows), labels)
     ax.set_ylim(rows - 0.45, -0.55)
     ax.tick_params(axis="y", length=0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["wait_for"]
 
-NOTHING = "nothing was started, so nobody waits for anybody"
+NOTHING = "nothing was started, so no worker waits"
 _WIDE, _HIGH = 2.3, 0.78  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
 _SPAN = 8.6
 _INCHES = 7.0
@@ -164,5 +164,5 @@ def _caption(found: Waiting) -> str:
         return "No arrow: no worker was found to wait for another."
     caption = "An arrow leads from a worker that can't go on to one that it waits for."
     if any(_is_source(found, state) for state in found.states):
-        return caption + " Thick frame: others wait for it and it waits for nobody, so look there."
+        return caption + " Thick frame: others wait for it and it waits for no other, so look there."
     return caption + " No worker is free to go on: a deadlock."

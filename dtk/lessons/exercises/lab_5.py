@@ -130,7 +130,7 @@ _EXPECTED = Exercise(
     "lab5.expected",
     right=_seconds,
     wrong=[
-        Misconception(lambda *job: _seconds(*job, alone=True), "one worker has nobody to all-reduce with"),
+        Misconception(lambda *job: _seconds(*job, alone=True), "one worker has no other to all-reduce with"),
         Misconception(
             lambda *job: _seconds(*job, shared=False), "the global batch is shared: each worker computes its own part"
         ),
