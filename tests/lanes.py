@@ -25,14 +25,19 @@ _KERAS_3_ALONE = ("custom_train_step", "endpoint_layer", "keras_loop_from_scratc
 _WHOLE = "Keras 3.13 adds an activity penalty up over the batch, where 3.15 takes its mean"
 _ONE_HOT = "Keras 3.13 builds what follows a one-hot Discretization for one column"
 
+_TABLE = "lesson 03's table is of TensorFlow 2.21 with Keras 3"
+_OLD_NAMES = ("test_old_names.py", "test_each_old_name_does_what_the_table_says")
+
 # By lane: (file, test without its parameters or with them): reason.
 SKIPPED: dict[str, dict[tuple[str, str], str]] = {
     "main": {},
     "colab": {
+        _OLD_NAMES: _TABLE,
         ("test_gallery.py", f"{_QUICK[0]}[sparse_autoencoder]"): _WHOLE,
         **{("test_gallery.py", f"{test}[strings_in_the_model]"): _ONE_HOT for test in _QUICK},
     },
     "tf215": {
+        _OLD_NAMES: _TABLE,
         ("test_compat.py", "test_without_the_correction_fit_still_fails"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_mirrored_replicas_still_fail"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_an_optimizer_fails_that_two_replicas_build"): _TRAINER,
