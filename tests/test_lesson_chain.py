@@ -96,6 +96,44 @@ def test_each_lesson_ends_in_one_link_to_the_next(name):
     assert "**Back to**" not in "".join(prose(name))
 
 
+def stored(name):
+    """What the code cells of a lesson have put out, as text."""
+    outputs = [output for cell in cells_of(name) if cell.cell_type == "code" for output in cell.outputs]
+    return "\n".join(f"{output.get('text', '')} {output.get('data', {}).get('text/plain', '')}" for output in outputs)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_each_number_of_the_goal_is_in_what_the_lesson_computes(name):
+    """1 part in 10,000 is verify's rtol=1e-4."""
+    goal = re.search(r"\*\*Goal\.\*\*(.*?)\n\n", prose(name)[0], re.DOTALL)[1]
+    numbers = [number.rstrip(".,") for number in re.findall(r"(?<![\w-])\d[\d.,]*", goal)]
+    made = "".join(code_of(name)) + stored(name).replace("rtol=1e-4", "10000")
+    assert numbers
+    assert [number for number in numbers if number.replace(",", "") not in re.sub(r"[,_]", "", made)] == []
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_each_question_is_compared_with_a_run_in_a_later_cell(name):
+    code = [cell.source for cell in cells_of(name) if cell.cell_type == "code"]
+    asked = [
+        (at, *found) for at, text in enumerate(code) for found in re.findall(r'(\w+) = dtk\.ask\(\s*"([^"]+)', text)
+    ]
+    assert "".join(code).count("dtk.ask(") == len(asked) >= (name in ORDER)
+    for at, variable, question in asked:
+        assert any(f"{variable}.came_out(" in text for text in code[at + 1 :]), question
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_each_lesson_has_four_exercises(name):
+    checks = re.findall(r'^dtk\.check\("([^"]+)"', "\n".join(code_of(name)), flags=re.MULTILINE)
+    assert len(set(checks)) == len(checks) >= 4
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_figure_shows_no_axes_beside_it(name):
+    assert "<Axes" not in stored(name)
+
+
 def code_of(name):
     """The code of a lesson: its cells, and the solutions in Markdown."""
     cells = [cell.source for cell in cells_of(name) if cell.cell_type == "code"]

@@ -1,4 +1,4 @@
-"""notebooks/README.md: each lesson, heading and state that the map of the tutorials names is so in the lessons."""
+"""The map of the tutorials and the list of findings: lessons, headings, files and states that they name are there."""
 
 from __future__ import annotations
 
@@ -12,13 +12,26 @@ STATES = re.findall(r"^- \*\*(\w+)\*\*:", MAP, flags=re.MULTILINE)
 LINES = re.findall(r"^\| (?!section )(.+) \|$", MAP, flags=re.MULTILINE)
 ROWS = [[cell.strip() for cell in line.split("|")] for line in LINES]
 SECTIONS = [row for row in ROWS if len(row) > 3]  # a lab or an appendix has three
-NAMED = [
-    (lesson, heading)
-    for row in SECTIONS
-    for cell in row
-    for lesson, headings in re.findall(r"\[\w+\]\((\w+)\.ipynb\):([^;\[]*)", cell)
-    for heading in re.findall(r"\*([^*]+)\*", headings)
+
+
+def named(rows):
+    """(lesson, heading) of each place that these rows name: [lesson](lesson.ipynb): *heading*, *heading*."""
+    places = [
+        place for row in rows for cell in row for place in re.findall(rf"\[\w+\]\({HOME}(\w+)\.ipynb\):([^;\[]*)", cell)
+    ]
+    return [(lesson, heading) for lesson, text in places for heading in re.findall(r"\*([^*]+)\*", text)]
+
+
+HOME = r"(?:\.\./\.\./notebooks/)?"
+NAMED = named(SECTIONS)
+
+# The list of findings: what was found, where it is answered, since which commits, and the state.
+LIST = FOLDER.parent / "docs" / "explanation" / "lessons_findings.md"
+FOUND = [
+    [cell.strip() for cell in line.split(" | ")]
+    for line in re.findall(r"^\| (?!finding )(.+) \|$", LIST.read_text(encoding="utf-8"), flags=re.MULTILINE)
 ]
+ANSWERED = named(FOUND)
 
 
 def headings(lesson):
@@ -35,9 +48,26 @@ def test_the_map_has_sections_with_known_states():
         assert row[2] == "same" or row[1] == "" or row[-1], f"{row[0]}: what is {row[2]}?"
 
 
-@pytest.mark.parametrize(("lesson", "heading"), NAMED, ids=lambda value: re.sub(r"\W+", "_", value))
-def test_each_heading_of_the_map_is_in_its_lesson(lesson, heading):
-    assert heading in headings(lesson)
+@pytest.mark.parametrize(
+    ("lesson", "heading"), sorted({*NAMED, *ANSWERED}), ids=lambda value: re.sub(r"\W+", "_", value)
+)
+def test_each_heading_of_the_map_and_of_the_list_is_in_its_lesson(lesson, heading):
+    assert heading.replace("`", "") in headings(lesson)
+
+
+def test_each_finding_names_a_place_a_commit_and_a_state():
+    assert len(FOUND) > 60
+    assert len(ANSWERED) > 50
+    for row in FOUND:
+        finding, answered, commit, state = row
+        assert state in ("done", "partly", "not done"), finding
+        assert all(re.fullmatch(r"[0-9a-f]{7}", each) for each in commit.split(", ")) or state == "not done", finding
+        files = re.findall(r"`((?:dtk|tests)/[\w/.]*)`", answered)
+        assert files or named([row]) or "](" in answered or state != "done", f"{finding}: answered where?"
+        for file in files:
+            assert (FOLDER.parent / file).exists(), file
+        for lesson in re.findall(r"\(\.\./\.\./notebooks/(\w+)\.ipynb\)", answered):
+            assert lesson in {place for place, _ in named([row])}, f"{finding}: under which heading of {lesson}?"
 
 
 def test_each_link_names_its_lesson():
