@@ -129,6 +129,11 @@ def test_each_lesson_has_four_exercises(name):
     assert len(set(checks)) == len(checks) >= 4
 
 
+@pytest.mark.parametrize("name", ORDER)
+def test_a_lesson_has_few_cells(name):
+    assert len(cells_of(name)) <= {"02_loss_scaling": 39}.get(name, 35)
+
+
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_figure_shows_no_axes_beside_it(name):
     assert "<Axes" not in stored(name)
