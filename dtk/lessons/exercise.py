@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import numbers
 import random
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from dtk.errors import DtkError
 
 __all__ = ["CheckFailed", "Exercise", "Misconception", "NotSolved", "Trial", "returns_nothing", "same"]
 
+_MOST_ITEMS = 10_000  # of a generator, which may have no end
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
 
@@ -50,7 +53,7 @@ class Exercise:
     right: Callable[..., Any]
     wrong: Sequence[Misconception]
     cases: Callable[[random.Random], Sequence[tuple[Any, ...]]] | None = None
-    hint: str = "look at the first case by hand"
+    hint: str = "work out the case that is shown, by hand"
     close: float = 1e-6
     play: Callable[..., Any] | None = None
 
@@ -78,16 +81,25 @@ class Exercise:
         if not callable(answer):
             raise CheckFailed(f"{self.name}: a function is asked for, not {_SHORT.repr(answer)}")
         cases = self.drawn()
-        return self._compare(cases, [self._called(answer, case) for case in cases], _name_of(answer))
+        got = [self._called(answer, case) for case in cases]
+        nothing = [value is None or value is ... for value in got]
+        if all(nothing):
+            raise returns_nothing(self.name, _name_of(answer))
+        if any(nothing):
+            where = f"{_name_of(answer)}({_listed(cases[nothing.index(True)])})"
+            raise CheckFailed(
+                f"{self.name}: {where} returns nothing", remedy="is there a `return` on each way through?"
+            )
+        return self._compare(cases, got, _name_of(answer))
 
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         try:
             got = self.tried(answer, case)
+            if isinstance(got, Iterator):
+                got = list(itertools.islice(got, _MOST_ITEMS))  # a generator is as good as its list
         except Exception as error:
             where = f"{_name_of(answer)}({_listed(case)})"
             raise CheckFailed(f"{self.name}: {where} raises {type(error).__name__}: {error}") from error
-        if got is None or got is ...:
-            raise returns_nothing(self.name, _name_of(answer))
         return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
@@ -142,7 +154,17 @@ def _not_solved(name: str) -> NotSolved:
 
 
 def same(got: Any, right: Any, close: float = 1e-6) -> bool:
-    """Whether two values are equal: numbers and arrays of one shape to a relative `close`, containers item by item."""
+    """Whether two values are equal: numbers and arrays of one shape to a relative `close`, containers item by item.
+
+    A value that can't be compared, such as an object whose `len` raises, is equal to nothing.
+    """
+    try:
+        return _equal(got, right, close)
+    except Exception:
+        return False
+
+
+def _equal(got: Any, right: Any, close: float) -> bool:
     if isinstance(right, Mapping):
         return (
             isinstance(got, Mapping)
@@ -152,7 +174,7 @@ def same(got: Any, right: Any, close: float = 1e-6) -> bool:
     if isinstance(right, str | bool) or right is None:
         return type(_plain(got)) is type(right) and bool(_plain(got) == right)
     if isinstance(right, list | tuple):
-        if isinstance(got, str | Mapping) or not hasattr(got, "__len__") or len(got) != len(right):
+        if isinstance(got, str | bytes | Mapping | Set) or not hasattr(got, "__len__") or len(got) != len(right):
             return False
         return all(same(mine, its, close) for mine, its in zip(got, right, strict=True))
     if isinstance(right, int | float | np.number | np.ndarray):
@@ -161,24 +183,25 @@ def same(got: Any, right: Any, close: float = 1e-6) -> bool:
 
 
 def _numbers_agree(got: Any, right: Any, close: float) -> bool:
-    if isinstance(got, bool | str):
-        return False
-    try:
-        mine, its = np.asarray(got, float), np.asarray(right, float)
-    except (TypeError, ValueError):
-        return False
+    given, its = np.asarray(got), np.asarray(right, float)
+    exact = given.dtype == object and all(isinstance(item, numbers.Real) for item in given.flat)  # such as a Fraction
+    if given.dtype.kind not in "iuf" and not exact:
+        return False  # a text, a truth value or a complex number
+    mine = given.astype(float)
     return mine.shape == its.shape and bool(np.allclose(mine, its, rtol=close, atol=1e-9, equal_nan=True))
 
 
 def _plain(value: Any) -> Any:
     """A NumPy or TensorFlow number as Python's, so that messages show the number alone."""
-    if hasattr(value, "numpy"):
-        value = value.numpy()
+    try:
+        value = value.numpy() if hasattr(value, "numpy") else value
+    except Exception:
+        return value  # it has another `numpy`
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _listed(case: tuple[Any, ...]) -> str:
-    return ", ".join(_SHORT.repr(_plain(value)) for value in case)
+    return ", ".join(" ".join(_SHORT.repr(_plain(value)).split()) for value in case)
 
 
 def _name_of(answer: Any) -> str:

@@ -30,10 +30,12 @@ class Team:
 
 
 class Outcome(dict[str, Any]):
-    """What each worker's function returned, and the bytes that each sent; its text has worker 0's."""
+    """What each worker's function returned, the bytes and messages that each sent; its text has worker 0's."""
 
     def __repr__(self) -> str:
-        return f"{self['results'][0]!r} on worker 0, {self['bytes'][0]} bytes sent"
+        result = self["results"][0]
+        shown = repr(result.item() if isinstance(result, np.generic) else result)
+        return f"{' '.join(shown.split())} on worker 0, {self['bytes'][0]} bytes sent"
 
 
 class NoMessage(Exception):
@@ -85,7 +87,7 @@ class _Ring:
 
     def __init__(self, worker: int, board: _Board):
         self.worker, self.workers = worker, board.workers
-        self.bytes_sent = 0
+        self.bytes_sent = self.messages_sent = 0
         self._board = board
         self._shape: tuple[int, ...] = ()
 
@@ -116,6 +118,7 @@ class _Ring:
     def _send(self, receiver: int, number: int, values: Any) -> None:
         array = np.array(values).ravel()
         self.bytes_sent += array.nbytes
+        self.messages_sent += 1
         self._board.put(self.worker, receiver, (number, array))
 
 
@@ -154,7 +157,8 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         raise error
     if all(result is None or result is ... for result in results):
         return None
-    return Outcome(results=results, bytes=[ring.bytes_sent for ring in rings])
+    sent = {"bytes": [ring.bytes_sent for ring in rings], "messages": [ring.messages_sent for ring in rings]}
+    return Outcome(results=results, **sent)
 
 
 def on_parts(function: Callable[..., Any], team: Team) -> Outcome | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -67,7 +69,20 @@ _CONFIG = Exercise(
 def _environments(draw: random.Random) -> list[tuple[dict[str, str], dict[str, Any]]]:
     plain: dict[str, str] = {"PATH": "/bin", "HOME": "/home/me"}
     proxies = [dict.fromkeys(names, "http://proxy:8080") for names in ((), _PROXIES[:2], _PROXIES[2:], _PROXIES)]
-    return [({**plain, **more}, _config(_addresses(2), draw.randrange(2))) for more in proxies]
+    more: list[dict[str, str]] = [{}, {}, {"LANG": "C", "USER": "me"}, {"VIRTUAL_ENV": "/home/me/.venv"}]
+    return [
+        ({**plain, **own, **proxy}, _config(_addresses(2), draw.randrange(2)))
+        for own, proxy in zip(more, proxies, strict=True)
+    ]
+
+
+def _with_plain_json(answer: Callable[..., Any], base: dict[str, str], config: Any) -> Any:
+    """What an answer makes, its TF_CONFIG with json.dumps's own spaces and order: others are as good."""
+    made = answer(base, config)
+    if isinstance(made, Mapping) and isinstance(made.get("TF_CONFIG"), str):
+        with contextlib.suppress(ValueError):
+            return {**made, "TF_CONFIG": json.dumps(json.loads(made["TF_CONFIG"]), sort_keys=True)}
+    return made
 
 
 def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] = _PROXIES) -> dict[str, str]:
@@ -83,6 +98,10 @@ _ENVIRONMENT = Exercise(
         Misconception(
             lambda base, config: {"TF_CONFIG": json.dumps(config)},
             "the process needs the rest of the environment as well, PATH for one",
+        ),
+        Misconception(
+            lambda base, config: {"PATH": base["PATH"], "HOME": base["HOME"], "TF_CONFIG": json.dumps(config)},
+            "the process may need any variable of the environment, not only those that you know",
         ),
         Misconception(
             lambda base, config: _environment(base, config, ()),
@@ -101,12 +120,19 @@ _ENVIRONMENT = Exercise(
             "a variable of the environment is a text",
         ),
     ],
+    play=_with_plain_json,
     hint="a new dictionary: what is in base without four names, and TF_CONFIG",
 )
 
 
 def _places(draw: random.Random) -> list[tuple[str, int]]:
     return [("out", 0), ("out", 1), ("runs/7", 0), *((f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5))]
+
+
+def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
+    """What an answer makes, a path as its text: "out/worker-1" for "./out/worker-1" and Path("out", "worker-1")."""
+    made = answer(folder, index)
+    return Path(made).as_posix() if isinstance(made, str | PurePath) else made
 
 
 _PLACE = Exercise(
@@ -132,6 +158,7 @@ _PLACE = Exercise(
             "the wrong way round: index 0 is the chief",
         ),
     ],
+    play=_as_text,
     hint="the chief's is the folder itself, another worker's is in it",
 )
 
@@ -145,7 +172,10 @@ def _hint_for(folder: str | Path, baseline: Any) -> str:
     for index, file in enumerate(files):
         if not file.exists():
             return f"worker {index} has left no {file.name} in its place, {file.parent.as_posix()}; see its log"
-    (mine, replicas), (others, _) = map(_read, files)
+    try:
+        (mine, replicas), (others, _) = map(_read, files)
+    except (ValueError, OSError, TypeError, zipfile.BadZipFile) as error:
+        return f"a weights.npz can't be read ({error}); is it written by np.savez, and at the end?"
     alone = [np.asarray(weight) for weight in baseline.results[0]]
     shapes = [weight.shape for weight in alone]
     if [weight.shape for weight in mine] != shapes or [weight.shape for weight in others] != shapes:
@@ -154,9 +184,16 @@ def _hint_for(folder: str | Path, baseline: Any) -> str:
         return "how many replicas were there? save it beside the weights, as replicas=strategy.num_replicas_in_sync"
     if replicas == 1:
         return "one replica: each process has trained alone, on everything. Which strategy reads TF_CONFIG?"
-    if _apart(mine, others) > _CLOSE:
+    if replicas != 2:
+        return f"{replicas} replicas: two workers with one device each have two"
+    if not _apart(mine, others) <= _CLOSE:
         return "the workers hold different weights: was the model made in the strategy's scope?"
-    if _apart(mine, alone) > _CLOSE:
+    if _apart(mine, alone) == 0:
+        return (
+            "these are one device's weights to the last bit; two replicas add up in another order, and round another "
+            "way. Which strategy reads TF_CONFIG, and is `replicas` what it says?"
+        )
+    if not _apart(mine, alone) <= _CLOSE:  # a weight that is no number is not close either
         return (
             "the workers agree with each other, and not with one device: was the seed set before the model was made, "
             "and do all of them divide the same global batch?"

@@ -75,7 +75,7 @@ class Broken:
         named = objects[0] if objects else None
         if named is None or named is ...:
             raise NotSolved(f"{self.name} is not solved yet", remedy="name the mistake in the cell above first")
-        if named not in MISTAKES:
+        if not isinstance(named, str) or named not in MISTAKES:
             raise CheckFailed(f"{self.name}: {named!r} is no name of a mistake", remedy="take one from the lab's list")
         if named != self.mistake:
             raise CheckFailed(

@@ -69,7 +69,7 @@ def _two_steps(answer: Callable[..., Any], team: Team) -> Any:
     sizes = [len(part) for part in np.array_split(np.arange(size), workers)]
 
     def work(ring: Any, gradient: np.ndarray) -> Any:
-        update, weights = _OwnPart(sizes[(ring.worker + 1) % workers]), team.shared
+        update, weights = _OwnPart(sizes[(ring.worker + 1) % workers]), np.array(team.shared)
         for _ in range(2):
             weights = answer(ring, weights, gradient, update)
             if weights is None or weights is ...:
@@ -141,7 +141,7 @@ _UPDATE = Exercise(
     ],
     cases=_teams,
     play=_two_steps,
-    hint="the three lines in a row: sum up by reduce_scatter, update chunk (worker + 1) % workers, gather the weights",
+    hint="which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?",
 )
 
 # ---- whose part
@@ -163,7 +163,7 @@ _OWNER = Exercise(
         ),
         Misconception(
             lambda worker, workers: (worker - 1) % workers,
-            "that is the way backwards: the chunk that came last has the highest number that was touched",
+            "that chunk comes first, and is sent on with gradients missing; which chunk comes last?",
         ),
         Misconception(
             lambda worker, workers: workers - 1 - worker, "chunks move on by one worker in each step; they don't turn"
@@ -231,7 +231,7 @@ _NORM = Exercise(
 
 
 def _models(draw: random.Random) -> list[tuple[int, int]]:
-    return [(1_000_000, 4), (1_000_000, 1), *((draw.randint(1, 10**9), n) for n in (2, 8, 64))]
+    return [(1_000_000, 4), (1_000_000, 1), (24, 3), *((draw.randint(1, 10**9), n) for n in (2, 8, 64))]
 
 
 _MEMORY = Exercise(

@@ -106,7 +106,7 @@ _DOUBLING = Exercise(
     ],
     cases=_teams,
     play=on_parts,
-    hint="in each step: swap the sum so far with the partner of this step, and add what comes",
+    hint="what does each of two workers hold after a step, and what has a second step to send among four?",
 )
 
 
@@ -146,6 +146,16 @@ def _whole(ring: Any, numbers: np.ndarray, distance: int) -> np.ndarray:
     return numbers
 
 
+def _by_ring(ring: Any, numbers: np.ndarray, distance: int) -> np.ndarray:
+    """Lesson 01's all-reduce: the same sum and the same bytes, in more messages."""
+    chunks = ring.split(numbers)
+    for step in range(2 * (ring.workers - 1)):
+        mine = (ring.worker - step) % ring.workers
+        number, values = ring.exchange(mine, chunks[mine])
+        chunks[number] = values if step >= ring.workers - 1 else chunks[number] + values
+    return np.asarray(ring.join(chunks))
+
+
 _HALVING = Exercise(
     "lab4.halving",
     right=_halving,
@@ -174,10 +184,14 @@ _HALVING = Exercise(
             _whole,
             "the sum is right, and this is recursive doubling: it sends all numbers in each step; send one half",
         ),
+        Misconception(
+            _by_ring,
+            "sum and bytes are right, and this is the ring of lesson 01: it sends more messages than the two swaps do",
+        ),
     ],
     cases=_teams,
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
-    hint="add the half that comes to yours, go on with yours at half the distance, swap the finished halves",
+    hint="try two workers by hand: which half has each of them after its first swap, and what is missing?",
 )
 
 

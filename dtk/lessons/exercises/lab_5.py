@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from dtk import runs
@@ -155,7 +156,7 @@ _EXPECTED = Exercise(
 
 SEED = 11  # not the lab's
 LEAST = 1.5  # times as fast as the lab's first choice
-_KEYS = {"workers": int, "batch": int, "rate": float, "warm_up": int}
+_KEYS = {"workers": Integral, "batch": Integral, "rate": Real, "warm_up": Integral}
 MOST = {"workers": 8, "batch": 8192, "rate": 1e3, "warm_up": 10**6}
 
 
@@ -164,15 +165,16 @@ def _not_possible(choice: Any) -> str:
         return f"a choice is a dictionary with {', '.join(_KEYS)}"
     for name, kind in _KEYS.items():
         value, least = choice[name], 0 if name in ("rate", "warm_up") else 1
-        number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        number = isinstance(value, kind) and not isinstance(value, bool)
         if not number or not least <= value <= MOST[name]:
-            return f"{name} takes {'a whole number' if kind is int else 'a number'} from {least} to {MOST[name]:g}"
+            return f"{name} takes {'a whole number' if kind is Integral else 'a number'} from {least} to {MOST[name]:g}"
     return "" if choice["batch"] % choice["workers"] == 0 else "the workers have to share the batch evenly"
 
 
 def _raced(train: Callable[..., Any], choice: Mapping[str, Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    kwargs = {**settings, **{name: choice[name] for name in ("batch", "rate", "warm_up")}}
-    run = runs.run(train, workers=choice["workers"], kwargs=kwargs, seed=SEED, force=True, timeout=300.0)
+    numbers = {"batch": int(choice["batch"]), "rate": float(choice["rate"]), "warm_up": int(choice["warm_up"])}
+    kwargs = {**settings, **numbers}
+    run = runs.run(train, workers=int(choice["workers"]), kwargs=kwargs, seed=SEED, force=True, timeout=300.0)
     result: Mapping[str, Any] = run.results[0]
     return result
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from dtk import environment
+from dtk.errors import WorkerFailed
 from dtk.lessons.exercise import Exercise, Misconception, Trial
+from dtk.lessons.trials import why_it_fails
 from dtk.runs import baseline, run
 
 __all__ = ["EXERCISES"]
@@ -136,21 +138,32 @@ def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unsc
     which on one device is right.
     """
 
+    if not callable(answer):
+        return "a function is asked for: def my_share(losses, model, global_batch)"
+
     def losses(start: Callable[..., Any], share: Any, **more: Any) -> np.ndarray:
         with environment.quiet():
             records = start(train, kwargs={**_HIDDEN, "share_of": share}, **more).records
         return records.groupby("step").loss.sum().to_numpy()
 
     right, data = losses(baseline, unscaled), losses(baseline, without)[0]
-    alone = losses(baseline, answer)
+    try:
+        alone = losses(baseline, answer)
+    except WorkerFailed as failed:
+        return why_it_fails(failed)
     penalty = right[0] - data
     if not np.allclose(alone, right, rtol=1e-4):
         return _on_one_device((alone[0] - data) / penalty)
-    cluster = losses(run, answer, workers=_WORKERS)
+    try:
+        cluster = losses(run, answer, workers=_WORKERS)
+    except WorkerFailed as failed:
+        return why_it_fails(failed)
     return "" if np.allclose(cluster, right, rtol=1e-4) else _on_several(cluster[0], data, penalty)
 
 
 def _on_one_device(times: float) -> str:
+    if not np.isfinite(times):
+        return "on one device the loss is infinite, or no number"
     if abs(times) < 1e-2:
         return "on one device the penalty has gone"
     return f"on one device the penalty counts {times:.2g} times instead of once; who knows the number of replicas?"
@@ -160,6 +173,8 @@ def _on_several(loss: float, data: float, penalty: float) -> str:
     if np.isclose(loss, data / _WORKERS + penalty, rtol=1e-3):
         return "the examples' part was a share already, and is divided once more; only the penalty needs it"
     times = (loss - data) / penalty
+    if not np.isfinite(times):
+        return f"right on one device; on {_WORKERS} workers the loss is infinite, or no number"
     return (
         f"right on one device; on {_WORKERS} workers the penalty counts {times:.2g} times instead of once, as each of "
         "them adds it"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
+from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial, same
 from dtk.process.ship import takes_strategy
 
 __all__ = ["EXERCISES"]
@@ -73,7 +73,7 @@ def _strategy_hint(answer: Any) -> str:
             remedy = "in a worker there is no such name; what dtk is to hand over, the function must ask for"
             raise NotSolved("04.strategy is not solved yet", remedy=remedy) from None
         return f"in one of three places it fails: {failed.what}"
-    if all(got == right for got, right in found):
+    if all(same(got, right) for got, right in found):
         return ""
     values = {repr(got) for got, _ in found}
     if len(values) == 1:

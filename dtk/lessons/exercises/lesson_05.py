@@ -107,7 +107,7 @@ EXERCISES = [
                 "this divides by the full batch and by the step's images; undo the first division",
             ),
         ],
-        hint="add up the step's shares; multiply by what they were divided by; divide by the images that there are",
+        hint="by what was each share of this step divided, and how many images are in the step?",
         close=1e-3,
     ),
     Exercise(
@@ -201,6 +201,6 @@ EXERCISES = [
                 lambda run: max(int(weight.size) for weight in run.weights), "that is the largest array alone"
             ),
         ],
-        hint="add up the sizes of all arrays in run.weights",
+        hint="how many arrays are in run.weights, and how many numbers are in one of them?",
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from types import SimpleNamespace
@@ -26,7 +27,10 @@ def _orders(make: Any) -> list[tuple[Any, Any]]:
 
     def seen(examples: int, batch: int, workers: int, worker: int) -> list[list[int]]:
         context = SimpleNamespace(num_input_pipelines=workers, input_pipeline_id=worker)
-        return [[int(each) for each in step] for step in make(examples, batch, context).as_numpy_iterator()]
+        steps = itertools.islice(
+            make(examples, batch, context).as_numpy_iterator(), examples + 1
+        )  # repeat() has no end
+        return [[int(each) for each in step] for step in steps]
 
     return [([seen(*deal, worker) for worker in range(deal[-1])], seen(deal[0], deal[1], 1, 0)) for deal in _DEALS]
 
@@ -42,6 +46,8 @@ def _input_hint(make: Any) -> str:
         return why_it_fails(failed)
     for (examples, batch, _), (workers, alone) in zip(_DEALS, orders, strict=True):
         order = [number for step in alone for number in step]
+        if len(alone) > examples:
+            return "the data has no end: one epoch is asked for, so without `repeat`"
         if sorted(order) != list(range(examples)) or len(alone[0]) != batch:
             return f"one device should see each of {examples} examples once, in batches of {batch}"
         if order == sorted(order):
@@ -121,8 +127,14 @@ def _saved(steps: int, every: int) -> list[int]:
 
 
 def _gradients(draw: random.Random) -> list[tuple[int, int, int]]:
-    """(weights, images, batch); with the last two, a short batch is left over."""
-    return [(1_000, 1_280, 128), (1_000, 1_280, 512), (draw.randint(5_000, 9_000), 60_000, 256), (10, 100, 7)]
+    """(weights, images, batch); the last three leave a short batch, in one of them almost a full one."""
+    return [
+        (1_000, 1_280, 128),
+        (1_000, 1_280, 512),
+        (draw.randint(5_000, 9_000), 60_000, 256),
+        (10, 100, 7),
+        (10, 127, 16),
+    ]
 
 
 EXERCISES = [
@@ -212,6 +224,10 @@ EXERCISES = [
             Misconception(
                 lambda weights, images, batch: math.ceil(images / batch) * weights * 4,
                 "the short batch at the end is dropped here",
+            ),
+            Misconception(
+                lambda weights, images, batch: round(images / batch) * weights * 4,
+                "rounded, a batch that is almost full counts as one; it is dropped as well",
             ),
         ],
     ),

@@ -15,7 +15,7 @@ __all__ = ["EXERCISES"]
 
 def _ends(draw: random.Random) -> list[tuple[int, int, int]]:
     """(steps in all, steps between two saves, the step before which a worker dies)."""
-    return [(40, 10, 26), (40, 10, 5), (40, 10, 21)] + [
+    return [(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)] + [
         (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
     ]
 
@@ -35,6 +35,10 @@ _COMPUTED = Exercise(
             "the worker dies before that step: it is not computed in the first attempt",
         ),
         Misconception(
+            lambda steps, every, dies: dies - 1 + steps - dies // every * every,
+            "a worker that dies before a step does not save after it: which step is the last that was computed?",
+        ),
+        Misconception(
             lambda steps, every, dies: steps + every, "that is the most that can be lost; here less may be lost"
         ),
         Misconception(
@@ -48,7 +52,7 @@ _COMPUTED = Exercise(
 
 def _places(draw: random.Random) -> list[tuple[int, int]]:
     """(updates that the checkpoint has seen, steps an epoch)."""
-    return [(15, 11), (22, 11), (0, 11)] + [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)]
+    return [(15, 11), (22, 11), (0, 11), (20, 11)] + [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)]
 
 
 _PLACE = Exercise(
@@ -68,6 +72,10 @@ _PLACE = Exercise(
         Misconception(
             lambda updates, steps: (updates // steps + 1, updates % steps + 1),
             "so one batch is left out that the weights have not seen",
+        ),
+        Misconception(
+            lambda updates, steps: (round(updates / steps) + 1, updates % steps),
+            "rounded, more than half of an epoch counts as a whole one; only whole ones are done",
         ),
         Misconception(
             lambda updates, steps: (-(-updates // steps), updates % steps),

@@ -12,7 +12,7 @@ __all__ = ["EXERCISES"]
 
 def _epochs(draw: random.Random) -> list[tuple[int, int, int]]:
     """(examples, global batch, epochs); the batch seldom divides the examples."""
-    return [(1000, 100, 3), (1000, 300, 3)] + [
+    return [(1000, 100, 3), (1000, 300, 3), (999, 100, 2)] + [
         (draw.randint(1000, 5000), batch, draw.randint(2, 9)) for batch in (32, 128, 256, 700)
     ]
 
@@ -79,7 +79,8 @@ _RATE = Exercise(
 def _ramps(draw: random.Random) -> list[tuple[int, int, float, float]]:
     """(step, steps of warm-up, rate of the small batch, rate that it ends with)."""
     return [(0, 10, 0.1, 0.4), (5, 10, 0.1, 0.4), (10, 10, 0.1, 0.4), (25, 10, 0.1, 0.4)] + [
-        (draw.randint(1, 3 * steps), steps, 0.05, draw.randint(2, 8) / 10) for steps in (7, 20, 33, 40)
+        (draw.randint(1, end), steps, 0.05, draw.randint(2, 8) / 10)
+        for steps, end in ((7, 6), (20, 60), (33, 32), (40, 120))
     ]
 
 
@@ -107,6 +108,10 @@ _WARM_UP = Exercise(
         Misconception(
             lambda step, steps, first, last: first + last * min(step / steps, 1),
             "at its end the rate is too large by where it began",
+        ),
+        Misconception(
+            lambda step, steps, first, last: 0.1 + (last - 0.1) * min(step / steps, 1),
+            "a rate that is typed in is right for one training only",
         ),
     ],
     hint="which rate does step 0 have, and which rate the last step of the warm-up?",

@@ -78,6 +78,7 @@ def _memories(draw: random.Random) -> list[tuple[int, int, int]]:
     return [
         (26_000, 1_000, 1_000),
         (26_900, 1_000, 1_000),
+        (25_999, 1_000, 1_000),
         (12_000, 1_000, 1_000),
         *((draw.randint(40, 80) * 10**9, draw.randint(1, 7) * 10**9, 1_887_436_801) for _ in range(4)),
     ]
@@ -109,7 +110,7 @@ _FITS = Exercise(
             "rounded up, the last example does not fit",
         ),
     ],
-    hint="take away 16 bytes for each weight, then count how many examples the rest holds",
+    hint="what lies in the memory before the first example comes, and how many bytes of it for each weight?",
 )
 
 

@@ -30,6 +30,7 @@ def _steps(draw: random.Random) -> list[tuple[float, float, float, float]]:
         (1.0, math.inf, 1024.0, 0.1),
         (2.0, -64.0, 256.0, 0.5),
         (3.0, math.nan, 2.0, 1.0),
+        (2.0, -math.inf, 8.0, 0.1),
     ]
     return plain + [
         (float(draw.randint(1, 9)), float(draw.randint(1, 99)), 2.0 ** draw.randint(3, 9), 0.2) for _ in "ab"
@@ -166,8 +167,14 @@ EXERCISES = [
                 ),
                 "a step that is left out leaves the weight as it is",
             ),
+            Misconception(
+                lambda weight, gradient, scale, rate: (
+                    weight - rate * gradient / scale if gradient < math.inf else weight
+                ),
+                "a gradient can be infinite in the other direction, too",
+            ),
         ],
-        hint="divide the gradient by the scale; where it is infinite or no number, leave the step out",
+        hint="of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?",
     ),
     Exercise(
         "keras.prefetch",
