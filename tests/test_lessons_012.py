@@ -225,6 +225,16 @@ def all_divided(losses, model, global_batch):
     return unscaled(losses, model, global_batch) / replicas()
 
 
+def no_number(losses, model, global_batch):
+    return average(losses, global_batch) * float("nan")
+
+
+def without_gradient(losses, model, global_batch):
+    import tensorflow as tf
+
+    return average(losses, global_batch) + tf.stop_gradient(penalty(model)) / replicas()
+
+
 def divided_twice(losses, model, global_batch):
     return average(losses, global_batch) + penalty(model) / replicas() ** 2
 
@@ -240,6 +250,9 @@ def divided_twice(losses, model, global_batch):
         (without, "on one device the penalty has gone"),
         (all_divided, "only the penalty needs it"),
         (divided_twice, "on 3 workers the penalty counts 0.33 times"),
+        (no_number, "the loss is infinite, or no number"),
+        (without_gradient, "does the penalty reach the gradients"),
+        (lambda losses, model: 0, "in a worker it fails: TypeError"),
     ],
 )
 def test_a_wrong_share_of_a_penalty(answer, words):

@@ -32,7 +32,7 @@ def test_a_value_is_judged_by_the_learners_own_run(name, capsys):
             exercise.judge(idea.answer(RUN), RUN)
         assert failed.value.remedy == f"hint: {idea.hint}"
     for guess in (0, 1, 13, "x", [1]):
-        with pytest.raises(CheckFailed, match="hint: add up"):
+        with pytest.raises(CheckFailed, match="hint: (by what was|how many arrays)"):
             exercise.judge(guess, RUN)
     with pytest.raises(NotSolved):
         dtk.check(name, None, RUN)
@@ -96,6 +96,18 @@ def own_mean(labels, logits, model, global_batch):
     return (tf.reduce_mean(labels * logits) + penalty(model)) / replicas
 
 
+def without_gradient(labels, logits, model, global_batch):
+    import tensorflow as tf
+
+    return share_of(labels, logits, model, global_batch) + tf.stop_gradient(penalty(model)) / replicas_in_sync()
+
+
+def replicas_in_sync():
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
 def unfinished(labels, logits, model, global_batch):
     return share_of(labels, logits, model, global_batch) + decay  # noqa: F821  (a name that is not there)
 
@@ -149,6 +161,7 @@ def test_a_penalty_that_counts_once_passes(share, capsys):
         (by_batch, "nothing is to be divided, the penalty should stay what it was"),
         (all_divided, "the cluster's too small: "),
         (own_mean, "is an epoch's short last batch divided by the global batch too?"),
+        (without_gradient, "does the penalty reach the gradients"),
         (unfinished, "in a worker it fails: NameError: name 'decay' is not defined"),
     ],
 )

@@ -57,6 +57,10 @@ def from_one(examples, batch, input_context):
     return order(examples, batch, input_context, {"seed": 1}, first=1)
 
 
+def without_an_end(examples, batch, input_context):
+    return right_order(examples, batch, input_context).repeat()
+
+
 def unfinished(examples, batch, input_context):
     return order(examples, batch, context)  # noqa: F821  (a name that is not there)
 
@@ -84,6 +88,7 @@ def test_an_input_function_that_deals_as_one_device_passes(capsys):
         (not_divided, "every worker sees all examples: nothing divides them"),
         (whole_batches, "in a step the workers together see 16 examples, one device 8"),
         (from_one, "one device should see each of 48 examples once, in batches of 8"),
+        (without_an_end, "the data has no end: one epoch is asked for"),
         (unfinished, "in a worker it fails: NameError: name 'context' is not defined"),
     ],
 )

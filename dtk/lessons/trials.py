@@ -7,13 +7,18 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from dtk.checks.verify import verify
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
 from dtk.lessons.exercise import returns_nothing
 from dtk.runs import Run, baseline, run
 
-__all__ = ["both", "first_loss", "left_empty", "not_verified", "watched", "why_it_fails"]
+__all__ = ["NO_GRADIENT", "both", "first_loss", "left_empty", "not_verified", "same_weights", "watched", "why_it_fails"]
+
+
+NO_GRADIENT = "the losses are right and the weights are not: does the penalty reach the gradients?"
 
 
 def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
@@ -26,6 +31,12 @@ def first_loss(run: Run) -> float:
     """The global loss of step 1: the sum of its shares."""
     records = run.records
     return float(records[records.step == records.step.min()].loss.sum())
+
+
+def same_weights(one: Run, other: Run) -> bool:
+    """Whether two runs on one device ended with the same weights, but for rounding: their gradients were the same."""
+    pairs = zip(one.weights, other.weights, strict=True)
+    return all(np.allclose(mine, its, rtol=1e-4, atol=1e-6) for mine, its in pairs)
 
 
 def not_verified(cluster: Run, alone: Run) -> str:

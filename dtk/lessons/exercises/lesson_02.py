@@ -11,8 +11,8 @@ import numpy as np
 from dtk import environment
 from dtk.errors import WorkerFailed
 from dtk.lessons.exercise import Exercise, Misconception, Trial
-from dtk.lessons.trials import why_it_fails
-from dtk.runs import baseline, run
+from dtk.lessons.trials import NO_GRADIENT, same_weights, why_it_fails
+from dtk.runs import Run, baseline, run
 
 __all__ = ["EXERCISES"]
 
@@ -141,24 +141,27 @@ def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unsc
     if not callable(answer):
         return "a function is asked for: def my_share(losses, model, global_batch)"
 
-    def losses(start: Callable[..., Any], share: Any, **more: Any) -> np.ndarray:
+    def made(start: Callable[..., Run], share: Any, **more: Any) -> Run:
         with environment.quiet():
-            records = start(train, kwargs={**_HIDDEN, "share_of": share}, **more).records
-        return records.groupby("step").loss.sum().to_numpy()
+            return start(train, kwargs={**_HIDDEN, "share_of": share}, **more)
 
-    right, data = losses(baseline, unscaled), losses(baseline, without)[0]
+    reference, data = made(baseline, unscaled), _losses(made(baseline, without))[0]
     try:
-        alone = losses(baseline, answer)
-    except WorkerFailed as failed:
-        return why_it_fails(failed)
-    penalty = right[0] - data
-    if not np.allclose(alone, right, rtol=1e-4):
-        return _on_one_device((alone[0] - data) / penalty)
-    try:
-        cluster = losses(run, answer, workers=_WORKERS)
+        alone = made(baseline, answer)
+        right, penalty = _losses(reference), _losses(reference)[0] - data
+        if not np.allclose(_losses(alone), right, rtol=1e-4):
+            return _on_one_device((_losses(alone)[0] - data) / penalty)
+        if not same_weights(alone, reference):
+            return NO_GRADIENT
+        cluster = _losses(made(run, answer, workers=_WORKERS))
     except WorkerFailed as failed:
         return why_it_fails(failed)
     return "" if np.allclose(cluster, right, rtol=1e-4) else _on_several(cluster[0], data, penalty)
+
+
+def _losses(made: Run) -> np.ndarray:
+    """The global losses of all steps."""
+    return np.asarray(made.records.groupby("step").loss.sum())
 
 
 def _on_one_device(times: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from dtk.environment import quiet
 from dtk.errors import WorkerFailed
 from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
-from dtk.lessons.trials import both, first_loss, left_empty, not_verified, why_it_fails
+from dtk.lessons.trials import NO_GRADIENT, both, first_loss, left_empty, not_verified, same_weights, why_it_fails
 from dtk.runs import Run, baseline
 
 __all__ = ["EXERCISES"]
@@ -62,8 +62,8 @@ def _penalty_hint(share: Any, train: Any, whole_penalty: Any) -> str:
     except WorkerFailed as failed:
         return why_it_fails(failed)
     with quiet():
-        right = first_loss(baseline(train, kwargs={**batches, "share": whole_penalty}))
-    mine, own = first_loss(cluster), first_loss(alone)
+        reference = baseline(train, kwargs={**batches, "share": whole_penalty})
+    right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
     if np.isclose(own, right, rtol=1e-4):
         if mine > right * (1 + 1e-4):
             return "one device's loss is right, the cluster's too large: each replica still adds the whole penalty"
@@ -73,7 +73,7 @@ def _penalty_hint(share: Any, train: Any, whole_penalty: Any) -> str:
             return (
                 "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?"
             )
-        return ""
+        return "" if same_weights(alone, reference) else NO_GRADIENT
     if np.isclose(mine, right, rtol=1e-4):
         return "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
     if np.isclose(mine, own, rtol=1e-5):
