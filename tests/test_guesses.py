@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dtk
+from dtk.errors import DtkError
 from dtk.lessons.check import all_exercises
 from dtk.lessons.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
 from dtk.lessons.exercises import lab_5, lesson_04
@@ -150,6 +151,18 @@ def test_an_array_in_a_message_takes_one_line():
     with pytest.raises(CheckFailed) as failed:
         FUNCTIONS["02.any_shape"].judge(lambda losses, batch: losses.mean(axis=-1).mean() if losses.ndim > 1 else 1.25)
     assert "\n" not in str(failed.value)
+
+    with pytest.raises(CheckFailed) as failed:
+        FUNCTIONS["02.shares"].judge(lambda losses: np.ones((3, 3)))
+    assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "objects"), [("00.examples", ()), ("00.apart", (1,)), ("lab5.choice", ()), ("05.penalty", (1,))]
+)
+def test_without_the_objects_of_the_cell_a_check_says_so(name, objects):
+    with pytest.raises(DtkError, match="call dtk.check as the lesson's cell does"):
+        dtk.check(name, 1, *objects)
 
 
 def test_messages_are_counted_beside_bytes():

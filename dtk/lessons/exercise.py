@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import numbers
 import random
@@ -77,9 +78,10 @@ class Exercise:
         if answer is None or answer is ...:
             raise _not_solved(self.name)
         if self.cases is None:
+            _handed_over(self.name, self.right, objects)
             return self._compare([objects], [answer], "your answer")
         if not callable(answer):
-            raise CheckFailed(f"{self.name}: a function is asked for, not {_SHORT.repr(answer)}")
+            raise CheckFailed(f"{self.name}: a function is asked for, not {_shown(answer)}")
         cases = self.drawn()
         got = [self._called(answer, case) for case in cases]
         nothing = [value is None or value is ... for value in got]
@@ -109,7 +111,7 @@ class Exercise:
         first = fine.index(False)
         where = f"{name}({_listed(cases[first])})" if self.cases else name
         score = f", right in {sum(fine)} of {len(fine)} cases" if len(fine) > 1 else ""
-        what = f"{self.name}: {where} is {_SHORT.repr(_plain(got[first]))}, which is not right{score}"
+        what = f"{self.name}: {where} is {_shown(got[first])}, which is not right{score}"
         raise CheckFailed(what, remedy=f"hint: {self._hint_for(cases, got)}")
 
     def _hint_for(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any]) -> str:
@@ -138,10 +140,20 @@ class Trial:
         """As `Exercise.judge`; the runs count as one case."""
         if answer is None or answer is ...:
             raise _not_solved(self.name)
+        _handed_over(self.name, self.hint_for, (answer, *objects))
         hint = self.hint_for(answer, *objects)
         if hint:
             raise CheckFailed(f"{self.name}: not right yet", remedy=f"hint: {hint}")
         return 1
+
+
+def _handed_over(name: str, judge: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    """Raises a DtkError where `check` was called without the objects that the exercise's cell hands over."""
+    try:
+        inspect.signature(judge).bind(*given)
+    except TypeError:
+        words = f"{name} is checked with other objects than these"
+        raise DtkError(words, remedy="call dtk.check as the lesson's cell does") from None
 
 
 def returns_nothing(name: str, function: str) -> NotSolved:
@@ -201,7 +213,12 @@ def _plain(value: Any) -> Any:
 
 
 def _listed(case: tuple[Any, ...]) -> str:
-    return ", ".join(" ".join(_SHORT.repr(_plain(value)).split()) for value in case)
+    return ", ".join(map(_shown, case))
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, and in one line."""
+    return " ".join(_SHORT.repr(_plain(value)).split())
 
 
 def _name_of(answer: Any) -> str:
