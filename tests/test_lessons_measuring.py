@@ -64,6 +64,7 @@ PIPELINES = [
         lambda images, decoded, batch: images.map(decoded).cache().shuffle(6, seed=1).repeat().batch(batch),
         "in another order",
     ),
+    (lambda images, decoded, batch: images.cache(), "is `batch` missing"),
     (lambda images, decoded, batch: images.mapp(decoded), "it raises"),
     ("images.cache()", "a function is asked for"),
 ]
@@ -106,11 +107,15 @@ def test_a_pipeline_is_judged_by_what_comes_out_and_what_was_read():
     assert "again in each" not in lesson_08._said_of(right, 24, 24)
     assert "before they are decoded" in lesson_08._said_of(right, 6, 24)
     assert "one epoch" in lesson_08._said_of(right[:2], 6, 6)
+    assert "is `batch` missing" in lesson_08._said_of([[0.5, 0], [1.5, 1]], 6, 6)
+    twice = [[[image + 0.5 for image in images], labels] for images, labels in right]
+    assert "is it called once" in lesson_08._said_of(twice, 6, 12)
 
 
 def test_what_is_left_is_compared_with_the_whole():
     whole = [[number] for number in range(16)]
     assert lesson_07._said_of(whole[8:], whole) == ""
     assert "all epochs" in lesson_07._said_of(whole, whole)
+    assert "then more" in lesson_07._said_of([*whole[8:], [16]], whole)
     assert "first epochs" in lesson_07._said_of(whole[:8], whole)
     assert "nothing" in lesson_07._said_of([], whole)

@@ -231,6 +231,8 @@ def _said_of(given: list[Any], whole: list[Any]) -> str:
         return "nothing is left: `skip` takes more than there is; of what, and how many steps has an epoch?"
     if given == whole:
         return "these are all epochs: what is done has to be left out"
+    if given[: len(right)] == right:
+        return "what is left comes first, and then more: `epochs` is how many there are in all"
     if given == whole[: len(right)]:
         return "as many batches as are left, but in the order of the first epochs, which the weights have seen"
     if given == whole[_DONE:]:

@@ -162,10 +162,14 @@ def _hint_for_pipeline(pipeline: Any) -> str:
 
 def _said_of(batches: list[list[Any]], read: int, decoded: int) -> str:
     """What is wrong with what a pipeline made; "" for nothing."""
+    if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
+        return "these are no batches of images and labels: is `batch` missing?"
     labels = [label for batch in batches for label in batch[1]]
     images = [image for batch in batches for image in batch[0]]
     if images == labels and images:
         return "the batches hold the images as they were read: nothing decodes them any more"
+    if images != [label + 0.5 for label in labels]:
+        return "the images are not those that `decoded` makes of what is read: is it called once for each?"
     if len(batches) < _BATCHES:
         return "the data ends after one epoch; training goes on for several"
     if any(len(batch[1]) != _BATCH for batch in batches):
