@@ -161,12 +161,14 @@ def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unsc
 
 def _losses(made: Run) -> np.ndarray:
     """The global losses of all steps."""
-    return np.asarray(made.records.groupby("step").loss.sum())
+    return np.asarray(made.records.groupby("step").loss.agg(lambda shares: shares.sum(skipna=False)))
 
 
 def _on_one_device(times: float) -> str:
     if not np.isfinite(times):
         return "on one device the loss is infinite, or no number"
+    if abs(times - 1) < 1e-2:
+        return NO_GRADIENT  # step 1 is right, and a later one is not
     if abs(times) < 1e-2:
         return "on one device the penalty has gone"
     return f"on one device the penalty counts {times:.2g} times instead of once; who knows the number of replicas?"
