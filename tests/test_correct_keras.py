@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import lanes
 import numpy as np
 import pytest
+from by_hand import SECONDS, blocks, environment, started_by_hand, weights
 from test_compat import ALL
 
-from dtk.launch.launch import free_ports
-
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "guide" / "without_dtk.md").read_text(encoding="utf-8")
 CALL = "dtk.correct_keras()\n"
-SECONDS = 240.0
-
-
-def environment(**changes):
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    inherited = {name: value for name, value in os.environ.items() if name not in ("TF_CONFIG", "TF_USE_LEGACY_KERAS")}
-    return {**inherited, **own, **changes}
 
 
 def said(program, **changes):
@@ -98,6 +79,7 @@ def test_of_another_keras_nothing_is_touched(version, backend, result):
 
 
 NAMES = ALL if lanes.KERAS_3 else []
+PROGRAM = blocks("python")[0]
 
 
 @pytest.mark.trains
@@ -174,39 +156,9 @@ print(json.dumps(result))
     )
 
 
-def block(language):
-    """The one block of code in this language on the page."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
-    return found
-
-
-def started_by_hand(folder, program, **changes):
-    """Runs the page's commands on a program, in their own processes; returns what each worker printed."""
-    (folder / "train.py").write_text(program, encoding="utf-8")
-    commands = block("bash")
-    for written, port in zip(("4001", "4002"), free_ports(2), strict=True):
-        assert written in commands
-        commands = commands.replace(written, str(port))
-    shell = subprocess.Popen(
-        ["bash", "-c", commands], cwd=folder, env=environment(**changes), start_new_session=True, text=True
-    )
-    try:
-        shell.wait(SECONDS)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(shell.pid, signal.SIGKILL)
-        shell.wait()
-    return [(folder / f"worker-{index}.log").read_text(encoding="utf-8") for index in range(2)]
-
-
-def weights(folder):
-    files = [folder / "out" / "weights.npz", folder / "out" / "worker-1" / "weights.npz"]
-    return [list(np.load(file).values()) for file in files]
-
-
 @pytest.mark.trains
 def test_two_processes_started_by_hand_train_and_hold_the_same_weights(tmp_path):
-    logs = started_by_hand(tmp_path, block("python"))
+    logs = started_by_hand(tmp_path, PROGRAM)
     assert "Epoch 3/3" in logs[0], logs
     chief, other = weights(tmp_path)
     assert [array.shape for array in chief] == [(64, 32), (32,), (32, 10), (10,)]
@@ -223,7 +175,7 @@ def test_two_processes_started_by_hand_train_and_hold_the_same_weights(tmp_path)
 @pytest.mark.trains
 @pytest.mark.slow  # imports TensorFlow anew
 def test_without_the_call_both_fail_with_the_known_error(tmp_path):
-    program = block("python")
+    program = PROGRAM
     assert program.count(CALL) == 1
     logs = started_by_hand(tmp_path, program.replace(CALL, ""))
     assert all("Attempt to convert a value (PerReplica" in log for log in logs), logs
@@ -232,7 +184,7 @@ def test_without_the_call_both_fail_with_the_known_error(tmp_path):
 
 @pytest.mark.slow
 def test_with_tf_keras_neither_the_call_nor_dtk_is_needed(tmp_path):
-    program = block("python").replace(CALL, "").replace("import dtk\n", "")
+    program = PROGRAM.replace(CALL, "").replace("import dtk\n", "")
     assert "dtk" not in program
     logs = started_by_hand(tmp_path, program, TF_USE_LEGACY_KERAS="1")
     assert "Epoch 3/3" in logs[0], logs
