@@ -26,18 +26,28 @@ HERE = "# Here: the lesson's functions.\n"
 STRATEGY = "strategy = tf.distribute.MultiWorkerMirroredStrategy()\n"
 CALL = "train(strategy)"
 WORKER = 'worker = json.loads(os.environ["TF_CONFIG"])["task"]["index"]\n'
+OF_DTK = (
+    "from dtk import correct_keras, datasets, estimator\n",
+    "correct_keras()\n",
+    "    datasets=datasets,\n",
+    "    estimator=estimator,\n",
+)
 TIMES = {"ends", "at", "seconds"}  # in what a function returns
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A function of a lesson, and with which arguments; ending: which of the page's endings its program takes."""
+    """A function of a lesson, and with which arguments; ending: which of the page's endings its program takes.
+
+    tf_keras: with it, and nothing of dtk.
+    """
 
     lesson: str
     function: str
     arguments: str = ""
     ending: str = "strategy"
+    tf_keras: bool = False
 
     def __str__(self):
         return f"{self.lesson}-{re.sub('[^a-z_]+', ' ', f'{self.function} {self.arguments}').strip()[:40]}"
@@ -45,7 +55,8 @@ class Case:
     @property
     def source(self):
         tree = ast.parse(f"{self.function}({self.arguments})")
-        return pasted(self.lesson, {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+        text = pasted(self.lesson, {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+        return text.replace("    import keras\n", "    from tensorflow import keras\n") if self.tf_keras else text
 
     @property
     def program(self):
@@ -53,6 +64,8 @@ class Case:
         given = ", ".join(filter(None, ["strategy" if strategy else "", self.arguments]))
         made = replaced(PROGRAM, HERE, f"{self.source}\n\n")
         made = replaced(replaced(made, STRATEGY, strategy), CALL, f"{self.function}({given})")
+        for line in OF_DTK if self.tf_keras else ():
+            made = replaced(made, line, "")
         return replaced(made, WORKER, "worker = 0\n") if self.ending == "replicas" else made
 
     def run(self, **how):
@@ -256,3 +269,23 @@ def test_pasted_it_trains_as_under_dtk(case, tmp_path, request, monkeypatch):
         logs = started_by_hand(by_hand, case.program, **legacy)
     assert all("returned" in log for log in logs), logs
     same(case, by_hand, logs, case.run())
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_with_tf_keras_nothing_of_dtk_is_needed(tmp_path):
+    case = Case("08_measuring", "much", "steps=3", tf_keras=True)
+    assert not re.search(r"(from|import) dtk", case.program)
+    logs = started_by_hand(tmp_path, case.program, TF_USE_LEGACY_KERAS="1")
+    assert all("returned" in log for log in logs), logs
+    same(case, tmp_path, logs, case.run(keras=2))
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_another_seed_is_seen(tmp_path):
+    case = Case("02_loss_scaling", "train", "share_of=by_global_batch, steps=5")
+    program = replaced(case.program, "set_random_seed(0)", "set_random_seed(1)")
+    logs = started_by_hand(tmp_path, program)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        same(case, tmp_path, logs, case.run())
