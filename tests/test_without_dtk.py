@@ -13,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import lanes
 import numpy as np
 import pytest
 from by_hand import blocks, environment, finished, started_by_hand, weights
@@ -265,7 +266,7 @@ def test_pasted_it_trains_as_under_dtk(case, tmp_path, request, monkeypatch):
         (by_hand / "train.py").write_text(case.program, encoding="utf-8")
         logs = [finished([sys.executable, "train.py"], by_hand)]
     else:
-        legacy = {"TF_USE_LEGACY_KERAS": "1"} if case.ending == "estimator" else {}
+        legacy = {"TF_USE_LEGACY_KERAS": "1"} if case.ending == "estimator" and lanes.KERAS_3 else {}
         logs = started_by_hand(by_hand, case.program, **legacy)
     assert all("returned" in log for log in logs), logs
     same(case, by_hand, logs, case.run())
