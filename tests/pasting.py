@@ -24,7 +24,9 @@ def _pieces(lesson):
             source = TransformerManager().transform_cell(cell.source)
             for node in ast.parse(source).body:
                 lines = source.splitlines(keepends=True)[node.lineno - 1 : node.end_lineno]
-                reads = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                named = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+                own = {each.id for each in named if isinstance(each.ctx, ast.Store)}  # as a local variable `train`
+                reads = {each.id for each in named} - own
                 for name in _given(node):
                     found[name] = (len(found), "".join(lines).rstrip("\n") + "\n", reads)
     return found

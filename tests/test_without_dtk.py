@@ -63,11 +63,11 @@ class Case:
     def program(self):
         strategy = {"strategy": STRATEGY, "replicas": TWO_REPLICAS}.get(self.ending, "")
         given = ", ".join(filter(None, ["strategy" if strategy else "", self.arguments]))
-        made = replaced(PROGRAM, HERE, f"{self.source}\n\n")
-        made = replaced(replaced(made, STRATEGY, strategy), CALL, f"{self.function}({given})")
+        made = replaced(replaced(PROGRAM, STRATEGY, strategy), CALL, f"{self.function}({given})")
         for line in OF_DTK if self.tf_keras else ():
             made = replaced(made, line, "")
-        return replaced(made, WORKER, "worker = 0\n") if self.ending == "replicas" else made
+        made = replaced(made, WORKER, "worker = 0\n") if self.ending == "replicas" else made
+        return replaced(made, HERE, f"{self.source}\n\n")  # the last: a function may hold lines of the page
 
     def run(self, **how):
         """`dtk.run` of the same function, from a namespace that is like a notebook's."""
@@ -150,6 +150,7 @@ def test_each_training_function_is_pasted_or_has_a_reason():
 def test_the_page_has_each_name_of_dtk_that_the_function_uses(case):
     (names,) = re.findall(r"^dtk = SimpleNamespace\(\n(.*?)^\)", PROGRAM, re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"\bdtk\.(\w+)", case.source)) <= set(re.findall(r"^    (\w+)=", names, re.MULTILINE))
+    compile(case.program, "train.py", "exec")
 
 
 def test_what_is_pasted_is_the_cells_own_text():
