@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from dtk.launch.launch import free_ports
 
@@ -57,11 +58,18 @@ def finished(command, folder, **changes):
         try:
             process.wait(SECONDS)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end(process.pid)
             process.wait()
         printed.seek(0)
         return printed.read()
+
+
+def end(session):
+    """Kills all processes of a session; `timeout` has put its own into groups of their own."""
+    for each in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(each) == session:
+                os.kill(each, signal.SIGKILL)
 
 
 def weights(folder):
