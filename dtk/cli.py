@@ -1,8 +1,9 @@
-"""The command line: `dtk demo`, `dtk doctor`, `dtk ps`, `dtk clean`."""
+"""The command line: `dtk run`, `dtk show`, `dtk report`, `dtk demo`, `dtk doctor`, `dtk ps`, `dtk clean`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,14 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="dtk", description="Synchronous data-parallel training, taught and shown.")
     found.add_argument("--version", action="version", version=f"dtk {dtk.__version__}")
     commands = found.add_subparsers(dest="command", required=True)
+    _add_run(commands.add_parser("run", help="run a program on localhost workers", usage=_USAGE))
+    show = commands.add_parser("show", help="a run's table, from its directory")
+    report = commands.add_parser("report", help="a run as one HTML file, from its directory")
+    report.add_argument("--baseline", type=Path, metavar="DIR", help="the run on one device to compare with")
+    report.add_argument("--out", type=Path, default=Path("report.html"), help="the file (default: report.html)")
+    for each in (show, report):
+        each.add_argument("dir", type=Path, help="a run's directory, which each run prints at its end")
+    show.add_argument("--json", action="store_true", help="as one JSON object")
     demo = commands.add_parser("demo", help="train on a localhost cluster, prove it against one device, draw it")
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
@@ -28,6 +37,31 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
+_USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
+
+
+def _add_run(of: argparse.ArgumentParser) -> None:
+    of.add_argument("program", nargs="?", help="a script, run as by `python train.py` in each worker")
+    of.add_argument("-m", dest="module", metavar="package.module", help="a module, run as by `python -m`")
+    of.add_argument("--workers", type=int, default=2, help="worker processes, each with its TF_CONFIG (default: 2)")
+    of.add_argument("--replicas", type=int, default=1, help="replicas in each worker (default: 1)")
+    of.add_argument("--keras", type=int, choices=(2, 3), help="2: tf_keras; 3: Keras 3 (default: what is set)")
+    of.add_argument("--evaluator", action="store_true", help="a further process, with the task of an evaluator")
+    of.add_argument(
+        "--restarts", type=int, default=0, metavar="N", help="start the whole cluster again after a failure"
+    )
+    of.add_argument("--timeout", type=float, metavar="S", help="seconds that the run may take")
+    of.add_argument(
+        "--stall-timeout", type=float, default=60.0, metavar="S", help="seconds without progress (default: 60)"
+    )
+    of.add_argument("--seed", type=int, default=0, help="of Python, NumPy, TensorFlow and Keras (default: 0)")
+    of.add_argument("--record", action="store_true", help="record each step of every Keras fit")
+    of.add_argument("--verify", action="store_true", help="run it on one device, too; exit with 1 where they differ")
+    of.add_argument("--report", type=Path, metavar="FILE", help="write one HTML file at the end, also of a failure")
+    of.add_argument("--json", action="store_true", help="one JSON object on stdout at the end; all else on stderr")
+    of.add_argument("--force", action="store_true", help="start where free memory says no")
+
+
 def commands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """{name: its own parser} of the commands of `parser()`, in order."""
     (found,) = (action for action in of._actions if isinstance(action, argparse._SubParsersAction))
@@ -35,10 +69,20 @@ def commands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit code: 0, or 1 with one sentence on stderr."""
-    options = parser().parse_args(argv)
+    """Runs a command; returns the exit code: 0, or 1 with one sentence on stderr; `dtk run` the culprit's."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    split = given.index("--") if "--" in given and given[0] == "run" else len(given)
+    options = parser().parse_args(given[:split])
     try:
-        if options.command == "demo":
+        if options.command == "run":
+            from dtk import program_run
+
+            return program_run.main(options, given[split + 1 :])
+        if options.command == "show":
+            _show(options.dir, options.json)
+        elif options.command == "report":
+            _report(options.dir, options.baseline, options.out)
+        elif options.command == "demo":
             _demo(options.out, options.workers)
         elif options.command == "ps":
             _ps()
@@ -53,6 +97,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _show(directory: Path, as_json: bool) -> None:
+    from dtk import program_run
+    from dtk.runs import opened
+
+    run = opened(directory)
+    print(json.dumps(program_run.described(run)) if as_json else "\n".join(program_run.table(run)))
+
+
+def _report(directory: Path, baseline: Path | None, out: Path) -> None:
+    from dtk.runs import opened
+
+    print(f"wrote {opened(directory).report(out, baseline=opened(baseline) if baseline else None)}")
 
 
 def _doctor() -> int:

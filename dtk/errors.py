@@ -19,9 +19,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pandas
+from dtk.tables import Kept
 
+if TYPE_CHECKING:
     from dtk.records import RunFolder
 
 __all__ = [
@@ -139,38 +139,8 @@ class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
 
 
-class _OfRun(_Sentence):
-    """Keeps what a run left behind readable, however it ended.
-
-    Attributes:
-        folder: the run's directory.
-    """
-
-    folder: RunFolder | None
-
-    @property
-    def logs(self) -> list[str]:
-        """Everything each worker printed, C++ output included, by worker."""
-        return self.folder.logs if self.folder is not None else []
-
-    @property
-    def evaluator_log(self) -> str:
-        """Everything the evaluator printed; "" where there was none."""
-        return self.folder.evaluator.log if self.folder is not None else ""
-
-    @property
-    def records(self) -> pandas.DataFrame:
-        """What was recorded until the run ended; the columns of `Run.records`."""
-        from dtk.records import RunFolder, frame
-
-        return self.folder.records if isinstance(self.folder, RunFolder) else frame([])
-
-    @property
-    def evaluations(self) -> pandas.DataFrame:
-        """What the evaluator evaluated until the run ended; the columns of `Run.evaluations`."""
-        from dtk.records import RunFolder, evaluations
-
-        return self.folder.evaluations if isinstance(self.folder, RunFolder) else evaluations([])
+class _OfRun(_Sentence, Kept):
+    """An error of a run, with what it left behind."""
 
 
 class RunInterrupted(_OfRun, KeyboardInterrupt):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,24 +16,23 @@ from dtk import environment
 from dtk.attempts import Attempt
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
-from dtk.launch import folders, launch, one_worker, request, tf_config
-from dtk.launch.again import job_of
+from dtk.launch import folders, launch, one_worker, programs, request, tf_config
+from dtk.launch.again import folder_of, job_of
 from dtk.live import show
-from dtk.process import ship
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
+from dtk.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch.reader import Reader
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas
 
-__all__ = ["Run", "baseline", "carry_out", "run"]
+__all__ = ["Run", "baseline", "carry_out", "opened", "run"]
 
 
 @dataclass(eq=False)
-class Run:
+class Run(Kept):
     """What came of a run. Readable after the processes have ended: everything is in `dir`.
 
     Attributes:
@@ -66,36 +67,12 @@ class Run:
         return self.folder.workers
 
     @cached_property
-    def records(self) -> pandas.DataFrame:
-        """One row for each (worker, replica, step); replicas are counted over all workers, steps and epochs from 1.
-
-        Further columns: epoch, loss (the replica's share of the global loss; `loss.NAME` for each of several),
-        examples, started, ended (s since the call of `dtk.run`, one clock for all), data (the examples' fingerprint).
-        """
-        return self.folder.records
-
-    @cached_property
     def attempts(self) -> list[Attempt]:
         """Each start of the cluster: number, what failed, steps, seconds, and all that it recorded and printed.
 
         In `records`, an attempt's steps replace those that the one before had made after its checkpoint.
         """
         return self.folder.attempts
-
-    @property
-    def logs(self) -> list[str]:
-        """Everything each worker printed, C++ output included, by worker; after restarts, in the last attempt."""
-        return self.folder.logs
-
-    @cached_property
-    def evaluations(self) -> pandas.DataFrame:
-        """One row for each evaluation of the evaluator: step, started, ended (s), then a column per metric."""
-        return self.folder.evaluations
-
-    @property
-    def evaluator_log(self) -> str:
-        """Everything the evaluator printed; "" in a run without one."""
-        return self.folder.evaluator.log
 
     @property
     def weights(self) -> list[np.ndarray]:
@@ -116,6 +93,15 @@ class Run:
         """
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 
+    def report(self, path: str | Path, baseline: Run | None = None) -> Path:
+        """Writes one HTML file: summary, figures, the logs' ends, versions; with a baseline what verify says; its path.
+
+        `dtk report DIR` does so for the directory of any run, of one that failed, too.
+        """
+        from dtk import run_report  # with all figures, which a run does without
+
+        return run_report.write(self, path, baseline)
+
     @property
     def first_step_seconds(self) -> float:
         """From the call of `dtk.run` to the end of the first step on every replica; NaN without records."""
@@ -129,7 +115,7 @@ class Run:
 
 
 def run(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | str | os.PathLike[str],
     workers: int = 2,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -143,12 +129,15 @@ def run(
     restarts: int = 0,
     start: str = "auto",
     force: bool = False,
+    argv: Sequence[str] = (),
+    record: bool = False,
 ) -> Run:
     """Runs `fn` in several processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
     Args:
         fn: a training function, also one from a notebook's cell, with its closures and helpers. It makes its own
-            MultiWorkerMirroredStrategy, which reads TF_CONFIG, or has a parameter `strategy`, which dtk fills.
+            MultiWorkerMirroredStrategy, which reads TF_CONFIG, or has a parameter `strategy`, which dtk fills. Or a
+            program: the path of a script, or the name of a module, which each worker runs as Python would.
         workers: number of worker processes.
         args, kwargs: arguments of `fn`, by position and by name; they travel by cloudpickle.
         replicas: with `workers=1`, replicas inside the one process: MirroredStrategy on as many logical devices.
@@ -164,8 +153,10 @@ def run(
         restarts: how often the whole cluster starts again, in the same run directory, after WorkerFailed or
             WorkerStalled. `fn` is called anew, and continues from what it saved there, if it looks. See `Run.attempts`.
         start: "warm" (workers are forked from a process that has imported TensorFlow), "cold" (fresh interpreters) or
-            "auto" (warm where that is safe).
+            "auto" (warm where that is safe; cold for a program, whose own settings must come before its imports).
         force: starts them where dtk would not: several on Colab (docs/guide/colab.md), or more than free memory allows.
+        argv: what follows a program on its command line.
+        record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -178,23 +169,19 @@ def run(
     began = time.monotonic()
     request.check_sizes(workers, replicas)
     request.check_times(timeout, stall_timeout)
-    payload = request.pack(fn, args, kwargs)
+    fn = programs.what_to_call(fn, argv, args, kwargs)
+    common = request.of_each_job((fn, args, kwargs), seed, keras, start, timeout, record)
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
     layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.replicas > 1 else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
-        payload=payload,
+        **common,
         workers=layout.workers,
         replicas=layout.replicas,
         mode=mode,
-        seed=request.checked_seed(seed),
-        keras=request.checked_keras(keras, fn),
-        strategy=ship.takes_strategy(fn),
         share=layout.share,
-        fork=request.fork(start),
-        timeout=timeout,
         stall_timeout=stall_timeout,
         evaluator=beside,
         evaluator_strategy=fill_beside,
@@ -208,7 +195,7 @@ def run(
 
 
 def baseline(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | str | os.PathLike[str],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     seed: int | None = 0,
@@ -216,12 +203,18 @@ def baseline(
     timeout: float | None = None,
     workers: int = 2,
     start: str = "auto",
+    argv: Sequence[str] = (),
+    record: bool = False,
 ) -> Run:
     """Runs `fn` in one process on one device, without TF_CONFIG: what a cluster is compared with.
 
+    A program has the chief's TF_CONFIG there, from which many take the number of workers, and with it the global batch;
+    its MultiWorkerMirroredStrategy is one of this process alone. One that names tf.estimator, which reads TF_CONFIG
+    itself, has none.
+
     Args:
         fn: as for `dtk.run`; a parameter `strategy` gets TensorFlow's default strategy.
-        args, kwargs, keras, start: as for `dtk.run`.
+        args, kwargs, keras, start, argv, record: as for `dtk.run`.
         seed: as for `dtk.run`; the same one, for a comparison.
         timeout: seconds that the run may take; None: no limit.
         workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
@@ -236,20 +229,24 @@ def baseline(
     began = time.monotonic()
     request.check_sizes(workers)
     request.check_times(timeout, None)
+    fn = programs.what_to_call(fn, argv, args, kwargs)
     job = launch.Job(
-        payload=request.pack(fn, args, kwargs),
+        **request.of_each_job((fn, args, kwargs), seed, keras, start, timeout, record),
         workers=1,
         replicas=1,
         mode="single",
-        seed=request.checked_seed(seed),
-        keras=request.checked_keras(keras, fn),
-        strategy=ship.takes_strategy(fn),
         share=workers,
-        fork=request.fork(start),
-        timeout=timeout,
         stall_timeout=None,
+        env=programs.environment_of_baseline(fn, workers),
     )
     return carry_out(job, began)
+
+
+def opened(path: str | Path) -> Run:
+    """The run of a directory, however it ended, without results; ClusterConfigError where it is no run's."""
+    folder, job = folder_of(Path(path).expanduser().absolute())
+    seconds = folder.attempts[-1].ended if folder.attempts else math.nan
+    return Run(folder, job["mode"], job["replicas"], job["seed"], [None] * job["workers"], seconds)
 
 
 def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
@@ -284,7 +281,8 @@ def _attempts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> 
 def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
     note = f", attempt {number} of {job.restarts + 1}" if job.restarts else ""
     reader, started = Reader(folder), time.monotonic() - began
-    view = show.Silent() if quiet else show.show(job.workers, job.replicas, job.mode, reader, note=note)
+    size = job.workers, job.replicas, job.mode
+    view = show.Silent() if quiet else show.show(*size, reader, note=note, program=job.program)
     outcome = "interrupted"
     failed: str | None = outcome
     try:

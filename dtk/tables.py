@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dtk.events import Evaluation, Event, of_kind
@@ -12,7 +13,19 @@ if TYPE_CHECKING:
 
     from dtk.records import RunFolder
 
-__all__ = ["COLUMNS", "NAMED", "Record", "Recorded", "counting", "evaluations", "frame", "joined", "named", "rows"]
+__all__ = [
+    "COLUMNS",
+    "NAMED",
+    "Kept",
+    "Record",
+    "Recorded",
+    "counting",
+    "evaluations",
+    "frame",
+    "joined",
+    "named",
+    "rows",
+]
 
 NAMED = "loss."  # begins the column of one of several losses of a step
 
@@ -49,6 +62,40 @@ class Recorded(Protocol):
 
     @property
     def records(self) -> pandas.DataFrame: ...
+
+
+class Kept:
+    """What a run left behind, readable however it ended.
+
+    Attributes:
+        folder: the run's directory, as dtk reads it (`dtk.records.RunFolder`); None where there was none.
+    """
+
+    folder: RunFolder | None
+
+    @cached_property
+    def records(self) -> pandas.DataFrame:
+        """One row for each (worker, replica, step); replicas are counted over all workers, steps and epochs from 1.
+
+        Further columns: epoch, loss (the replica's share of the global loss; `loss.NAME` for each of several),
+        examples, started, ended (s since the call of `dtk.run`, one clock for all), data (the examples' fingerprint).
+        """
+        return self.folder.records if self.folder is not None else frame([])
+
+    @cached_property
+    def evaluations(self) -> pandas.DataFrame:
+        """One row for each evaluation of the evaluator: step, started, ended (s), then a column per metric."""
+        return self.folder.evaluations if self.folder is not None else evaluations([])
+
+    @property
+    def logs(self) -> list[str]:
+        """Everything each worker printed, C++ output included, by worker; after restarts, in the last attempt."""
+        return self.folder.logs if self.folder is not None else []
+
+    @property
+    def evaluator_log(self) -> str:
+        """Everything the evaluator printed; "" in a run without one."""
+        return self.folder.evaluator.log if self.folder is not None else ""
 
 
 _TYPES: dict[str, str] = {

@@ -4,7 +4,7 @@ import estimating
 import pytest
 
 import dtk
-from dtk.compat.estimators import evaluator
+from dtk.compat import strategies
 
 pytestmark = pytest.mark.trains
 
@@ -69,8 +69,8 @@ def unpatched():
 
 
 def test_the_correction_is_still_needed():
-    """When this fails, the strategy can be copied in an evaluator; look whether compat.estimators.evaluator can go."""
-    assert evaluator.apply
+    """When this fails, the strategy can be copied in an evaluator; look whether compat.strategies.alone can go."""
+    assert strategies.alone
     dtk.run(make_strategy, evaluator=make_strategy)
     with pytest.raises(dtk.WorkerFailed, match="cannot be deep copied in eager mode"):
         dtk.run(make_strategy, evaluator=unpatched)

@@ -1,4 +1,7 @@
-"""Whether this process has joined a cluster, and which maps of tf.data draw at random. TensorFlow 2.15 to 2.21."""
+"""Whether this process has joined a cluster, how it stays out of it, and which maps of tf.data draw at random.
+
+TensorFlow 2.15 to 2.21.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,31 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import wrapt
+
 from dtk.compat.steps import targets
 
-__all__ = ["has_a_cluster", "watch_maps"]
+__all__ = ["alone", "has_a_cluster", "watch_maps"]
+
+
+def alone() -> None:
+    """From now on, MultiWorkerMirroredStrategy is a strategy of this one process, with no server, despite TF_CONFIG.
+
+    An evaluator computes alone, and so does a program's baseline, which may read the number of workers in TF_CONFIG.
+    Measured with TensorFlow 2.15 and 2.21: in a task of type "evaluator" the strategy raises KeyError: 'evaluator'
+    where TF_CONFIG's cluster lists only the workers, as the documentation of train_and_evaluate has it. With an entry
+    of its own it can be built, starts a server, watches the workers' health with a thread that keeps it from being
+    copied (RunConfig copies it: "cannot be deep copied in eager mode"), and names its device /job:evaluator, on which
+    Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator_evaluator.py tells when
+    this can go.
+    """
+    module = "tensorflow.python.distribute.collective_all_reduce_strategy"
+    wrapt.register_post_import_hook(_stay_alone, module)
+
+
+def _stay_alone(strategies: Any) -> None:
+    extended = strategies.CollectiveAllReduceExtended
+    extended._initialize_strategy = lambda self, resolver, devices=None: self._initialize_local(resolver, devices)
 
 
 def has_a_cluster() -> bool:

@@ -12,11 +12,20 @@ from dtk.errors import ClusterConfigError
 from dtk.launch.launch import Job
 from dtk.records import RunFolder
 
-__all__ = ["job_of"]
+__all__ = ["folder_of", "job_of"]
 
 # What the directory holds, and no caller changes.
 _OWN = ("payload", "mode", "share", "strategy", "fork", "evaluator", "evaluator_strategy", "sources")
 SWITCHES = ("batch norm", "clipping", "random", "rounding", "sparse gradient")
+
+
+def folder_of(path: Path) -> tuple[RunFolder, dict[str, Any]]:
+    """A run's directory as dtk reads it, and what its job.json has; ClusterConfigError where it is no run's."""
+    try:
+        facts = json.loads((path / "job.json").read_text())
+        return RunFolder(path, facts["workers"], (path / "evaluator.pkl").exists()), facts
+    except (OSError, ValueError, LookupError, TypeError):
+        raise ClusterConfigError(f"{path} is no directory of a run: no job.json is there that can be read") from None
 
 
 def job_of(folder: RunFolder, changes: dict[str, Any]) -> Job:

@@ -61,6 +61,8 @@ class Job:
     sources: Mapping[str, str] | None = None  # of cells; None: those of this process
     without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
     rate: float = 1.0  # what the optimizers' learning rates are multiplied by
+    record: bool = False  # every Keras fit gets a Recorder
+    program: str = ""  # the name of the program that is run in the place of a function
 
 
 # What a run's directory keeps of its job, as JSON, to be run once more (`dtk.launch.again`): all but what has a file of
@@ -150,6 +152,7 @@ def _spec(
         "communication": dict(job.communication),
         "without": list(job.without),
         "rate": job.rate,
+        "record": job.record,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,

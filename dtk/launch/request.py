@@ -12,6 +12,7 @@ from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.process import ship
+from dtk.process.program import Program
 from dtk.process.warm import is_warm
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "checked_seed",
     "fork",
     "memory_needed",
+    "of_each_job",
     "pack",
     "pack_evaluator",
 ]
@@ -94,7 +96,7 @@ def checked_keras(keras: Any, fn: Any) -> int | None:
         raise ClusterConfigError(words + "leave keras= out, or install TensorFlow 2.16 or later")
     if older is not None:
         return None  # TensorFlow's own choice is Keras 2
-    if estimator.is_native() or not ship.uses_estimator(fn):
+    if estimator.is_native() or not _uses_estimator(fn):
         return keras
     if keras == 3:
         raise ClusterConfigError("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
@@ -124,21 +126,50 @@ def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[F
         if fault.attempt is not None and fault.attempt > restarts + 1:
             words = f"there will be at most {restarts + 1} attempt{'s' * (restarts > 0)}"
             raise ClusterConfigError(f"faults: {fault} with restarts={restarts}: {words}")
-        if fault.kind == "nan" and ship.uses_estimator(fn):
+        if fault.kind == "nan" and _uses_estimator(fn):
             words = "an Estimator's variables can't be reached from outside; nan is for fit and for loops"
             raise ClusterConfigError(f"faults: {fault} with an Estimator: {words}")
     return tuple(faults)
 
 
-def fork(start: str) -> bool:
-    """Whether workers are forked, by what `start` asks for and this machine allows."""
+def _uses_estimator(fn: Any) -> bool:
+    return fn.uses_estimator() if isinstance(fn, Program) else ship.uses_estimator(fn)
+
+
+def fork(start: str, fn: Any = None) -> bool:
+    """Whether workers are forked, by what `start` asks for and this machine allows.
+
+    A program expects to be the first to import TensorFlow: what it sets in its environment before must count.
+    """
     if start not in ("auto", "warm", "cold"):
         raise ClusterConfigError(f"start={start!r}: it takes 'auto', 'warm' or 'cold'")
     if start == "auto":
-        return environment.forks()
+        return environment.forks() and not isinstance(fn, Program)
     if start == "warm" and not environment.can_fork():
         raise ClusterConfigError("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
     return start == "warm"
+
+
+def of_each_job(
+    call: tuple[Any, Sequence[Any], Mapping[str, Any] | None],
+    seed: Any,
+    keras: Any,
+    start: str,
+    timeout: float | None,
+    record: bool,
+) -> dict[str, Any]:
+    """The fields of a Job that a cluster and a baseline have alike; call: function, args and kwargs."""
+    fn = call[0]
+    return {
+        "payload": pack(*call),
+        "seed": checked_seed(seed),
+        "keras": checked_keras(keras, fn),
+        "strategy": ship.takes_strategy(fn),
+        "fork": fork(start, fn),
+        "timeout": timeout,
+        "record": bool(record),
+        "program": fn.name if isinstance(fn, Program) else "",
+    }
 
 
 def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:

@@ -36,16 +36,20 @@ class Silent:
         pass
 
 
-def show(workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "") -> Live:
+def show(
+    workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "", program: str = ""
+) -> Live:
     """A view of the run that `reader` reads, of the kind that `dtk.environment.live_mode` names.
 
-    replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with;
-    note: what is added to that. Where a notebook has no ipywidgets, the lines of text stand in.
+    replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with; note: what
+    is added to that. program: its name, in the run of one, whose lines are all printed. Where a notebook has no
+    ipywidgets, the lines of text stand in.
     """
     kind = live_mode()
     if kind == "off":
         return Silent()
-    label = title or heading(workers, replicas, mode) + (" and an evaluator" if reader.folder.has_evaluator else "")
+    named = heading(workers, replicas, mode, program)
+    label = title or named + (" and an evaluator" if reader.folder.has_evaluator else "")
     label += note
     if kind == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
         from dtk.live.dashboard import Dashboard
@@ -53,20 +57,19 @@ def show(workers: int, replicas: int, mode: str, reader: Reader, title: str = ""
         return Dashboard(reader, replicas, label, mode)
     from dtk.live.text import TextView
 
-    return TextView(reader, replicas, label)
+    return TextView(reader, replicas, label, whole=bool(program))
 
 
-def heading(workers: int, replicas: int, mode: str) -> str:
+def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:
     """What a run is, in a few words.
 
-    >>> heading(2, 1, "cluster"), heading(1, 4, "mirrored"), heading(1, 1, "single")
-    ('cluster of 2 workers', '1 worker with 4 replicas', 'baseline on one device')
+    >>> heading(2, 1, "cluster"), heading(1, 4, "mirrored"), heading(1, 1, "single", "train.py")
+    ('cluster of 2 workers', '1 worker with 4 replicas', 'train.py: baseline on one device')
     """
-    if mode == "single":
-        return "baseline on one device"
     plural = "s" if workers != 1 else ""
-    if mode == "apart":
-        return f"{workers} worker{plural} without communication"
-    return (
-        f"{workers} worker with {replicas} replicas" if mode == "mirrored" else f"cluster of {workers} worker{plural}"
-    )
+    words = {
+        "single": "baseline on one device",
+        "apart": f"{workers} worker{plural} without communication",
+        "mirrored": f"{workers} worker with {replicas} replicas",
+    }.get(mode, f"cluster of {workers} worker{plural}")
+    return f"{program}: {words}" if program else words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from dtk.live.fold import Fold
 from dtk.live.follow import Follower
 from dtk.live.log_lines import LogLines
 from dtk.watch.explain import is_chatter
@@ -22,50 +23,52 @@ _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 class _Voice:
     """One member's output on its way to the reader."""
 
-    def __init__(self, name: str, log: LogLines):
-        self.name, self.log = name, log
+    def __init__(self, name: str, log: LogLines, whole: bool):
+        self.name, self.log, self.whole = name, log, whole
         self.lines = self.characters = 0
 
     @property
     def full(self) -> bool:
-        return self.lines >= _LINES or self.characters >= _CHARACTERS
+        return not self.whole and (self.lines >= _LINES or self.characters >= _CHARACTERS)
 
     def speak(self, last: bool = False) -> list[str]:
-        """New lines with their label; at the `last` call all that is left, an unfinished line included."""
+        """New lines; at the `last` call all that is left, an unfinished line included."""
         said: list[str] = []
         while not self.full:
-            said += self._labelled(self.log.read(_PIECE))
+            said += self._shown(self.log.read(_PIECE))
             if not last or self.log.caught_up:
                 break
         if last and not self.full:
-            said += self._labelled([self.log.partial])
+            said += self._shown([self.log.partial])
         return said
 
-    def _labelled(self, lines: list[str]) -> list[str]:
+    def _shown(self, lines: list[str]) -> list[str]:
         """Lines as they are printed, up to the cap, and the notice where it is reached."""
         said = []
         for line in lines:
             if self.full or not line.strip() or is_chatter(line):
                 continue
-            said.append(f"[{self.name}] {line[: _CHARACTERS - self.characters]}")
+            said.append(line if self.whole else line[: _CHARACTERS - self.characters])
             self.lines, self.characters = self.lines + 1, self.characters + len(line)
             if self.full:
-                said.append(f"[{self.name}] ... more is not shown here; all of it is in {self.log.path}")
+                said.append(f"... more is not shown here; all of it is in {self.log.path}")
         return said
 
 
 class TextView:
     """Prints complete lines as `[worker 0] ...`, at most 100 lines or 20,000 characters per worker.
 
+    With `whole`, as for a program, it prints them all, and equal lines of several workers once: `[worker 0-3] ...`.
     A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the
     notes of TensorFlow's C++ start-up (`dtk.watch.explain.is_chatter`) are left out here; the log file has them.
     """
 
-    def __init__(self, reader: Reader, replicas: int, title: str):
+    def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False):
         self.reader, folder = reader, reader.folder
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
-        self.voices = [_Voice(member.name, LogLines(member.path / "log.txt")) for member in folder.members]
+        self.voices = [_Voice(member.name, LogLines(member.path / "log.txt"), whole) for member in folder.members]
+        self.fold = Fold(folder.workers, ["evaluator"] * folder.has_evaluator) if whole else None
         self.title = title
         self._reported, self._at = 0, time.monotonic()
         self._evaluations = 0
@@ -108,6 +111,11 @@ class TextView:
             print(f"dtk: evaluator: {self.follower.evaluated}", flush=True)
 
     def _print_all(self, last: bool) -> None:
-        lines = [line for voice in self.voices for line in voice.speak(last)]
+        if self.fold is None:
+            lines = [f"[{voice.name}] {line}" for voice in self.voices for line in voice.speak(last)]
+        else:
+            for member, voice in enumerate(self.voices):
+                self.fold.add(member, voice.speak(last))
+            lines = self.fold.ready(last)
         if lines:
             print("\n".join(lines), flush=True)

@@ -21,6 +21,7 @@ __all__ = [
     "cell_sources",
     "digest",
     "fill_strategy",
+    "names",
     "pack",
     "takes_strategy",
     "unpack_sources",
@@ -77,14 +78,14 @@ def uses_ring(fn: Any) -> bool:
 def _uses(fn: Any, part: str, homes: tuple[str, ...]) -> bool:
     """Whether a function of the learner's names `dtk.<part>`, or captures something whose module is in `homes`."""
     for each in _own_functions(fn, set()):
-        names = set(_names(each.__code__)) if inspect.isfunction(each) else set()
-        if f"dtk.{part}" in names:  # from dtk.estimator import ..., inside the function
+        used = set(names(each.__code__)) if inspect.isfunction(each) else set()
+        if f"dtk.{part}" in used:  # from dtk.estimator import ..., inside the function
             return True
         for name, value in [("dtk", None), *_captured(each)]:
             home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
             if home.startswith(homes):
                 return True
-            if (home == "dtk" or name == "dtk") and {name, part} <= names:  # dtk.estimator.RunConfig(...)
+            if (home == "dtk" or name == "dtk") and {name, part} <= used:  # dtk.estimator.RunConfig(...)
                 return True
     return False
 
@@ -210,18 +211,19 @@ def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:
             pass  # a name that its function has not assigned yet
-    for name in _names(fn.__code__):
+    for name in names(fn.__code__):
         if name in fn.__globals__:
             yield name, fn.__globals__[name]
     for default in [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]:
         yield "a default value", default
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names(code: types.CodeType) -> Iterator[str]:
+    """Every name that the code uses, with those of its nested functions; some more than once."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):  # a nested function or comprehension
-            yield from _names(constant)
+            yield from names(constant)
 
 
 def _travels(value: Any) -> bool:

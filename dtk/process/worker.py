@@ -24,8 +24,7 @@ import cloudpickle
 import wrapt
 
 from dtk import environment, events
-from dtk.compat import causes, checkpoints, transport, without
-from dtk.compat.estimators import evaluator
+from dtk.compat import causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
 from dtk.environment import Here
 from dtk.process import ship
@@ -35,6 +34,8 @@ from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
 __all__ = ["main", "of_replicas", "split"]
+
+_ABOVE = (__name__, "dtk.process.program", "runpy")  # modules above the learner's own lines
 
 
 def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
@@ -166,8 +167,19 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
         lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
     )
     without.apply(spec["without"], spec["rate"])
+    if spec["record"]:
+        _record_every_fit()
+    if spec["mode"] == "single" and "TF_CONFIG" in os.environ:  # a program's baseline: it may read the workers' number
+        strategies.alone()
     if spec["role"] == "evaluator":
-        wrapt.register_post_import_hook(evaluator.apply, "tensorflow.python.distribute.collective_all_reduce_strategy")
+        strategies.alone()
+
+
+def _record_every_fit() -> None:
+    from dtk.compat.keras import fits
+    from dtk.recording.keras import Recorder
+
+    fits.in_each_fit(Recorder, Recorder)
 
 
 def _listen_to_estimator() -> None:
@@ -220,7 +232,7 @@ def _dumps(result: Any) -> bytes:
 def _record_failure(here: Here, error: BaseException) -> int:
     at = here.now()
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals.get("__name__") in _ABOVE:
         trace = trace.tb_next  # the learner's own lines are what helps; ours above them are not
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:

@@ -1,0 +1,59 @@
+"""A program in the place of a function: found and compiled before any process starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtk.errors import ClusterConfigError
+from dtk.launch import tf_config
+from dtk.process.program import Program
+
+__all__ = ["environment_of_baseline", "what_to_call"]
+
+
+def what_to_call(fn: Any, argv: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
+    """The function itself, or the program that a path or a module's name stands for."""
+    if not isinstance(fn, (str, os.PathLike)):
+        if argv:
+            words = f"argv={argv!r} is for a program, such as dtk.run('train.py', argv=['--epochs', '3'])"
+            raise ClusterConfigError(f"{words}; a function takes args=(...) or kwargs={{...}}")
+        return fn
+    if args or kwargs:
+        raise ClusterConfigError(f"{os.fspath(fn)} is a program; it takes argv=[...], not args= or kwargs=")
+    if isinstance(argv, str) or not all(isinstance(each, str) for each in argv):
+        raise ClusterConfigError(f"argv={argv!r}: it takes a list of strings, such as ['--epochs', '3']")
+    return _program(os.fspath(fn), tuple(argv))
+
+
+def _program(named: str, argv: tuple[str, ...]) -> Program:
+    """A script that can be read and compiled; or, where there is no such file, a module whose package can be found."""
+    if os.path.isfile(named):
+        where = os.path.abspath(named)
+        try:
+            with open(where, "rb") as file:
+                compile(file.read(), named, "exec")
+        except (SyntaxError, ValueError) as error:
+            at = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            what = error.msg if isinstance(error, SyntaxError) else error
+            raise ClusterConfigError(f"{named}{at}: {what}; it is no Python program as it stands") from None
+        except OSError as error:
+            raise ClusterConfigError(f"{named} can't be read: {error.strerror}") from None
+        return Program(where, module=False, argv=argv)
+    if named.endswith(".py") or not all(map(str.isidentifier, named.split("."))):
+        why = "is a directory" if os.path.isdir(named) else f"is no file, looked for from {os.getcwd()}"
+        raise ClusterConfigError(f"{named} {why}; give a script's path, or the name of a module that can be imported")
+    top = named.partition(".")[0]
+    if importlib.util.find_spec(top) is None and not os.path.exists(top) and not os.path.exists(f"{top}.py"):
+        raise ClusterConfigError(f"{named} is neither a file nor a module: no package {top} can be imported here")
+    return Program(named, module=True, argv=argv)
+
+
+def environment_of_baseline(fn: Any, workers: int) -> dict[str, str | None]:
+    """A program's TF_CONFIG on one device is the chief's in the cluster: its numbers count, its ports are not used."""
+    if not isinstance(fn, Program) or fn.uses_estimator():
+        return {}
+    return {"TF_CONFIG": json.dumps(tf_config.build([1024 + worker for worker in range(workers)])[0])}

@@ -1,0 +1,62 @@
+"""Lines of several workers as one stream in which equal lines stand once: "[worker 0-3] Epoch 1/3"."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Fold", "label"]
+
+_HOLD = 0.5  # seconds that a line waits for the same line of the other workers
+
+
+class Fold:
+    """Keeps the order of each member's lines. workers: how many; further: the names of members after them."""
+
+    def __init__(self, workers: int, further: Sequence[str] = (), clock: Callable[[], float] = time.monotonic):
+        self._queues: list[deque[tuple[float, str]]] = [deque() for _ in range(workers + len(further))]
+        self._names, self._clock = dict(enumerate(further, workers)), clock
+
+    def add(self, member: int, lines: Iterable[str]) -> None:
+        now = self._clock()
+        self._queues[member].extend((now, line) for line in lines)
+
+    def ready(self, last: bool = False) -> list[str]:
+        """Labelled lines that need not wait any longer; with `last` all that are left."""
+        said, now = [], self._clock()
+        while waiting := [member for member, queue in enumerate(self._queues) if queue]:
+            oldest = min(waiting, key=lambda member: self._queues[member][0][0])
+            at, line = self._queues[oldest][0]
+            alike = [member for member in waiting if self._queues[member][0][1] == line]
+            if len(alike) < len(self._queues) and not last and now - at < _HOLD:
+                break
+            for member in waiting:  # what stands before the same line in another's queue comes first
+                if member not in alike and any(other == line for _, other in self._queues[member]):
+                    while self._queues[member][0][1] != line:
+                        said.append(self._labelled([member], self._queues[member].popleft()[1]))
+                    alike.append(member)
+            for member in alike:
+                self._queues[member].popleft()
+            said.append(self._labelled(sorted(alike), line))
+        return said
+
+    def _labelled(self, members: list[int], line: str) -> str:
+        workers = [member for member in members if member not in self._names]
+        names = [f"worker {label(workers)}"] * bool(workers) + [self._names[m] for m in members if m in self._names]
+        return f"[{', '.join(names)}] {line}"
+
+
+def label(numbers: Sequence[int]) -> str:
+    """Numbers in their order, runs of them short.
+
+    >>> label([0]), label([0, 1, 2, 3]), label([0, 2, 3, 7])
+    ('0', '0-3', '0,2-3,7')
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}" if first == end else f"{first}-{end}" for first, end in runs)

@@ -1,0 +1,85 @@
+"""One HTML file of a run, of one that failed too: summary, diagnosis, figures, the ends of the logs, versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dtk import plot
+from dtk.checks.evidence import RunLike
+from dtk.checks.verify import checks
+from dtk.diagnosis.diagnose import diagnose
+from dtk.environment import versions
+from dtk.errors import DtkError, VerificationError
+from dtk.live.show import heading
+from dtk.measure import summary
+from dtk.view.canvas import alternative
+from dtk.view.page import figure, page, table, text
+
+__all__ = ["compared", "write"]
+
+_LINES = 40  # of each log's end
+_PACKAGES = ("dtk", "tensorflow", "keras", "tf_keras", "numpy")
+
+
+def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
+    """Writes the page and returns its path. run, baseline: `Run`s, of a directory whose run failed too."""
+    how = run.folder.attempts[-1] if run.folder.attempts else None
+    ended = "it has not come to its end" if how is None else how.failed or "it finished"
+    asked = json.loads((run.folder.path / "job.json").read_text())
+    parts = [
+        text("Summary", summary.lines(run)),
+        *_comparison(run, baseline),
+        *_figures(run, baseline),
+        table("Starts of the cluster", ("", "seconds", "how it ended"), _attempts(run.folder)),
+        *(text(f"The end of the log of {each.name}", each.log_end(_LINES)) for each in run.folder.members),
+        table("Versions", ("package", "installed here"), [(k, v or "none") for k, v in versions(*_PACKAGES).items()]),
+        text("How it was asked for", [json.dumps(asked, indent=2)]),
+    ]
+    path = Path(path)
+    path.write_text(
+        page(heading(run.workers, run.replicas, run.mode, asked.get("program", "")), ended.rstrip("."), parts),
+        encoding="utf-8",
+    )
+    return path
+
+
+def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], bool]:
+    """What verify says, with the diagnosis where it fails; and whether it passed."""
+    said = []
+    try:
+        for line in checks(run, baseline, 1e-4, 1e-4):
+            said.append(line)
+    except VerificationError as error:
+        found = diagnose(run, baseline)
+        return [*said, f"FAIL: {error}", f"diagnosis: {found}", *(f"  {each}" for each in found.evidence)], False
+    return said, True
+
+
+def _comparison(run: Any, baseline: Any) -> Iterator[str]:
+    if baseline is not None:
+        yield text("Against one device", compared(run, baseline)[0])
+
+
+def _attempts(folder: Any) -> list[tuple[str, str, str]]:
+    return [(str(each.number), f"{each.seconds:.1f}", each.failed or "finished") for each in folder.attempts]
+
+
+def _figures(run: Any, baseline: Any) -> Iterator[str]:
+    """Those that this run has something for."""
+    drawers: list[Callable[[], Any]] = []
+    if len(run.records):
+        drawers += [lambda: plot.loss_scaling(run, baseline), lambda: plot.throughput(run), lambda: plot.timeline(run)]
+        drawers += [lambda: plot.step_time(run)]
+    if baseline is not None:
+        drawers.append(lambda: plot.difference(run, baseline))
+    if (run.folder.path / "states.json").exists():
+        drawers.append(lambda: plot.wait_for(run))
+    for draw in drawers:
+        try:
+            ax = draw()
+        except DtkError:
+            continue  # it has nothing to show of this run
+        yield figure(ax.figure, alternative(ax))

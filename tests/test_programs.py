@@ -1,0 +1,204 @@
+"""Programs that know nothing of dtk, run by it: found and compiled first, then trained, recorded, proved, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dtk
+from dtk.errors import ClusterConfigError, WorkerFailed
+from dtk.launch import programs
+from dtk.process.program import Program
+
+# As multi_worker_with_keras has it: the global batch from the number of workers in TF_CONFIG, no Recorder anywhere.
+TRAIN = """
+import argparse, json, os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np
+import tensorflow as tf
+
+flags = argparse.ArgumentParser()
+flags.add_argument("--epochs", type=int, default=1)
+flags.add_argument("--policy", default="AUTO")
+epochs, policy = vars(flags.parse_args()).values()
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+batch = 8 * len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
+draw = np.random.default_rng(0)
+data = tf.data.Dataset.from_tensor_slices((draw.normal(size=(64, 4)), draw.normal(size=(64, 1)))).batch(batch)
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(4, "tanh"), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+if __name__ == "__main__":
+    model.fit(data.with_options(options), epochs=epochs, verbose=0)
+    print("trained on batches of", batch)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(source, name="train.py"):
+        (tmp_path / name).write_text(source)
+        return tmp_path / name
+
+    return write
+
+
+def dtk_run(*options, **more):
+    found = subprocess.run(
+        [sys.executable, "-m", "dtk", "run", *map(str, options)], capture_output=True, text=True, **more
+    )
+    return found.returncode, found.stdout, found.stderr
+
+
+# ---- before anything starts
+
+
+@pytest.mark.parametrize(
+    ("given", "argv", "said"),
+    [
+        ("missing.py", [], "is no file, looked for from"),
+        (".", [], "is a directory"),
+        ("no_such_package.train", [], "no package no_such_package can be imported here"),
+        ("train.py", "--epochs", "takes a list of strings"),
+    ],
+)
+def test_what_is_no_program_is_refused(given, argv, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ClusterConfigError, match=said):
+        dtk.run(given, argv=argv)
+
+
+def test_a_program_that_can_not_be_compiled_is_refused(script):
+    with pytest.raises(ClusterConfigError, match=r"train.py, line 2: .*no Python program as it stands"):
+        dtk.run(script("import os\nif True print(1)\n"))
+    with pytest.raises(ClusterConfigError, match="no Python program"):
+        dtk.run(script("x = 1\0"))
+
+
+def test_arguments_of_a_function_and_of_a_program_are_not_mixed(script):
+    with pytest.raises(ClusterConfigError, match=r"argv=\['--epochs'\] is for a program"):
+        dtk.run(print, argv=["--epochs"])
+    with pytest.raises(ClusterConfigError, match=r"is a program; it takes argv=\[...\]"):
+        dtk.run(script("pass"), kwargs={"epochs": 1})
+
+
+def test_a_script_is_asked_whether_it_names_estimator(script):
+    assert Program(str(script("def f():\n    return tf.estimator.RunConfig()")), module=False).uses_estimator()
+    assert not Program(str(script("'tf.estimator'")), module=False).uses_estimator()
+
+
+def test_a_baseline_is_given_the_clusters_numbers_and_no_cluster_for_estimator(script):
+    (env,) = programs.environment_of_baseline(Program("train", module=True), workers=3).values()
+    assert len(json.loads(env)["cluster"]["worker"]) == 3
+    assert programs.environment_of_baseline(Program(str(script("tf.estimator")), module=False), workers=3) == {}
+    assert programs.environment_of_baseline(print, workers=3) == {}
+
+
+# ---- on workers
+
+
+@pytest.mark.trains
+def test_a_program_is_recorded_proved_and_told_as_it_stands(script):
+    code, said, _ = dtk_run(script(TRAIN), "--verify", "--", "--epochs", "2")
+    assert code == 0
+    assert "[worker 0-1] trained on batches of 16" in said  # once, of both
+    assert "8 steps in 2 epochs, global batch 16" in said
+    assert "check updates: PASS (8 of 8 updates recorded, 1 model)" in said
+    assert "check weights vs single device: PASS (atol=1e-4)" in said
+
+
+@pytest.mark.trains
+def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, tmp_path):
+    page = tmp_path / "page.html"
+    code, said, rest = dtk_run(script(TRAIN), "--verify", "--json", "--report", page, "--", "--policy", "OFF")
+    found = json.loads(said)  # stdout has nothing else
+    assert (code, found["exit_code"], found["verified"]) == (1, 1, False)
+    assert (found["steps"], found["global_batch"], [each["steps"] for each in found["members"]]) == (4, 16, [4, 4])
+    assert "FAIL: " in rest
+    assert "diagnosis: " in rest
+    assert "sharding" in rest
+    assert "Against one device" in page.read_text()
+    assert "<figure>" in page.read_text()
+
+
+@pytest.mark.trains
+def test_how_a_program_ends_is_how_the_command_ends(script):
+    alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
+    code, said, error = dtk_run(script(alone.format("sys.exit(3)")))
+    assert (code, "worker 1 called sys.exit(3)" in error) == (3, True)
+    code, said, error = dtk_run(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
+    assert code == 1
+    assert "dtk: worker 1 raised ValueError: no such colour" in error
+    assert "logs and records: " in said
+    assert dtk_run(script("import sys\nsys.exit(0)"))[0] == 0
+    code, said, error = dtk_run(script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
+    assert code == 128 + signal.SIGSEGV
+
+
+@pytest.mark.trains
+def test_a_traceback_begins_in_the_program(script):
+    with pytest.raises(WorkerFailed) as failed:
+        dtk.run(script("def outer():\n    return 1 / 0\nouter()\n"), workers=1)
+    frames = [line for line in failed.value.traceback.splitlines() if line.startswith("  File")]
+    assert len(frames) == 2
+    assert all("train.py" in frame for frame in frames)
+
+
+@pytest.mark.trains
+def test_a_module_its_neighbours_and_its_arguments(script, tmp_path, monkeypatch):
+    (tmp_path / "package").mkdir()
+    script("GREETING = 'hello'", "package/words.py")
+    script(
+        "import sys\nfrom package.words import GREETING\nprint(GREETING, __name__, sys.argv[1:])", "package/train.py"
+    )
+    monkeypatch.chdir(tmp_path)
+    run = dtk.run("package.train", workers=1, argv=["--epochs", "3"])
+    assert "hello __main__ ['--epochs', '3']" in run.logs[0]
+    script("import neighbour, sys\nprint(neighbour.X, __name__, sys.argv)")
+    script("X = 7", "neighbour.py")
+    run = dtk.run("train.py", workers=1)
+    assert f"7 __main__ ['{tmp_path / 'train.py'}']" in run.logs[0]
+
+
+@pytest.mark.trains
+def test_an_interrupt_ends_the_command_and_its_workers(script):
+    path = script("import time\nprint('here', flush=True)\ntime.sleep(600)")
+    command = [sys.executable, "-u", "-m", "dtk", "run", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while "here" not in process.stdout.readline():
+            pass
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "logs and records" in said
+    assert time.monotonic() - began < 30  # 3 s on an idle machine
+
+
+@pytest.mark.trains
+def test_a_fit_that_has_a_recorder_is_recorded_once_and_other_callbacks_stay(script):
+    def train(strategy, given):
+        import keras
+        import numpy as np
+
+        seen = keras.callbacks.LambdaCallback(on_train_end=lambda logs: print("own callback ran"))
+        kinds = {"none": None, "one": seen, "list": [seen, dtk.Recorder()], "tuple": (seen,)}
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        model.fit(np.ones((8, 4)), np.ones((8, 1)), 4, 2, 0, callbacks=kinds[given])
+
+    for given in ("none", "one", "list", "tuple"):
+        run = dtk.run(train, workers=1, args=(given,), record=True)
+        assert len(run.records) == 4
+        assert ("own callback ran" in run.logs[0]) == (given != "none")
+    assert len(dtk.run(train, workers=1, args=("one",)).records) == 0
+    assert os.environ.get("TF_CONFIG") is None

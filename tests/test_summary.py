@@ -1,0 +1,152 @@
+"""A run in a few lines, equal lines of several workers as one, and the pages made of a run's directory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fabricate import fabricate
+
+from dtk import cli, events
+from dtk.live.fold import Fold, label
+from dtk.measure import summary
+from dtk.records import Journal
+from dtk.runs import opened
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def fold():
+    clock = Clock()
+    made = Fold(3, ["evaluator"], clock=clock)
+    made.clock = clock
+    return made
+
+
+def test_lines_that_all_print_stand_once(fold):
+    for member in range(4):
+        fold.add(member, ["Epoch 1/2", "Epoch 2/2"])
+    assert fold.ready() == ["[worker 0-2, evaluator] Epoch 1/2", "[worker 0-2, evaluator] Epoch 2/2"]
+
+
+def test_a_line_waits_for_the_others_and_not_for_ever(fold):
+    fold.add(1, ["hello"])
+    assert fold.ready() == []
+    fold.add(2, ["hello"])
+    fold.clock.now = 0.4
+    assert fold.ready() == []
+    fold.clock.now = 0.6
+    assert fold.ready() == ["[worker 1-2] hello"]
+    fold.add(0, ["hello"])
+    assert fold.ready() == []
+    assert fold.ready(last=True) == ["[worker 0] hello"]
+
+
+def test_each_keeps_its_order_around_a_common_line(fold):
+    fold.add(0, ["a", "both", "x"])
+    fold.add(1, ["b", "both", "y"])
+    said = fold.ready(last=True)
+    assert said.count("[worker 0-1] both") == 1
+    common = said.index("[worker 0-1] both")
+    assert {*said[:common]} == {"[worker 0] a", "[worker 1] b"}
+    assert {*said[common + 1 :]} == {"[worker 0] x", "[worker 1] y"}
+
+
+ALIKE = {label(members): members for members in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2])}
+
+
+def test_nothing_is_lost_whatever_the_order():
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        fold, given = Fold(3), [[str(n) for n in draw.integers(0, 3, draw.integers(0, 6))] for _ in range(3)]
+        for member, lines in enumerate(given):
+            fold.add(member, lines)
+        got = [[], [], []]
+        for line in fold.ready(last=True):
+            head, text = line[len("[worker ") :].split("] ")
+            for member in range(3):
+                if (
+                    label([member]) in head
+                    or head == "0-2"
+                    or (head == "0-1" and member < 2)
+                    or (head == "1-2" and member)
+                ):
+                    got[member].append(text)
+        assert got == given
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = fabricate(tmp_path, steps=20, step_seconds=0.02)
+    asked = {"workers": 2, "replicas": 1, "mode": "cluster", "seed": 0, "program": "train.py"}
+    (tmp_path / "job.json").write_text(json.dumps(asked))
+    made.folder.save_attempt(1, None, 0.0, 2.0)
+    return made
+
+
+def test_the_facts_are_the_records(run):
+    found = summary.facts(run)
+    assert (found["steps"], found["epochs"], found["global_batch"]) == (20, 1, 128)
+    assert found["examples_per_second"] == pytest.approx(128 / 0.02)
+    assert found["first_step_seconds"] == pytest.approx(1.018)
+    assert found["first_loss"] == pytest.approx(2.3)
+    assert [row["step_seconds"] for row in summary.rows(run)] == pytest.approx([0.018, 0.018])
+    assert [row["ended"] for row in summary.rows(run)] == ["finished", "finished"]
+
+
+def test_the_table_is_aligned_and_says_where_the_rest_is(run, capsys):
+    assert cli.main(["show", str(run.dir)]) == 0
+    head, facts, *table, last = capsys.readouterr().out.splitlines()
+    assert head == "train.py: cluster of 2 workers: finished in 2.0 s"
+    assert facts == "20 steps in 1 epoch, global batch 128, loss 2.3 to 1.073, 6,400 examples/s, first step after 1.0 s"
+    assert len({line.index(word) for line, word in zip(table[1:], ("finished", "finished"), strict=True)}) == 1
+    assert last == f"logs and records: {run.dir}"
+    assert cli.main(["show", "--json", str(run.dir)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["program"], found["steps"], found["members"][1]["examples"]) == ("train.py", 20, 1280)
+
+
+def test_a_run_that_failed_is_shown_with_its_cause(run, capsys):
+    Journal(run.folder.worker(1)).event(events.Failed(1.2))
+    run.folder.save_attempt(1, "worker 1 raised ValueError: no such colour", 0.0, 1.3)
+    cli.main(["show", str(run.dir)])
+    assert "cluster of 2 workers: worker 1 raised ValueError: no such colour" in capsys.readouterr().out
+
+
+def test_without_records_it_says_what_records(tmp_path):
+    assert "--record" in summary.lines(fabricate(tmp_path, steps=0))[0]
+
+
+def test_a_directory_of_no_run_is_refused(tmp_path, capsys):
+    for command in ("show", "report"):
+        assert cli.main([command, str(tmp_path)]) == 1
+        assert "is no directory of a run" in capsys.readouterr().err
+
+
+def test_the_report_has_all_that_people_look_for(run, tmp_path, capsys):
+    single = fabricate(tmp_path / "single", workers=1, mode="single", steps=20)
+    (tmp_path / "single" / "job.json").write_text(
+        json.dumps({"workers": 1, "replicas": 1, "mode": "single", "seed": 0})
+    )
+    out = tmp_path / "page.html"
+    assert cli.main(["report", str(run.dir), "--baseline", str(single.dir), "--out", str(out)]) == 0
+    page = out.read_text()
+    for words in ("train.py: cluster of 2 workers", "20 steps in 1 epoch", "worker 0 speaking", "tensorflow"):
+        assert words in page
+    assert "check weights vs single device: PASS" in page
+    assert page.count("<figure>") >= 4
+    assert page.count("<img alt=") == page.count("<figure>")
+
+
+def test_a_reopened_run_is_the_run(run):
+    again = opened(run.dir)
+    assert replace(again, seconds=run.seconds).records.equals(run.records)
+    assert (again.mode, again.workers, again.seconds) == ("cluster", 2, 2.0)
