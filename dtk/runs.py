@@ -170,14 +170,15 @@ def run(
     request.check_sizes(workers, replicas)
     request.check_times(timeout, stall_timeout)
     fn = programs.what_to_call(fn, argv, args, kwargs)
-    common = request.of_each_job((fn, args, kwargs), seed, keras, start, timeout, record)
+    payload = request.pack(fn, args, kwargs)
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
     layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.replicas > 1 else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
-        **common,
+        payload=payload,
+        **request.of_each_job(fn, seed, keras, start, timeout, record),
         workers=layout.workers,
         replicas=layout.replicas,
         mode=mode,
@@ -231,7 +232,8 @@ def baseline(
     request.check_times(timeout, None)
     fn = programs.what_to_call(fn, argv, args, kwargs)
     job = launch.Job(
-        **request.of_each_job((fn, args, kwargs), seed, keras, start, timeout, record),
+        payload=request.pack(fn, args, kwargs),
+        **request.of_each_job(fn, seed, keras, start, timeout, record),
         workers=1,
         replicas=1,
         mode="single",

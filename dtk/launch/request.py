@@ -150,18 +150,9 @@ def fork(start: str, fn: Any = None) -> bool:
     return start == "warm"
 
 
-def of_each_job(
-    call: tuple[Any, Sequence[Any], Mapping[str, Any] | None],
-    seed: Any,
-    keras: Any,
-    start: str,
-    timeout: float | None,
-    record: bool,
-) -> dict[str, Any]:
-    """The fields of a Job that a cluster and a baseline have alike; call: function, args and kwargs."""
-    fn = call[0]
+def of_each_job(fn: Any, seed: Any, keras: Any, start: str, timeout: float | None, record: bool) -> dict[str, Any]:
+    """The fields of a Job that a cluster and a baseline have alike, but for the call itself."""
     return {
-        "payload": pack(*call),
         "seed": checked_seed(seed),
         "keras": checked_keras(keras, fn),
         "strategy": ship.takes_strategy(fn),
