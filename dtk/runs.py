@@ -140,7 +140,8 @@ def run(
             program: the path of a script, or the name of a module, which each worker runs as Python would.
         workers: number of worker processes.
         args, kwargs: arguments of `fn`, by position and by name; they travel by cloudpickle.
-        replicas: with `workers=1`, replicas inside the one process: MirroredStrategy on as many logical devices.
+        replicas: in each worker, on as many logical devices, as on machines with several GPUs; with `workers=1` they
+            are MirroredStrategy's.
         seed: of Python, NumPy, TensorFlow and Keras, the same in each process; None leaves seeding to `fn`.
         keras: 2 for tf_keras in the workers, 3 for Keras 3; None for what is set. TensorFlow 2.15 has only its Keras 2.
         evaluator: a further process, with a TF_CONFIG of its own (task "evaluator"), for the chief's checkpoints. True:
@@ -174,7 +175,7 @@ def run(
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
     layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
-    mode = "mirrored" if layout.replicas > 1 else "cluster"
+    mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
         payload=payload,

@@ -50,7 +50,6 @@ def captures_lock():
         ({"workers": True}, "workers=True: it takes a whole number"),
         ({"workers": "2"}, "workers='2': it takes a whole number"),
         ({"workers": 10_000}, r"workers=10000: this machine has \d+ cores, and dtk starts at most \d+ here"),
-        ({"workers": 2, "replicas": 2}, "on CPU, MultiWorkerMirroredStrategy has one replica a worker"),
         ({"replicas": 0, "workers": 1}, "replicas=0: it takes a whole number of at least 1"),
         ({"seed": -1}, "seed=-1: it takes a whole number from 0"),
         ({"seed": 0.5}, "seed=0.5"),

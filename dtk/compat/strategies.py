@@ -13,7 +13,7 @@ import wrapt
 
 from dtk.compat.steps import targets
 
-__all__ = ["alone", "has_a_cluster", "watch_maps"]
+__all__ = ["alone", "has_a_cluster", "several", "watch_maps"]
 
 
 def alone() -> None:
@@ -29,6 +29,29 @@ def alone() -> None:
     """
     module = "tensorflow.python.distribute.collective_all_reduce_strategy"
     wrapt.register_post_import_hook(_stay_alone, module)
+
+
+def several(replicas: int) -> None:
+    """From now on, MultiWorkerMirroredStrategy has so many replicas in this process, also where that has no GPU.
+
+    It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
+    it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
+    """
+    module = "tensorflow.python.distribute.collective_all_reduce_strategy"
+    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), module)
+
+
+def _take_all(strategies: Any, replicas: int) -> None:
+    extended = strategies.CollectiveAllReduceExtended
+    original = extended._initialize_local_devices
+
+    def devices(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        found, kind = original(self, cluster_resolver, worker_device)
+        if kind == "CPU":
+            found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
+        return found, kind
+
+    extended._initialize_local_devices = devices
 
 
 def _stay_alone(strategies: Any) -> None:

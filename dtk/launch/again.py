@@ -73,10 +73,6 @@ def _check_numbers(job: Job, changes: dict[str, Any]) -> None:
     workers, replicas = changes.get("workers", job.workers), changes.get("replicas", job.replicas)
     if job.mode == "single" and workers * replicas > 1:
         raise ClusterConfigError("again(): a baseline has one replica on one device; ask for more of a run of dtk.run")
-    if job.mode == "cluster" and replicas > 1:
-        raise ClusterConfigError(
-            f"again(replicas={replicas}): a cluster has one replica a worker; pass workers={replicas}"
-        )
     if job.mode == "mirrored" and workers > 1:
         raise ClusterConfigError(
             f"again(workers={workers}): the run has its replicas in one worker; pass replicas={workers}"

@@ -144,7 +144,7 @@ def _spec(
         "role": "evaluator" if evaluates else "worker",
         "has_evaluator": folder.has_evaluator,
         "workers": job.workers,
-        "replicas": job.replicas,
+        "replicas": 1 if evaluates else job.replicas,
         "mode": job.mode,
         "clock": clock,
         "seed": job.seed,

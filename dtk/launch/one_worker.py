@@ -38,7 +38,7 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     if workers == 1 or force or not environment.on_colab() or ship.uses_ring(fn):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
-    count = min(workers, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
+    count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
     why = "" if count > 1 else " (beside an evaluator)" if beside else " (the function takes no `strategy`)"
     line = (
         f"on Colab, 1 worker with {count} replica{'s' * (count > 1)}{why} instead of {workers} workers, which need "

@@ -67,9 +67,6 @@ def check_sizes(workers: Any, replicas: Any = 1) -> None:
     """Numbers of workers and of replicas in each that can be started together."""
     check_count("workers", workers, max(16, 4 * environment.cores()))
     check_count("replicas", replicas, 16)
-    if replicas > 1 and workers > 1:
-        words = f"workers={workers} with replicas={replicas}: on CPU, MultiWorkerMirroredStrategy has one replica a "
-        raise ClusterConfigError(words + "worker; ask for several workers, or for several replicas in workers=1")
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:

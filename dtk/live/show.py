@@ -71,5 +71,5 @@ def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:
         "single": "baseline on one device",
         "apart": f"{workers} worker{plural} without communication",
         "mirrored": f"{workers} worker with {replicas} replicas",
-    }.get(mode, f"cluster of {workers} worker{plural}")
+    }.get(mode, f"cluster of {workers} worker{plural}" + f" with {replicas} replicas each" * (replicas > 1))
     return f"{program}: {words}" if program else words

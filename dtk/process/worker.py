@@ -131,8 +131,6 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
-    if here.mode == "mirrored":
-        split(here.replicas)
     if spec["strategy"]:
         args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here, spec))
     here.journal.event(events.Running(here.now()))
@@ -173,6 +171,9 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
         strategies.alone()
     if spec["role"] == "evaluator":
         strategies.alone()
+    if spec["replicas"] > 1:
+        wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
+        strategies.several(spec["replicas"])
 
 
 def _record_every_fit() -> None:

@@ -184,7 +184,9 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
             "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
         )
     strategy = strategy_of(weights)
-    if place.workers == 1 or place.mode == "apart" or strategy is None or strategy.num_replicas_in_sync > 1:
+    if place.workers == 1 or place.mode == "apart" or strategy is None:
+        return
+    if strategy.num_replicas_in_sync > place.replicas:
         return
     raise ClusterConfigError(
         f"{who}: the model was made under {type(strategy).__name__}, so each of the {place.workers} workers "
