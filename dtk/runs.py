@@ -77,8 +77,7 @@ class Run(Kept):
     @property
     def weights(self) -> list[np.ndarray]:
         """The chief's weights at the end, in the model's order; [] where nothing recorded them."""
-        final = self.folder.worker(0).weights("final")
-        return final.arrays if final else []
+        return getattr(self.folder.worker(0).weights("final"), "arrays", [])
 
     def again(self, **changes: Any) -> Run:
         """Runs the same function with the same arguments once more, from what is in `dir`: quietly, and without faults.
@@ -94,7 +93,7 @@ class Run(Kept):
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 
     def report(self, path: str | Path, baseline: Run | None = None) -> Path:
-        """Writes one HTML file: summary, figures, the logs' ends, versions; with a baseline what verify says; its path.
+        """Writes one HTML file, and returns its path: summary, figures, logs' ends; with a baseline what verify says.
 
         `dtk report DIR` does so for the directory of any run, of one that failed, too.
         """
