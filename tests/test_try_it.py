@@ -224,7 +224,6 @@ def test_an_unknown_switch_is_refused(make):
         ({"payload": b""}, "again"),
         ({"workers": 0}, "a whole number from 1 up"),
         ({"replicas": True}, "a whole number from 1 up"),
-        ({"replicas": 2}, "a cluster has one replica a worker; pass workers=2"),
         ({"rate": -1.0}, "a finite number above 0"),
         ({"rate": float("nan")}, "a finite number above 0"),
         ({"without": "random"}, r"pass a tuple, \('random',\)"),
