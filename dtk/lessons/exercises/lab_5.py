@@ -198,13 +198,11 @@ def _hint_for(choice: Any, train: Callable[..., Any], start: Mapping[str, Any], 
 def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     if choice["warm_up"] >= mine["steps"]:
         return f"the target was never reached: in {mine['steps']} steps the warm-up was not over"
-    if not math.isfinite(mine["loss"][-1]) or mine["loss"][-1] > 0.9 * mine["loss"][0]:
-        small = choice["rate"] < 0.005
-        return "the target was never reached: " + (
-            "the loss hardly moved, so the rate is too small"
-            if small
-            else "the loss did not fall: the rate is too large"
-        )
+    first, last = mine["loss"][0], mine["loss"][-1]
+    if not math.isfinite(last) or last > first:
+        return "the target was never reached: the loss did not fall: the rate is too large"
+    if last > 0.9 * first and choice["rate"] < 0.005:
+        return "the target was never reached: the loss hardly moved, so the rate is too small"
     return f"the target was never reached: {mine['steps']} steps were too few; a smaller batch makes more of them"
 
 
