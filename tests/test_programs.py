@@ -42,6 +42,9 @@ if __name__ == "__main__":
 """
 
 
+LIVE = {**os.environ, "DTK_LIVE": "text"}  # the lessons' tests switch it off in this process
+
+
 @pytest.fixture
 def script(tmp_path):
     def write(source, name="train.py"):
@@ -51,10 +54,9 @@ def script(tmp_path):
     return write
 
 
-def dtk_run(*options, **more):
-    found = subprocess.run(
-        [sys.executable, "-m", "dtk", "run", *map(str, options)], capture_output=True, text=True, **more
-    )
+def dtk_run(*options):
+    command = [sys.executable, "-m", "dtk", "run", *map(str, options)]
+    found = subprocess.run(command, capture_output=True, text=True, env=LIVE)
     return found.returncode, found.stdout, found.stderr
 
 
@@ -172,9 +174,8 @@ def test_a_module_its_neighbours_and_its_arguments(script, tmp_path, monkeypatch
 def test_an_interrupt_ends_the_command_and_its_workers(script):
     path = script("import time\nprint('here', flush=True)\ntime.sleep(600)")
     command = [sys.executable, "-u", "-m", "dtk", "run", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while "here" not in process.stdout.readline():
-            pass
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=LIVE) as process:
+        assert any("here" in line for line in process.stdout)  # false where the command ends before it says so
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=60)
