@@ -14,6 +14,7 @@ LANE = _OLDER.get(version("tensorflow").rpartition(".")[0], "main")
 KERAS_3 = int(version("keras").split(".")[0]) >= 3
 
 _TRAINER = "Keras 2's fit has none of the faults of Keras 3's trainer"
+_SCALAR = "a loss of one number that compile is given, Keras 2 divides by the replicas itself"
 _ONE = "TensorFlow 2.15 has one Keras: keras=2 changes nothing, keras=3 is refused"
 _REDUCTION = "Keras 2 refuses a loss object's default reduction in a loop under a strategy, and says so itself"
 
@@ -52,10 +53,8 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
         ("test_keras_fit.py", "test_keras_2"): _ONE,
         ("test_mistakes.py", "test_the_mistake_is_recognised[sum over batch size-loop]"): _REDUCTION,
         ("test_mistakes.py", "test_no_false_alarm_on_correct_runs[by_loop-facts5-start5]"): _REDUCTION,
-        (
-            "test_readme.py",
-            "test_the_mistake_is_named_in_the_sentence_under_it",
-        ): "a loss of one number that compile is given, Keras 2 divides by the replicas itself",
+        ("test_readme.py", "test_the_mistake_is_named_in_the_sentence_under_it"): _SCALAR,
+        ("test_replicas.py", "test_a_mistake_is_off_by_all_replicas_and_not_by_the_workers"): _SCALAR,
         ("test_restarts.py", "test_fit_goes_on_from_its_backup_to_the_same_weights[3]"): _ONE,
         (
             "test_official_loop.py",
