@@ -15,6 +15,8 @@ from dtk.compat.steps import targets
 
 __all__ = ["alone", "has_a_cluster", "several", "watch_maps"]
 
+_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
+
 
 def alone() -> None:
     """From now on, MultiWorkerMirroredStrategy is a strategy of this one process, with no server, despite TF_CONFIG.
@@ -27,8 +29,7 @@ def alone() -> None:
     Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator_evaluator.py tells when
     this can go.
     """
-    module = "tensorflow.python.distribute.collective_all_reduce_strategy"
-    wrapt.register_post_import_hook(_stay_alone, module)
+    wrapt.register_post_import_hook(_stay_alone, _MODULE)
 
 
 def several(replicas: int) -> None:
@@ -37,8 +38,7 @@ def several(replicas: int) -> None:
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
-    module = "tensorflow.python.distribute.collective_all_reduce_strategy"
-    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), module)
+    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), _MODULE)
 
 
 def _take_all(strategies: Any, replicas: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dtk.digits import counted, three
 from dtk.events import Failed, Finished, of_kind
 from dtk.measure.scaling import by_step, global_loss
+from dtk.measure.timing import step_times, throughput
 
 if TYPE_CHECKING:
     from dtk.tables import Kept
@@ -18,28 +19,24 @@ __all__ = ["facts", "lines", "rows"]
 def facts(run: Kept) -> dict[str, Any]:
     """What was trained: steps, epochs, global_batch, first_loss, last_loss, examples_per_second, first_step_seconds.
 
-    examples_per_second is of all workers together, over the median time from one step's end to the next, the first
-    step left out. A value is None where the records don't have it.
+    examples_per_second is that of `dtk.measure.timing.throughput`, of all workers together. A value is None where the
+    records don't have it.
     """
     table = run.records
-    found: dict[str, Any] = dict.fromkeys(
-        ("epochs", "global_batch", "first_loss", "last_loss", "examples_per_second", "first_step_seconds")
-    )
     steps = by_step(table, "examples")
-    found = {"steps": len(steps), **found}
-    if len(steps):
-        losses = global_loss(by_step(table, "loss").to_numpy(), steps.to_numpy())
-        ends = by_step(table, "ended").max(axis=1)
-        between = ends.diff().iloc[1:].median()
-        found |= {
-            "epochs": int(table.epoch.max()),
-            "global_batch": int(steps.sum(axis=1).max()),
-            "first_loss": _finite(losses[0]),
-            "last_loss": _finite(losses[-1]),
-            "examples_per_second": _finite(steps.sum(axis=1).median() / between) if between > 0 else None,
-            "first_step_seconds": _finite(ends.iloc[0]),
-        }
-    return found
+    if steps.empty:
+        names = ("epochs", "global_batch", "first_loss", "last_loss", "examples_per_second", "first_step_seconds")
+        return {"steps": 0, **dict.fromkeys(names)}
+    losses = global_loss(by_step(table, "loss").to_numpy(), steps.to_numpy())
+    return {
+        "steps": len(steps),
+        "epochs": int(table.epoch.max()),
+        "global_batch": int(steps.sum(axis=1).max()),
+        "first_loss": _finite(losses[0]),
+        "last_loss": _finite(losses[-1]),
+        "examples_per_second": _finite(throughput(table).total),
+        "first_step_seconds": _finite(by_step(table, "ended").iloc[0].max()),
+    }
 
 
 def rows(run: Kept) -> list[dict[str, Any]]:
@@ -49,17 +46,16 @@ def rows(run: Kept) -> list[dict[str, Any]]:
     """
     found = []
     assert run.folder is not None
+    times = step_times(run.records)
     for member in run.folder.members:
-        own = run.records[run.records.worker == member.worker]
-        later = own[own.step > own.step.min()] if len(own) else own
-        events = member.events
+        own, events = times[times.worker == member.worker], member.events
         ended = "finished" if of_kind(events, Finished) else "failed" if of_kind(events, Failed) else "stopped"
         found.append(
             {
                 "name": member.name,
-                "steps": int(own.step.nunique()),
+                "steps": len(own),
                 "examples": int(own.examples.sum()),
-                "step_seconds": _finite((later.ended - later.started).median()) if len(later) else None,
+                "step_seconds": _finite(own.seconds.iloc[1:].median()),
                 "ended": ended,
             }
         )

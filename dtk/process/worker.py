@@ -167,9 +167,8 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     without.apply(spec["without"], spec["rate"])
     if spec["record"]:
         _record_every_fit()
-    if spec["mode"] == "single" and "TF_CONFIG" in os.environ:  # a program's baseline: it may read the workers' number
-        strategies.alone()
-    if spec["role"] == "evaluator":
+    # A program's baseline has a TF_CONFIG, in which it may read the number of workers.
+    if spec["role"] == "evaluator" or (spec["mode"] == "single" and "TF_CONFIG" in os.environ):
         strategies.alone()
     if spec["replicas"] > 1:
         wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
@@ -180,7 +179,7 @@ def _record_every_fit() -> None:
     from dtk.compat.keras import fits
     from dtk.recording.keras import Recorder
 
-    fits.in_each_fit(Recorder, Recorder)
+    fits.in_each_fit(Recorder)
 
 
 def _listen_to_estimator() -> None:

@@ -184,9 +184,8 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
             "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
         )
     strategy = strategy_of(weights)
-    if place.workers == 1 or place.mode == "apart" or strategy is None:
-        return
-    if strategy.num_replicas_in_sync > place.replicas:
+    together = strategy is None or strategy.num_replicas_in_sync > place.replicas
+    if place.workers == 1 or place.mode == "apart" or together:
         return
     raise ClusterConfigError(
         f"{who}: the model was made under {type(strategy).__name__}, so each of the {place.workers} workers "
