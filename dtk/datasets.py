@@ -60,10 +60,21 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
     reason = _agreed(name)
     if not reason:
         return _from_tfds(name)
-    if source == "tfds":
-        raise DatasetUnavailable(f"{name} is not in the cache and can't be downloaded: {reason}")
+    where = _of_several_machines()
+    if source == "tfds" or where:
+        at = f" of {where}" if where else ""
+        also = "; the workers are on several machines and must have the same data: source='embedded' always is" * (
+            bool(where) and source is None
+        )
+        raise DatasetUnavailable(f"{name} is not in the cache{at} and can't be downloaded: {reason}{also}")
     _say_once(f"dtk: {name} is not in the cache and can't be downloaded ({reason}); handwritten digits stand in")
     return _embedded()
+
+
+def _of_several_machines() -> str:
+    """The name of this machine, where the run's workers are on several: each decides by what it has itself."""
+    place = environment.here()
+    return place.host if place is not None and place.workers > 1 else ""
 
 
 _said: set[str] = set()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.process.warm import ParentProcess
+from dtk.launch.place import Site
+from dtk.process.vitals import Vitals
 from dtk.watch import reasons, waiting
 from dtk.watch.explain import cut_off
 from dtk.watch.reader import Reader
@@ -31,14 +32,14 @@ class Members:
     Leaving the `with` block kills them and waits until they are gone.
     """
 
-    def __init__(self, source: ParentProcess, reader: Reader, specs: list[dict[str, Any]], clock: float):
-        self.source, self.reader, self.specs = source, reader, specs
+    def __init__(self, site: Site, reader: Reader, specs: list[dict[str, Any]], clock: float):
+        self.site, self.source, self.reader, self.specs = site, site.source, reader, specs
         self.folder = folder = reader.folder
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
-        self.watch = Watch(folder, clock)
+        self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watch(self.watch)
-        here = weakref.proxy(self)  # a cycle would hold the run's directory until the next garbage collection
-        self.signs = Signs(reader, [_port(spec) for spec in specs], lambda: here.pids())
+        # A proxy: a cycle would hold the run's directory until the next garbage collection.
+        self.signs = Signs(reader, [spec["port"] for spec in specs], weakref.proxy(self))
 
     def __enter__(self) -> Members:
         try:
@@ -72,6 +73,7 @@ class Members:
             now = time.monotonic()  # killed from outside; the system kills its workers along with it
             exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
         self.watch.take_exits(exits)
+        self.watch.take_lost(self.site.lost())
         self.reader.look()  # after the exits: what a process wrote before its end is then known
         self.signs.look(self.watch)
 
@@ -79,6 +81,21 @@ class Members:
         """Processes that live, by member."""
         started, exited = self.source.started, self.source.exited
         return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
+
+    def vitals(self, member: int) -> Vitals | None:
+        return self.source.vitals(self.keys[member])
+
+    def ask(self, member: int) -> None:
+        self.source.ask(self.keys[member])
+
+    def listening(self, ports: Mapping[int, int]) -> set[int]:
+        found = self.source.listening({self.keys[member]: port for member, port in ports.items()})
+        return {member for member in ports if self.keys[member] in found}
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.source.poll(left)
 
     def board(self) -> list[Line]:
         """Each member's line in the live view."""
@@ -139,12 +156,3 @@ class Members:
     def _workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""
         return self.signs.now(self.watch)[: self.folder.workers]
-
-
-def _port(spec: dict[str, Any]) -> int | None:
-    """The port of the member's own server, by its TF_CONFIG; None for one without, and for the evaluator."""
-    config = json.loads(spec["env"].get("TF_CONFIG", "null"))
-    if config is None or config["task"]["type"] == "evaluator":
-        return None
-    kind, index = config["task"]["type"], config["task"]["index"]
-    return int(config["cluster"][kind][index].rsplit(":", 1)[1])
