@@ -244,8 +244,9 @@ class WorkerStalled(_RunError):
     `detail` has each worker's state and Python stack; `dtk.plot.wait_for(error)` draws who waits for whom.
 
     Attributes:
-        reason: "uneven" (a worker has ended, others wait for it), "missing" (one has no server), "stopped" (by a
-            signal), "order" (each in another collective), "silent" (one is elsewhere and silent), "unknown" or "".
+        reason: "uneven" (a worker has ended, others wait for it), "missing" (one has no server), "cut" (one can't reach
+            another's machine any more), "stopped" (by a signal), "order" (each in another collective), "silent" (one is
+            elsewhere and silent), "unknown" or "".
         waits: for each worker that waits, by index, the workers that it waits for.
         numbers: {"seconds": without progress}, where the run waited for `stall_timeout`.
     """

@@ -209,9 +209,9 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
         if limit is not None and min(now - since, members.signs.quiet_seconds(awaited)) > limit:
             raise _stall(members, limit)
-        uneven = members.uneven(limit) if limit is not None else None
-        if uneven is not None:
-            raise WorkerStalled(uneven.sentence, folder, members.signs.stacks(watch), uneven.reason, uneven.edges)
+        found = members.cut() or (members.uneven(limit) if limit is not None else None)
+        if found is not None:
+            raise WorkerStalled(found.sentence, folder, members.signs.stacks(watch), found.reason, found.edges)
 
 
 def _stall(members: Members, limit: float) -> WorkerStalled:

@@ -24,6 +24,7 @@ from dtk.watch.watch import Watch
 __all__ = ["Members"]
 
 KILL_SECONDS = 2.0
+_CUT_SECONDS = 5.0  # of silence of all workers before their machines are asked, and between two times
 
 
 class Members:
@@ -35,6 +36,7 @@ class Members:
     def __init__(self, site: Site, reader: Reader, specs: list[dict[str, Any]], clock: float):
         self.site, self.source, self.reader, self.specs = site, site.source, reader, specs
         self.folder = folder = reader.folder
+        self._asked = 0.0
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watch(self.watch)
@@ -125,6 +127,30 @@ class Members:
         self.signs.ask(self.watch)  # where they are now, and not where they were when they fell silent
         return self.explain() if waiting.uneven(self._workers(), stall_timeout) else None
 
+    def cut(self, anew: bool = False) -> Waiting | None:
+        """What to say of workers that can't reach each other any more; None where they can.
+
+        Asked of the machines only where every worker is silent, or `anew`.
+        """
+        now = time.monotonic()
+        if not anew:
+            if now - self._asked < _CUT_SECONDS or self.signs.quiet_seconds(self.folder.each) < _CUT_SECONDS:
+                return None
+            self._asked = now
+        found = self.site.cut()
+        if not found:
+            return None
+        who, whom, words = found[0]
+        hosts = [spec["host"] for spec in self.specs]
+        both = " and back" if any(pair[:2] == (whom, who) for pair in found) else ""
+        states = self._workers()
+        position = states[who].position
+        sentence = (
+            f"worker {who} on {hosts[who]} can't reach worker {whom} on {hosts[whom]} any more{both} ({words.lower()})"
+            f"{f', in {position}' if position else ''}: the network between them is cut"
+        )
+        return Waiting(states, [(one, other) for one, other, _ in found], "cut", sentence)
+
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
         first = self.watch.culprit()
@@ -140,6 +166,8 @@ class Members:
             first, said = stopped[0].member, reasons.given_up(stopped)
         elif self.watch.mismatch(first):
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+        elif lost and (cut := self.cut(anew=True)):
+            said = cut.sentence
         elif lost:  # then all are
             finished = [state.member for state in states if state.what == "finished"]
             first, said = cut_off(self.folder, self.watch.failures(), finished) or (first, "")

@@ -91,6 +91,9 @@ class Site(Protocol):
     def lost(self) -> dict[int, str]:
         """Members whose machine can't be reached any more, each with what is said of it."""
 
+    def cut(self) -> list[tuple[int, int, str]]:
+        """Asks the machines anew: (who, whom, the system's words) of members that can't reach another's server."""
+
 
 class Place(Protocol):
     """Where the workers of a run are started. name: in words, "" for this machine."""
@@ -146,6 +149,9 @@ class _Here:
 
     def lost(self) -> dict[int, str]:
         return {}
+
+    def cut(self) -> list[tuple[int, int, str]]:
+        return []
 
 
 def free_ports(count: int) -> list[int]:

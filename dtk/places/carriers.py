@@ -50,8 +50,8 @@ class Pipes:
 
     def _hear(self, heard: Heard) -> None:
         assert self._process.stdout is not None
-        with contextlib.suppress(ValueError, OSError):
-            for line in self._process.stdout:
+        with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
+            for line in said:
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(json.loads(line))
         code = self._process.wait()

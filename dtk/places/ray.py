@@ -54,7 +54,7 @@ class _Calls:
                 for message in ray.get(self._actor.turn.remote()):
                     heard(message)
         except Exception as error:  # the actor's death has several names, and so has the end of Ray itself
-            heard({"gone": _in_short(error)})
+            heard({"gone": _gone(error)})
 
     def send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(Exception):  # dead: the thread says so
@@ -160,6 +160,15 @@ class Ray(Engine):
 
             with contextlib.suppress(Exception):  # Ray's own end has been quicker
                 ray.util.remove_placement_group(group)
+
+
+def _gone(error: BaseException) -> str:
+    """What became of an actor. One that is unavailable has lost an answer, and with it some of what a worker wrote."""
+    import ray
+
+    if isinstance(error, (ray.exceptions.ActorDiedError, ray.exceptions.ActorUnavailableError)):
+        return f"Ray has lost its actor there ({type(error).__name__})"
+    return _in_short(error)
 
 
 def _in_short(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import queue
 import time
@@ -11,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.launch.place import Machine
 from dtk.places import examine
 from dtk.places.carriers import Carrier, Heard
+from dtk.process import ship
+from dtk.process.agent import MODULES
 from dtk.process.vitals import Vitals
 from dtk.records import GROWING, RunFolder
 
@@ -160,7 +164,9 @@ class Remote:
         lent = self.lent[member]
         share = sum(other.facts["machine"] == lent.facts["machine"] for other in self.lent)
         root = Path(lent.facts["root"]) / self._folder.path.name
-        return Machine(lent.host, lent.facts["env"], lent.facts["cores"], share, root, lent.ahead)
+        somewhere = {name for other in self.lent for name in other.facts["datasets"]}
+        env = {**lent.facts["env"], SOMEWHERE: " ".join(sorted(somewhere))}
+        return Machine(lent.host, env, lent.facts["cores"], share, root, lent.ahead)
 
     def lost(self) -> dict[int, str]:
         """Members whose agent is gone, or has not been heard of for 10 s."""
@@ -175,6 +181,21 @@ class Remote:
                 found[member] = words
         return found
 
+    def cut(self) -> list[tuple[int, int, str]]:
+        """(who, whom, the system's words) of members whose machine can't reach another's server."""
+        lost = self.lost()
+        there = {self._member[key]: self.addresses()[self._member[key]] for key in self._listening}
+        asked = [k for k in there if k not in lost]
+        others = {k: [address for other, address in there.items() if other != k] for k in asked}
+        numbers = {k: self._send(k, "reach", addresses=others[k]) for k in asked}
+        by_address = {address: k for k, address in there.items()}
+        found = []
+        for k, number in numbers.items():
+            with contextlib.suppress(ClusterConfigError):  # lost in this moment
+                failed = self._answer(k, number, lambda: None, ANSWER_SECONDS)["failed"]
+                found += [(k, by_address[address], words) for address, words in failed.items()]
+        return found
+
     # ---- what `dtk.launch.members` asks for
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
@@ -184,7 +205,9 @@ class Remote:
         if member not in self._sent:
             self._sent.add(member)
             there = [self._folder.path / name for name in _SENT]
-            files = {p.name: base64.b64encode(p.read_bytes()).decode() for p in there if p.exists()}
+            found = {path.name: path.read_bytes() for path in there if path.exists()}
+            found |= {f"{MODULES}/{name}": source for name, source in ship.own_modules().items()}
+            files = {name: base64.b64encode(data).decode() for name, data in found.items()}
         self.lent[member].carrier.send({"start": key, "spec": spec, "files": files})
 
     def wait_started(self, keys: list[str]) -> None:
@@ -255,7 +278,7 @@ class Remote:
         for member in range(len(self.lent)):
             if member in self.lost():
                 continue
-            known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, ".dataset.lock"})
+            known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, MODULES, ".dataset.lock"})
             try:
                 number = self._send(member, "end", run=folder.path.name, known=known)
                 self._answer(member, number, lambda: None, END_SECONDS)

@@ -34,7 +34,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dtk import environment
+from dtk import datasets, environment
 from dtk.errors import DtkError
 from dtk.process import owned, warm
 from dtk.process.vitals import listening
@@ -44,6 +44,7 @@ __all__ = ["Agent", "main"]
 
 Message = dict[str, Any]
 
+MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.05
 _LOOK = 0.25  # seconds between two looks at the vitals
 _CHUNK = 1 << 20  # bytes of a file in one message
@@ -101,6 +102,7 @@ class Agent:
             "cores": environment.cores(),
             "env": {name: os.environ[name] for name in _COUNTS if name in os.environ},
             "root": str(self.root),
+            "datasets": datasets.cached(),
         }
 
     def _reserve(self, message: Message) -> Message:
@@ -141,6 +143,7 @@ class Agent:
         run = Path(spec["dir"])
         run.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in message["files"].items():
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
             part = run / f"{name}.{os.getpid()}"  # others may write it at the same moment, into shared storage
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)
@@ -150,7 +153,8 @@ class Agent:
         base = environment.for_workers(os.environ)
         own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
         spec["env"] = {**base, **spec["env"], **own}
-        spec["cwd"], spec["sys_path"] = os.getcwd(), [path or os.getcwd() for path in sys.path]
+        spec["cwd"] = os.getcwd()
+        spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
         self._waiting.append((message["start"], spec))
 
     def _kill(self, message: Message) -> None:
