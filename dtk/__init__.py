@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dtk.lessons.report import report as report
     from dtk.measure.parts import step_parts as step_parts
     from dtk.measure.parts import step_reductions as step_reductions
+    from dtk.places.exporting import export as export
     from dtk.process.warm import warm as warm
     from dtk.recording.estimator import EstimatorRecorder as EstimatorRecorder
     from dtk.recording.keras import Recorder as Recorder
@@ -78,6 +79,7 @@ _HOMES = {
     "datasets": "dtk.datasets",
     "diagnose": "dtk.diagnosis.diagnose",
     "environment": "dtk.environment",
+    "export": "dtk.places.exporting",
     "estimator": "dtk.estimator",
     "faults": "dtk.faults",
     "is_chief": "dtk.environment",
@@ -132,6 +134,7 @@ __all__ = [
     "diagnose",
     "environment",
     "estimator",
+    "export",
     "faults",
     "is_chief",
     "model",

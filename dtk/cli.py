@@ -33,6 +33,11 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
+    worker = commands.add_parser(
+        "worker", help="one worker of what `dtk.export` wrote, by TF_CONFIG, Slurm or Kubernetes"
+    )
+    worker.add_argument("dir", type=Path, help="the directory that `dtk.export` wrote")
+    worker.add_argument("--out", type=Path, metavar="DIR", help="where the run's directory goes (default: DIR/runs)")
     commands.add_parser("ps", help="the processes that dtk started for you and that run now")
     clean = commands.add_parser("clean", help="end what outlived its kernel")
     clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
@@ -88,6 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             _demo(options.out, options.workers)
         elif options.command == "agent":
             _agent(options.storage)
+        elif options.command == "worker":
+            from dtk.launch import outside
+
+            return outside.main(options.dir, options.out)
         elif options.command == "ps":
             _ps()
         elif options.command == "clean":

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from dtk import environment, limits
@@ -23,7 +24,7 @@ from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 from dtk.watch.watch import port_was_taken
 
-__all__ = ["THREADS", "Job", "launch", "new_folder"]
+__all__ = ["THREADS", "Job", "launch", "new_folder", "spec", "write_job"]
 
 PORT_ATTEMPTS = 3
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
@@ -86,8 +87,7 @@ def _attempts(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
         configs = _tf_configs(job, site)
         given = dict(enumerate(configs))
         specs = [
-            _spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
-            for member in folder.members
+            spec(job, site.machine(member.worker), clock, member, given.get(member.worker)) for member in folder.members
         ]
         try:
             with Members(site, reader, specs, clock) as members:
@@ -109,22 +109,27 @@ def _tf_configs(job: Job, site: Site) -> list[dict[str, Any]]:
     return [*tf_config.build(workers), tf_config.evaluator(workers, own)]
 
 
+def write_job(path: Path, job: Job) -> None:
+    """Writes down what is to be run, for the workers and for `dtk.launch.again`."""
+    (path / "function.pkl").write_bytes(job.payload)
+    if job.evaluator is not None:
+        (path / "evaluator.pkl").write_bytes(job.evaluator)
+    sources = ship.cell_sources() if job.sources is None else dict(job.sources)
+    (path / "sources.json").write_text(json.dumps(sources))
+    (path / "job.json").write_text(json.dumps({name: getattr(job, name) for name in _AGAIN}))
+
+
 @refused_by_the_machine()
 def new_folder(job: Job) -> RunFolder:
     """A fresh directory with what the workers need to begin."""
     folder = folders.fresh(job.workers, job.evaluator is not None)
-    (folder.path / "function.pkl").write_bytes(job.payload)
-    if job.evaluator is not None:
-        (folder.path / "evaluator.pkl").write_bytes(job.evaluator)
-    sources = ship.cell_sources() if job.sources is None else dict(job.sources)
-    (folder.path / "sources.json").write_text(json.dumps(sources))
-    (folder.path / "job.json").write_text(json.dumps({name: getattr(job, name) for name in _AGAIN}))
+    write_job(folder.path, job)
     if job.faults:
         write_faults(folder.path, job.faults)
     return folder
 
 
-def _spec(
+def spec(
     job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     evaluates = member.worker == job.workers

@@ -9,6 +9,7 @@ starts workers through them, `examine` looks at the machines before. `ray`, `slu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dtk.errors import ClusterConfigError
@@ -16,11 +17,12 @@ from dtk.launch.place import Localhost, Place
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
 from dtk.places.ray import Ray
+from dtk.places.slurm import Slurm
 
-__all__ = ["Hosts", "Ray"]
+__all__ = ["Hosts", "Ray", "Slurm"]
 
 _NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the next run
-_KINDS = {"ray": Ray}
+_KINDS: dict[str, Callable[[], Engine]] = {"ray": Ray, "slurm": Slurm}
 
 
 def named(on: Any) -> Place:

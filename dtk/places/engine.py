@@ -38,11 +38,11 @@ class Engine:
     def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
         """Machines for the members of the run in `folder`, ready to start them; those of the run before, if it can."""
         count = len(folder.members)
-        if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
-            self.close()
-            self._remote = Remote(self.name, lambda heard: self.lend(heard, tick), count)
-            _open.add(self)
         try:
+            if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
+                self.close()
+                _open.add(self)
+                self._remote = Remote(self.name, lambda heard: self.lend(heard, tick), count)
             self._remote.prepare(folder, tick, shared=job.restarts > 0 and count > 1)
         except BaseException:
             self.close()

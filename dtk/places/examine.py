@@ -61,7 +61,7 @@ def reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
     """Each worker's port, from each other machine."""
     by_address = {f"{each.address}:{each.port}": (k, each) for k, each in enumerate(lent)}
     for worker, (each, answer) in enumerate(zip(lent, answers, strict=True)):
-        for address, words in answer["failed"].items():
+        for address, (_, words) in answer["failed"].items():
             other, there = by_address[address]
             raise ClusterConfigError(
                 f"worker {worker} on {each.host} can't reach worker {other} on {there.host} at {there.address}, a port "

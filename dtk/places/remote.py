@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import itertools
 import queue
 import time
@@ -193,7 +194,9 @@ class Remote:
         for k, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
                 failed = self._answer(k, number, lambda: None, ANSWER_SECONDS)["failed"]
-                found += [(k, by_address[address], words) for address, words in failed.items()]
+                # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
+                cut = {address: words for address, (number, words) in failed.items() if number != errno.ECONNREFUSED}
+                found += [(k, by_address[address], words) for address, words in cut.items()]
         return found
 
     # ---- what `dtk.launch.members` asks for

@@ -6,7 +6,7 @@ through the pipes of `python -m dtk agent`:
 
     {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
     {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
-    {"reach": n, "addresses": [...]}      ->  {"answer": n, "failed": {address: the system's words}}
+    {"reach": n, "addresses": [...]}      ->  {"answer": n, "failed": {address: [errno, the system's words]}}
     {"shares": n, "name", "write"}        ->  {"answer": n, "found"}: whether the file is there, in its storage
     {"start": key, "spec", "files"}       ->  {"started": key, "pid"} or {"refused": key, "number", "words"}
     {"ask": key}                              the worker writes its stacks to its stacks.txt
@@ -124,7 +124,7 @@ class Agent:
             try:
                 socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
             except OSError as error:
-                failed[address] = error.strerror or str(error)
+                failed[address] = [error.errno, error.strerror or str(error)]
         return {"failed": failed}
 
     def _shares(self, message: Message) -> Message:

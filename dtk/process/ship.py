@@ -20,10 +20,15 @@ import cloudpickle
 from dtk.errors import NotShippable
 
 __all__ = [
+    "captured",
     "cell_sources",
+    "code",
     "digest",
     "fill_strategy",
+    "is_own",
+    "is_plain",
     "names",
+    "own_functions",
     "own_modules",
     "pack",
     "takes_strategy",
@@ -80,11 +85,11 @@ def uses_ring(fn: Any) -> bool:
 
 def _uses(fn: Any, part: str, homes: tuple[str, ...]) -> bool:
     """Whether a function of the learner's names `dtk.<part>`, or captures something whose module is in `homes`."""
-    for each in _own_functions(fn, set()):
+    for each in own_functions(fn, set()):
         used = set(names(each.__code__)) if inspect.isfunction(each) else set()
         if f"dtk.{part}" in used:  # from dtk.estimator import ..., inside the function
             return True
-        for name, value in [("dtk", None), *_captured(each)]:
+        for name, value in [("dtk", None), *captured(each)]:
             home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
             if home.startswith(homes):
                 return True
@@ -99,43 +104,45 @@ def digest(fn: Any) -> str:
     Not by comments and line numbers. Of captured values those count that are numbers, strings, None or tuples of them.
     """
     said: list[str] = []
-    for each in _own_functions(fn, set()):
+    for each in own_functions(fn, set()):
         if inspect.isfunction(each):
-            said += _code(each.__code__)
-        for name, value in sorted(_captured(each), key=lambda pair: pair[0]):
-            if _is_plain(value):
+            said += code(each.__code__)
+        for name, value in sorted(captured(each), key=lambda pair: pair[0]):
+            if is_plain(value):
                 said.append(f"{name}={value!r}")
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
-def _code(code: types.CodeType) -> Iterator[str]:
-    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
-    for constant in code.co_consts:
+def code(of: types.CodeType) -> Iterator[str]:
+    """What code does, as text: not its comments, its line numbers, and where it stands."""
+    yield f"{of.co_code.hex()} {of.co_names} {of.co_varnames}"
+    for constant in of.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _code(constant)
+            yield from code(constant)
         else:  # a set of strings has another order in each process
             yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number, a string, None, or a tuple of them."""
     if isinstance(value, tuple):
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
 
 
-def _own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
+def own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
     """The function, and those of the learner's functions and classes that it captures, and so on."""
     seen.add(id(fn))
     yield fn
     if not inspect.isroutine(fn) and not inspect.isclass(fn):
         fn = type(fn)  # an object with __call__
     members = list(vars(fn).items()) if inspect.isclass(fn) else []
-    for _, value in [*members, *_captured(fn)]:
-        if id(value) not in seen and (inspect.isroutine(value) or inspect.isclass(value)) and _is_own(value):
-            yield from _own_functions(value, seen)
+    for _, value in [*members, *captured(fn)]:
+        if id(value) not in seen and (inspect.isroutine(value) or inspect.isclass(value)) and is_own(value):
+            yield from own_functions(value, seen)
 
 
-def _is_own(value: Any) -> bool:
+def is_own(value: Any) -> bool:
     """Whether a function was written in a cell, a script or a module beside them, and not installed."""
     home = getattr(value, "__module__", None) or ""
     return home == "__main__" or bool(_own_file(home))
@@ -198,7 +205,7 @@ def _explain(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exce
 
 def _culprit(fn: Any, seen: set[int]) -> tuple[str, str, Any] | None:
     """(capturing function, name, value) of the first captured value that can't be pickled, depth first."""
-    for name, value in _captured(fn):
+    for name, value in captured(fn):
         if id(value) in seen or isinstance(value, types.ModuleType):
             continue
         seen.add(id(value))
@@ -209,7 +216,7 @@ def _culprit(fn: Any, seen: set[int]) -> tuple[str, str, Any] | None:
     return None
 
 
-def _captured(fn: Any) -> Iterator[tuple[str, Any]]:
+def captured(fn: Any) -> Iterator[tuple[str, Any]]:
     fn = getattr(fn, "__wrapped__", fn)
     if inspect.ismethod(fn):
         yield "self", fn.__self__
@@ -217,7 +224,7 @@ def _captured(fn: Any) -> Iterator[tuple[str, Any]]:
     if inspect.isclass(fn):
         for member in vars(fn).values():
             if inspect.isfunction(member):
-                yield from _captured(member)
+                yield from captured(member)
     elif inspect.isfunction(fn):
         yield from _variables(fn)
     elif isinstance(fn, functools.partial):

@@ -10,6 +10,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import netns
+import programs
+import slurm_here
+
+import dtk
+from dtk.environment import scratch
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +25,27 @@ def network():
         pytest.skip(why)
     with netns.Network(2) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory):
+    """A Slurm cluster of two nodes."""
+    why = slurm_here.reason_to_skip()
+    if why:
+        pytest.skip(why)
+    with slurm_here.Slurm(tmp_path_factory.mktemp("slurm")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def baseline():
+    """What each place is compared with."""
+    return dtk.baseline(programs.digits)
+
+
+@pytest.fixture
+def nothing_left():
+    """No file of a run is left behind on any host."""
+    yield
+    left = list((scratch() / "away").glob("*/*"))
+    assert not left

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import dtk
+from dtk.environment import scratch
 
 
 def digits(steps=12):
@@ -31,7 +33,7 @@ def digits(steps=12):
     return history.history["loss"]
 
 
-def long(seconds=60.0):
+def long(steps=1200):
     """All-reduces, one every 50 ms."""
     import tensorflow as tf
 
@@ -41,12 +43,10 @@ def long(seconds=60.0):
     def step():
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
 
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    step()
+    print("began", flush=True)
+    for _ in range(steps):
         step()
-        if not (dtk.run_dir() / "began").exists():
-            (dtk.run_dir() / "began").touch()
-            print("began", flush=True)
         time.sleep(0.05)
 
 
@@ -66,3 +66,25 @@ def is_killed():
     if not dtk.is_chief():
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
+
+
+# ---- for the tests themselves
+
+
+def when_it_runs(do):
+    """Calls `do` in a thread as soon as the run's steps have begun; its end is waited for by `join`."""
+
+    def wait():
+        until = time.monotonic() + 60
+        newest = None
+        while time.monotonic() < until:
+            runs = sorted((scratch() / "runs").iterdir(), key=lambda path: path.name)
+            newest = runs[-1] / "worker-1" / "log.txt"
+            if newest.exists() and "began" in newest.read_text():
+                time.sleep(0.5)
+                return do()
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 
 import programs
 import pytest
+from programs import when_it_runs
 
 import dtk
-from dtk.environment import scratch
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains]
 
@@ -20,19 +19,6 @@ def place(network):
     found = dtk.places.Hosts(network.commands, python=sys.executable)
     yield found
     found.close()
-
-
-@pytest.fixture(scope="module")
-def baseline():
-    return dtk.baseline(programs.digits)
-
-
-@pytest.fixture
-def nothing_left(network):
-    """Only agents and the processes that they keep are there afterwards, and no file of a run."""
-    yield
-    left = list((scratch() / "away").glob("*/*"))
-    assert not left, "files of a run"
 
 
 def test_the_same_function_is_the_same_run(place, baseline, network, nothing_left):
@@ -61,28 +47,9 @@ def test_who_is_killed_is_named_with_the_host(place, nothing_left):
     assert caught.value.exitcode == -9
 
 
-def when_it_runs(place, do):
-    """Calls `do` in a thread as soon as the run's steps have begun; its end is waited for by `join`."""
-
-    def wait():
-        until = time.monotonic() + 60
-        newest = None
-        while time.monotonic() < until:
-            runs = sorted((scratch() / "runs").iterdir(), key=lambda path: path.name)
-            newest = runs[-1] / "worker-1" / "log.txt"
-            if newest.exists() and "began" in newest.read_text():
-                time.sleep(0.5)
-                return do()
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
-
-
 def test_a_machine_that_dies_is_named(network):
     place = dtk.places.Hosts(network.commands, python=sys.executable)
-    doing = when_it_runs(place, lambda: network.kill(2))
+    doing = when_it_runs(lambda: network.kill(2))
     began = time.monotonic()
     with pytest.raises(dtk.WorkerFailed) as caught:
         dtk.run(programs.long, workers=2, on=place, timeout=100)
@@ -95,7 +62,7 @@ def test_a_machine_that_dies_is_named(network):
 
 
 def test_a_cable_that_is_cut_is_named(network, place):
-    doing = when_it_runs(place, lambda: network.cut(2))
+    doing = when_it_runs(lambda: network.cut(2))
     try:
         with pytest.raises((dtk.WorkerStalled, dtk.WorkerFailed)) as caught:
             dtk.run(programs.long, workers=2, on=place, timeout=100)

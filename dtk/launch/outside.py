@@ -1,0 +1,152 @@
+"""A worker that an engine starts by itself, without a kernel: `python -m dtk worker DIR`; and who it is, by the engine.
+
+DIR is what `dtk.export` wrote: what a run's directory has of its job, or a readable program in the function's place.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dtk import environment
+from dtk.errors import ClusterConfigError
+from dtk.events import Finished, of_kind
+from dtk.launch import again, cluster_of, launch
+from dtk.launch.place import Machine
+from dtk.process import ship
+from dtk.process.agent import MODULES, TURN_SECONDS, Agent
+from dtk.process.program import Program
+from dtk.records import RunFolder
+from dtk.watch.explain import exit_in_words
+
+__all__ = ["PROGRAM", "main"]
+
+PROGRAM = "train.py"  # in DIR, where the function could be written as a program
+NAME_SECONDS = 300.0  # for the other workers' names to be known: Kubernetes makes a pod's name with the pod
+END_SECONDS = 60.0  # for the others to end: a chief that leaves early breaks its peers' collectives
+_KEY = "worker"
+
+
+def main(directory: Path, out: Path | None) -> int:
+    """Runs one worker to its end, its log on stdout; returns its exit code."""
+    folder, _ = again.folder_of(directory.absolute())
+    config = cluster_of.find(os.environ)
+    if config is None:
+        raise ClusterConfigError(
+            "dtk worker: no engine says who this worker is: neither TF_CONFIG nor SLURM_PROCID nor "
+            "JOB_COMPLETION_INDEX is set; `dtk run` starts workers on this machine"
+        )
+    wait_for_names(config)
+    root = (out or directory / "runs").absolute()
+    run = RunFolder(root / _run_name(os.environ), len(config["cluster"]["worker"]))
+    agent = Agent(str(root))
+    try:
+        return _carry_out(agent, folder, run, config)
+    finally:
+        agent.close()
+
+
+def wait_for_names(config: Mapping[str, Any]) -> None:
+    """Returns when every worker's name is known; ClusterConfigError names one that stays unknown."""
+    deadline, said = time.monotonic() + NAME_SECONDS, False
+    for address in config["cluster"]["worker"]:
+        host = address.rpartition(":")[0]
+        while True:
+            try:
+                socket.getaddrinfo(host, None)
+                break
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    words = f"dtk worker: no address is known of {host} ({error.strerror})"
+                    raise ClusterConfigError(f"{words}; does its pod or node run?") from None
+                if not said:
+                    said = True
+                    print(f"dtk: waits until the name {host} is known", flush=True)
+                time.sleep(1)
+
+
+def _run_name(env: Mapping[str, str]) -> str:
+    """The same for all workers of one start: `run-12` in Slurm's job 12."""
+    number = env.get("SLURM_JOB_ID") or env.get("DTK_RUN") or ""
+    return f"run-{number}" if number else "run"
+
+
+def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str, Any]) -> int:
+    index, addresses = config["task"]["index"], config["cluster"]["worker"]
+    job = replace(_job(folder), workers=len(addresses))
+    began = _began(run.path)
+    host = addresses[index].rpartition(":")[0]
+    share = sum(address.rpartition(":")[0] == host for address in addresses)
+    machine = Machine(platform.node(), os.environ, environment.cores(), share, run.path)
+    spec = launch.spec(job, machine, time.monotonic() - (time.time() - began), run.worker(index), config)
+    files = {path.name: path.read_bytes() for path in folder.path.glob("*.pkl")} | {"function.pkl": job.payload}
+    files |= {name: (folder.path / name).read_bytes() for name in ("sources.json", "job.json")}
+    files |= {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.glob(f"{MODULES}/**/*.py")}
+    encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    agent.take({"start": _KEY, "spec": spec, "files": encoded})
+    print(f"dtk: worker {index} of {len(addresses)} on {platform.node()}, {run.path}", flush=True)
+    code = _follow(agent, run, index)
+    if index == 0:
+        words = None if code == 0 else f"worker 0 {exit_in_words(code)}"
+        run.save_attempt(1, words, 0.0, time.time() - began)
+    return 128 - code if code < 0 else code
+
+
+def _job(folder: RunFolder) -> launch.Job:
+    program = folder.path / PROGRAM
+    if not program.exists():
+        return again.job_of(folder, {})
+    packed = ship.pack(Program(str(program), module=False), (), {})
+    (folder.path / "function.pkl").write_bytes(packed)
+    try:
+        return again.job_of(folder, {})
+    finally:
+        (folder.path / "function.pkl").unlink()
+
+
+def _began(run: Path) -> float:
+    """When the first of the workers began that see this directory, by the wall clock: their common zero."""
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with (run / "began").open("x") as file:
+            file.write(repr(time.time()))
+    except FileExistsError:
+        pass
+    for _ in range(50):
+        text = (run / "began").read_text()
+        if text:
+            return float(text)
+        time.sleep(0.1)  # another is about to write it
+    return time.time()
+
+
+def _follow(agent: Agent, run: RunFolder, index: int) -> int:
+    """Prints the worker's log until it ends, or has finished and the others have; returns its exit code."""
+    finished: float | None = None
+    while True:
+        for message in agent.turn(TURN_SECONDS):
+            if message.get("file") == f"worker-{index}/log.txt":
+                sys.stdout.buffer.write(base64.b64decode(message["data"]))
+                sys.stdout.flush()
+            elif "refused" in message:
+                raise ClusterConfigError(f"dtk worker: {message['words']}")
+            elif message.get("exited") == _KEY:
+                return 0 if finished is not None else int(message["code"])
+        if finished is None and of_kind(run.worker(index).events, Finished):
+            finished = time.monotonic()
+        if finished is not None and (_all_ended(run) or time.monotonic() > finished + END_SECONDS):
+            agent.take({"kill": [_KEY]})
+
+
+def _all_ended(run: RunFolder) -> bool:
+    """Whether no worker that is seen from here trains any more: those of other machines' directories are not."""
+    seen = [worker for worker in run.each if worker.path.exists()]
+    return all(of_kind(worker.events, Finished) or worker.error for worker in seen)

@@ -1,0 +1,216 @@
+"""`dtk.export`: a directory from which a function runs without a notebook, a kernel, and this machine."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dtk import environment
+from dtk.errors import ClusterConfigError
+from dtk.launch import cluster_of, launch, request
+from dtk.launch.launch import Job
+from dtk.launch.outside import PROGRAM
+from dtk.places import manifests
+from dtk.process import ship, source
+from dtk.process.agent import MODULES
+
+__all__ = ["export"]
+
+KINDS = ("script", "slurm", "kubernetes")
+
+
+def export(
+    fn: Callable[..., Any],
+    kind: str,
+    path: str | Path,
+    workers: int = 2,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: int | None = 0,
+    keras: int | None = None,
+    record: bool = False,
+    image: str | None = None,
+    plain: bool = False,
+) -> Path:
+    """Writes a directory that runs `fn` on a cluster of several machines, without a notebook and without a kernel.
+
+    It has the function as a readable program, `train.py`, where its source is at hand and makes the same function, and
+    as a pickle where not; what starts it there; and a README. Each worker is `python -m dtk worker`, which reads
+    TF_CONFIG, or what Slurm or Kubernetes says, and leaves records and logs that `dtk show` and `dtk report` read.
+
+    Args:
+        fn: as for `dtk.run`.
+        kind: "script" (a shell script that starts the workers on this machine, and what each needs on others), "slurm"
+            (a batch script), "kubernetes" (an Indexed Job with a headless Service, and a Dockerfile).
+        path: the directory; it is made, or has to be empty.
+        workers: a worker a machine.
+        args, kwargs, seed, keras, record: as for `dtk.run`.
+        image: of the containers, for "kubernetes", such as "registry.example/me/train:1".
+        plain: a `train.py` that needs no dtk: TF_CONFIG and seeds written out, Keras as tf_keras. Not for a function
+            that uses dtk.
+
+    Returns:
+        The directory.
+
+    Raises:
+        ClusterConfigError: the request can't be carried out; nothing was written.
+        NotShippable: `fn` or an argument can't travel to another process.
+    """
+    folder = _checked(kind, path, image)
+    request.check_sizes(workers, here=False)
+    payload = request.pack(fn, args, kwargs)
+    found = source.written(fn)
+    call = _call(fn, args, kwargs)
+    if call is None:
+        found.reason = found.reason or "an argument has no text that reads back as the same value"
+    if plain:
+        _check_plain(found, keras)
+    text = None if found.reason else _program(found, fn, str(call), seed, plain)
+    job = Job(
+        payload=payload,
+        **request.of_each_job(fn, seed, keras, "cold", None, record),
+        workers=workers,
+        replicas=1,
+        mode="cluster",
+        share=workers,
+        stall_timeout=None,
+    )
+    if text is not None:
+        job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
+    _write(folder, job, text)
+    start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
+    said = start(folder, job, image or "", plain)
+    (folder / "README.md").write_text(_readme(fn, kind, said, found.reason, workers))
+    return folder
+
+
+def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
+    if kind not in KINDS:
+        raise ClusterConfigError(f"dtk.export(kind={kind!r}): it takes {', '.join(map(repr, KINDS))}")
+    if (kind == "kubernetes") != bool(image):
+        words = (
+            "image= is not for it" if image else "give the containers' image=, such as 'registry.example/me/train:1'"
+        )
+        raise ClusterConfigError(f"dtk.export(kind={kind!r}): {words}")
+    folder = Path(path).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ClusterConfigError(f"{folder} is there already; give a directory that is empty or not there yet")
+    return folder
+
+
+def _check_plain(found: source.Written, keras: int | None) -> None:
+    if found.reason:
+        raise ClusterConfigError(f"plain=True: no program can be written, as {found.reason}")
+    if found.uses_dtk:
+        words = "the function uses dtk; docs/guide/without_dtk.md has what to write in its place"
+        raise ClusterConfigError(f"plain=True: {words}")
+    if keras == 3:
+        words = "Keras 3's fit fails over several workers without dtk's corrections; leave keras= out, for tf_keras"
+        raise ClusterConfigError(f"plain=True with keras=3: {words}")
+
+
+def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
+    """The call as source; None where an argument can't be written."""
+    given = {**{f"*{k}": value for k, value in enumerate(args)}, **(kwargs or {})}
+    if not all(source.reads_back(value) for value in given.values()):
+        return None
+    written = [repr(value) if name.startswith("*") else f"{name}={value!r}" for name, value in given.items()]
+    if ship.takes_strategy(fn):
+        place = list(inspect.signature(fn).parameters).index("strategy")
+        if len(args) > place:
+            written.insert(place, "strategy")
+        else:
+            written.append("strategy=strategy")
+    return f"{fn.__name__}({', '.join(written)})"
+
+
+def _program(found: source.Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
+    """`train.py`, which ends with what plain Python runs of it; under `dtk worker`, which seeds, as well."""
+    ends = []
+    if plain:
+        ends += [
+            "config = find(os.environ)",
+            "if config is not None:",
+            '    os.environ["TF_CONFIG"] = json.dumps(config)',
+        ]
+        ends += ["import tf_keras", "", f"tf_keras.utils.set_random_seed({seed})"] if seed is not None else []
+    else:
+        ends += ["import dtk", "", "dtk.correct_keras()  # Keras 3's fit fails over several workers without"]
+    if ship.takes_strategy(fn):
+        ends += ["import tensorflow as tf", "", "strategy = tf.distribute.MultiWorkerMirroredStrategy()"]
+    parts = [f'"""`{fn.__name__}`, for each worker of a cluster; written by dtk.export."""']
+    if plain:
+        own = inspect.getsource(cluster_of)
+        parts += [_PLAIN, own[own.index("PORT = ") :].strip()]
+    main = 'if __name__ == "__main__":\n' + "".join(f"    {line}".rstrip() + "\n" for line in [*ends, f"print({call})"])
+    return "\n\n\n".join([*parts, found.text(), main])
+
+
+_PLAIN = """from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"  # tf_keras, whose fit runs on several workers as it is"""
+
+
+def _write(folder: Path, job: Job, text: str | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    launch.write_job(folder, job)
+    if text is not None:
+        (folder / PROGRAM).write_text(text)
+        (folder / "function.pkl").unlink()
+    for name, content in ship.own_modules().items() if text is None else ():
+        (folder / MODULES / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / MODULES / name).write_bytes(content)
+
+
+def _executable(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def _entry(plain: bool, where: str) -> str:
+    return f"python {where}/{PROGRAM}" if plain else f"python -m dtk worker {where}"
+
+
+def _script(folder: Path, job: Job, image: str, plain: bool) -> str:
+    entry = _entry(plain, '"$here"')
+    _executable(folder / "start.sh", manifests.START.format(workers=job.workers, entry=entry))
+    return manifests.SCRIPT_WORDS.format(workers=job.workers, entry=_entry(plain, "."))
+
+
+def _slurm(folder: Path, job: Job, image: str, plain: bool) -> str:
+    entry = _entry(plain, '"$SLURM_SUBMIT_DIR"')
+    (folder / "job.sbatch").write_text(manifests.SBATCH.format(workers=job.workers, entry=entry))
+    return manifests.SLURM_WORDS.format(workers=job.workers)
+
+
+def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
+    (folder / "job.yaml").write_text(manifests.kubernetes(folder.name, job.workers, image, plain))
+    versions = environment.versions("tensorflow", "dtk")
+    minor = ".".join(str(versions["Python"]).split(".")[:2])
+    entry = json.dumps(_entry(plain, "/job").split())
+    (folder / "Dockerfile").write_text(
+        manifests.DOCKERFILE.format(python=minor, tensorflow=versions["tensorflow"], dtk=versions["dtk"], entry=entry)
+    )
+    return manifests.KUBERNETES_WORDS.format(image=image, name=manifests.job_name(folder.name), workers=job.workers)
+
+
+def _readme(fn: Any, kind: str, said: str, reason: str, workers: int) -> str:
+    what = (
+        f"`function.pkl`, because {reason}; it needs the same minor version of Python"
+        if reason
+        else f"`{PROGRAM}`, a program that can be read and changed"
+    )
+    return manifests.README.format(name=fn.__name__, what=what, said=said, workers=workers, cores=os.cpu_count())

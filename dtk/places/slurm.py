@@ -1,0 +1,163 @@
+"""Workers on the nodes of a Slurm cluster: in the allocation that this process is in, or in one of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dtk import environment
+from dtk.errors import ClusterConfigError
+from dtk.places.carriers import Heard, Pipes
+from dtk.places.engine import Engine
+from dtk.places.remote import Lent
+from dtk.records import RunFolder
+
+__all__ = ["Slurm"]
+
+ALIVE_SECONDS = 20.0  # between two signs of life to an allocation, which ends after six that did not come
+_OVER = ("FAILED", "CANCELLED", "TIMEOUT", "COMPLETED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
+# Ends with the kernel that asked for it: that touches FILE as long as it lives.
+_HOLD = """#!/bin/sh
+while [ -e {file} ] && [ $(($(date +%s) - $(stat -c %Y {file}))) -lt 120 ]; do sleep 5; done
+"""
+
+
+class Slurm(Engine):
+    """Slurm's nodes, a worker on each: by srun in the allocation that this process is in (salloc, sbatch), or else in
+    one that sbatch gets, which ends with the run.
+
+        dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
+
+    Args:
+        partition, nodes, time: of an allocation of its own, as sbatch takes them; nodes: by default as many as workers.
+        options: more words for sbatch, such as ["--gres=gpu:1"].
+        python: the interpreter on the nodes, with TensorFlow and this version of dtk; by default this one's path.
+        storage: a directory that all nodes share, for the runs' directories and Slurm's own output; by default `.dtk`
+            in the home directory.
+    """
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        partition: str | None = None,
+        nodes: int | None = None,
+        time: str | None = None,
+        options: Sequence[str] = (),
+        python: str = sys.executable,
+        storage: str = "~/.dtk",
+    ):
+        super().__init__()
+        self.partition, self.nodes, self.time, self.options = partition, nodes, time, list(options)
+        self.python, self.storage = python, Path(storage).expanduser()
+        self._job = ""  # an allocation that is ours
+        self._alive: Path | None = None
+
+    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+        self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
+        job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
+        names = _said(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
+        if len(names) < len(heard):
+            raise ClusterConfigError(
+                f"{len(heard)} processes in Slurm's job {job}, which has {len(names)} node{'s' * (len(names) != 1)}: "
+                "ask for as many nodes, or for fewer workers"
+            )
+        return [
+            Lent(_address(name), self._agent(job, name, takes), name) for name, takes in zip(names, heard, strict=False)
+        ]
+
+    def _agent(self, job: str, node: str, heard: Heard) -> Pipes:
+        # --overlap: beside whatever else runs in the allocation. --cpu-bind: all of the node's cores that it has.
+        step = f"srun --jobid={job} --nodes=1 --ntasks=1 --nodelist={node} --overlap --cpu-bind=none --unbuffered"
+        agent = [self.python, "-m", "dtk", "agent", "--storage", str(self.storage)]
+        return Pipes([*step.split(), *agent], heard, environment.scratch() / f"agent-{node}.log")
+
+    @staticmethod
+    def _nodes_of(job: str) -> str:
+        return _said(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
+
+    # ---- an allocation of its own
+
+    def _allocated(self, count: int, tick: Callable[[], None]) -> str:
+        nodes = self.nodes or count
+        if nodes < count:
+            raise ClusterConfigError(f"{count} processes on nodes={nodes}: ask for as many nodes, or for fewer workers")
+        self._alive = self.storage / f"alive-{os.uname().nodename}-{os.getpid()}"
+        self._alive.touch()
+        threading.Thread(target=_keep_alive, args=(self._alive,), daemon=True).start()
+        wanted = [f"--nodes={nodes}", "--ntasks-per-node=1", "--job-name=dtk", *self.options]
+        wanted += [f"--partition={self.partition}"] * (self.partition is not None)
+        wanted += [f"--time={self.time}"] * (self.time is not None)
+        wanted += [f"--output={self.storage}/slurm-%j.log", "--parsable"]
+        script = _HOLD.format(file=shlex.quote(str(self._alive)))
+        self._job = _said(["sbatch", *wanted], script).strip().partition(";")[0]
+        self._wait(tick)
+        return self._job
+
+    def _wait(self, tick: Callable[[], None]) -> None:
+        """Until it has its nodes, however long the queue is; interrupted, it is cancelled."""
+        said = ""
+        while True:
+            queued = _said(["squeue", "--noheader", f"--jobs={self._job}", "--format=%T %r"])
+            state, _, why = queued.strip().partition(" ")
+            if state == "RUNNING":
+                return
+            if not state or state in _OVER:
+                raise ClusterConfigError(f"Slurm's job {self._job} ended before it began: {state or 'it is gone'}")
+            if why != said:
+                said = why
+                environment.say(f"Slurm's job {self._job} waits for its nodes: {why}")
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                tick()
+                time.sleep(0.1)
+
+    def end(self, folder: RunFolder) -> None:
+        """Brings the run's directory back; an allocation of its own is given back."""
+        super().end(folder)
+        if self._job:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the processes on the nodes; cancels an allocation of its own."""
+        super().close()
+        job, self._job = self._job, ""
+        if job:
+            subprocess.run(["scancel", job], capture_output=True, timeout=30)
+        alive, self._alive = self._alive, None
+        if alive is not None:
+            alive.unlink(missing_ok=True)
+
+
+def _keep_alive(file: Path) -> None:
+    while file.exists():
+        os.utime(file)
+        time.sleep(ALIVE_SECONDS)
+
+
+def _address(node: str) -> str:
+    """The address by which Slurm reaches a node: a name need not be known to the others' resolvers."""
+    fields = dict(word.partition("=")[::2] for word in _said(["scontrol", "show", "node", "-o", node]).split())
+    return fields.get("NodeAddr", node)
+
+
+def _said(command: Sequence[str], given: str = "") -> str:
+    """What one of Slurm's programs prints; ClusterConfigError with its words where it fails."""
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        raise ClusterConfigError(
+            f"on Slurm: there is no {command[0]} on this machine; run it on a login node"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ClusterConfigError(f"on Slurm: {command[0]} has not answered for 60 s") from None
+    if done.returncode:
+        words = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ClusterConfigError(f"on Slurm: {words.removeprefix(f'{command[0]}: error: ')}")
+    return done.stdout

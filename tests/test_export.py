@@ -1,0 +1,185 @@
+"""A directory that `dtk.export` writes: what is in it, and that it runs without this process."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtk
+from dtk import cli
+from dtk.process import source
+from dtk.runs import opened
+
+STEPS = 6
+RATES = {"sgd": 0.1}
+
+
+def double(x):
+    return 2 * x
+
+
+def rows(count=STEPS):
+    """What `train` reads."""
+    return [double(k) for k in range(count)]
+
+
+def train(strategy, epochs=1):
+    import numpy as np
+    import tensorflow as tf
+
+    import dtk
+
+    x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    data = tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).repeat().batch(8).with_options(options)
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="tanh"), tf.keras.layers.Dense(1)])
+        model.compile(tf.keras.optimizers.SGD(RATES["sgd"]), "mse")
+    model.fit(data, epochs=epochs, steps_per_epoch=len(rows()), verbose=0, callbacks=[dtk.Recorder()])
+    return math.floor(len(rows()))
+
+
+def plain():
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensors((tf.ones((8, 4)), tf.ones((8, 1)))).repeat(8)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return model.fit(data.with_options(options), verbose=0).history["loss"]
+
+
+def made(by):
+    def inner():
+        return by
+
+    return inner
+
+
+def test_a_function_is_written_with_what_it_needs():
+    found = source.written(train)
+    assert found.reason == ""
+    text = found.text()
+    space = {}
+    exec(compile(text.replace("import dtk\n", ""), "train.py", "exec"), space)
+    assert space["rows"]() == rows()
+    assert (space["STEPS"], space["RATES"]) == (STEPS, RATES)
+    assert "import math" in found.imports
+    assert found.uses_dtk
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda: 1, "<lambda> is no function that a def makes"),
+        (made(object()), "inner captures by, a object"),
+    ],
+)
+def test_what_can_not_be_written_has_its_reason(fn, reason):
+    assert source.written(fn).reason == reason
+
+
+def test_a_captured_value_becomes_a_global():
+    space = {}
+    exec(source.written(made(7)).text(), space)
+    assert space["inner"]() == 7
+
+
+def test_bad_requests_write_nothing(tmp_path):
+    for words, change in (
+        ("it takes 'script', 'slurm', 'kubernetes'", {"kind": "ssh"}),
+        ("give the containers' image=", {"kind": "kubernetes"}),
+        ("image= is not for it", {"kind": "script", "image": "x"}),
+        ("the function uses dtk; docs/guide/without_dtk.md", {"kind": "script", "plain": True}),
+        ("leave keras= out, for tf_keras", {"fn": plain, "kind": "script", "plain": True, "keras": 3}),
+        ("can't be called so", {"kind": "script", "args": (1, 2, 3)}),
+    ):
+        with pytest.raises(dtk.ClusterConfigError, match=words):
+            dtk.export(**{"fn": train, "path": tmp_path / "out", **change})
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").touch()
+    with pytest.raises(dtk.ClusterConfigError, match="is there already"):
+        dtk.export(train, "script", tmp_path / "out")
+
+
+def test_what_each_kind_has(tmp_path):
+    for kind, files in (
+        ("script", {"start.sh"}),
+        ("slurm", {"job.sbatch"}),
+        ("kubernetes", {"job.yaml", "Dockerfile"}),
+    ):
+        image = "example.org/me/train:1" if kind == "kubernetes" else None
+        made = dtk.export(train, kind, tmp_path / kind, workers=3, kwargs={"epochs": 2}, image=image)
+        assert {path.name for path in made.iterdir()} == {"train.py", "job.json", "sources.json", "README.md", *files}
+        text = (made / "train.py").read_text()
+        assert text.endswith("    print(train(epochs=2, strategy=strategy))\n")
+        compile(text, "train.py", "exec")
+        assert "3" in "".join((made / name).read_text() for name in files)
+
+
+def test_what_has_no_source_travels_as_a_pickle(tmp_path):
+    found = dtk.export(made(Path("here")), "script", tmp_path / "out")
+    assert {path.name for path in found.iterdir()} >= {"function.pkl", "start.sh"}
+    assert "because inner captures by, a PosixPath" in (found / "README.md").read_text()
+
+
+def test_a_worker_without_an_engine_says_so(tmp_path, capsys, monkeypatch):
+    found = dtk.export(train, "script", tmp_path / "out")
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert cli.main(["worker", str(found)]) == 1
+    assert "neither TF_CONFIG nor SLURM_PROCID nor JOB_COMPLETION_INDEX is set" in capsys.readouterr().err
+
+
+def start(folder, **env):
+    root = Path(__file__).parents[1]
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(root), **env}
+    env.pop("TF_CONFIG", None)
+    return subprocess.run(["bash", str(folder / "start.sh")], env=env, capture_output=True, text=True, timeout=200)
+
+
+@pytest.mark.trains
+def test_the_script_is_the_same_training(tmp_path):
+    done = start(dtk.export(train, "script", tmp_path / "out", record=True), PORT="24456")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines().count("6") == 2, "each worker prints what the function returns"
+    run = opened(next((tmp_path / "out" / "runs").iterdir()))
+    dtk.verify(run, dtk.baseline(train))
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_the_plain_script_needs_no_dtk(tmp_path):
+    found = dtk.export(plain, "script", tmp_path / "out", plain=True)
+    assert "dtk" not in (found / "train.py").read_text().replace("written by dtk.export", "").replace("DTK_", "")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "dtk.py").write_text("raise ImportError('no dtk here')")
+    done = start(found, PORT="24556", PYTHONPATH=str(tmp_path / "none"))
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    assert len(lines) == 2
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.trains
+def test_a_worker_that_fails_ends_the_others(tmp_path):
+    def fails():
+        import time
+
+        import tensorflow as tf
+
+        if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id == 1:
+            raise SystemExit(7)
+        time.sleep(100)
+
+    done = start(dtk.export(fails, "script", tmp_path / "out"), PORT="24656")
+    assert done.returncode == 7
