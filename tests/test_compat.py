@@ -12,12 +12,12 @@ import pytest
 
 import dtk
 from dtk.compat import versions
-from dtk.compat.keras import callbacks, keras3, optimizers, refused
+from dtk.compat.keras import adding, callbacks, keras3, optimizers, refused
 from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
-ALL = [*CORRECTIONS, optimizers.NAME, refused.NAME]
+ALL = [*CORRECTIONS, optimizers.NAME, adding.NAME, refused.NAME]
 FAULTS = [  # a correction, steps_per_execution, and what fit says without it
     (CORRECTIONS[0], 1, "Attempt to convert a value (PerReplica"),
     (CORRECTIONS[1], 1, "Invalid reduction dimension 0 for input with 0 dimensions"),
@@ -96,6 +96,26 @@ def test_without_the_correction_an_optimizer_fails_that_two_replicas_build():
     assert one == pytest.approx([-0.45, 1.0])
     assert kept == pytest.approx([1.0 - 2 * 0.5 - 2 * (0.9 * 0.5 + 0.5), 1.0]), "the gradients of both are added"
     assert "cond/Placeholder" in lost
+
+
+def lstm_of_nothing(corrected):
+    """What an LSTM makes of a batch without examples, eagerly."""
+    import keras
+    import tensorflow as tf
+    from keras.src.backend.tensorflow import numpy
+
+    if not corrected:
+        numpy.add = numpy.add.__wrapped__
+    try:
+        return keras.layers.LSTM(4)(tf.zeros((0, 6, 3))).shape.as_list()
+    except tf.errors.InvalidArgumentError as error:
+        return str(error)
+
+
+@pytest.mark.trains
+def test_without_the_correction_an_empty_batch_has_no_sum():
+    assert dtk.baseline(lambda: lstm_of_nothing(True)).results == [[0, 4]]
+    assert "Biases must be 1D" in dtk.baseline(lambda: lstm_of_nothing(False)).results[0]
 
 
 def shuffled(strategy, corrected):

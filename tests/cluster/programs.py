@@ -76,11 +76,10 @@ def when_it_runs(do):
 
     def wait():
         until = time.monotonic() + 60
-        newest = None
         while time.monotonic() < until:
-            runs = sorted((scratch() / "runs").iterdir(), key=lambda path: path.name)
-            newest = runs[-1] / "worker-1" / "log.txt"
-            if newest.exists() and "began" in newest.read_text():
+            runs = sorted((scratch() / "runs").glob("*"), key=lambda path: path.name)
+            newest = [path / "worker-1" / "log.txt" for path in runs[-1:]]
+            if newest and newest[0].exists() and "began" in newest[0].read_text():
                 time.sleep(0.5)
                 return do()
             time.sleep(0.05)

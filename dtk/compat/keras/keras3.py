@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from dtk.compat.keras import callbacks, optimizers, refused
+from dtk.compat.keras import adding, callbacks, optimizers, refused
 from dtk.compat.per_replica import first_spec
 from dtk.compat.versions import keras_major, leave_tf_keras_unconverted
 from dtk.errors import ClusterConfigError
@@ -24,6 +24,7 @@ from dtk.errors import ClusterConfigError
 __all__ = ["apply", "missing", "multi_worker"]
 
 _applied: list[str] = []
+_OTHERS = (optimizers, adding)  # beside the trainer
 
 
 def apply() -> list[str]:
@@ -51,13 +52,14 @@ def missing() -> list[str]:
     from keras.src.backend.tensorflow import trainer
 
     faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed(trainer)]
-    faults += [optimizers.NAME] if optimizers.NAME not in _applied and optimizers.needed() else []
+    faults += [each.NAME for each in _OTHERS if each.NAME not in _applied and each.needed()]
     return [*faults, refused.NAME] if faults and refused.NAME not in _applied else faults
 
 
 def _correct(name: str) -> None:
-    if name == optimizers.NAME:
-        optimizers.apply()
+    other = {each.NAME: each for each in _OTHERS}.get(name)
+    if other is not None:
+        other.apply()
     elif name == refused.NAME:
         refused.apply(sys.modules["keras"])
     else:
