@@ -23,10 +23,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 # Most of a test's time is waiting, for a process to start or a deadline to pass: two files at a time.
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz confusion test-browser test-lanes coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz confusion test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | confusion | test-browser | test-lanes | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | confusion | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -82,6 +82,15 @@ $(VENV)/.browser: $(READY)
 	cd $(VENV)/vscode && npm pack --silent $(VSCODE) > /dev/null && tar -xzf vscode-jupyter-ipywidgets8-*.tgz \
 		|| echo "dtk: VS Code's widgets can't be had by npm; their tests will be skipped"
 	touch $(VENV)/.browser
+
+# Workers on other machines: Ray's nodes, Slurm's (apt-get install slurm-wlm munge), hosts in network namespaces (root). What is
+# not there is skipped, and said.
+test-cluster: $(VENV)/.cluster
+	$(BIN)/python -m pytest -rs tests/cluster
+
+$(VENV)/.cluster: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cluster]' -c constraints/main.txt
+	touch $(VENV)/.cluster
 
 # Which lines of dtk/ the tests run, in workers too. A part of them: make coverage COVERED=tests/test_verify.py
 COVERED ?= --nbval tests dtk notebooks

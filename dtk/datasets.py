@@ -8,7 +8,6 @@ import os
 import re
 import socket
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 
 from dtk import environment
 from dtk.errors import DatasetUnavailable
+from dtk.locks import alone
 
 __all__ = ["digits", "load"]
 
@@ -30,7 +30,6 @@ URLS = {
 }
 SOURCES = (None, "tfds", "embedded")
 CONNECT_SECONDS = 4.0
-LOCK_SECONDS = 900.0  # a download of some 30 MB by someone else takes no longer
 TEST_DIGITS = 300  # of 1,797
 RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
 
@@ -189,7 +188,7 @@ def _agreed(name: str) -> str:
     if place is None or place.workers == 1:
         return _prepare(name)
     verdict = place.run.path / f"dataset-{name}.txt"
-    with _alone(place.run.path / ".dataset.lock"):
+    with alone(place.run.path / ".dataset.lock"):
         if not verdict.exists():
             verdict.write_text(_prepare(name))
         return verdict.read_text()
@@ -198,7 +197,7 @@ def _agreed(name: str) -> str:
 def _prepare(name: str) -> str:
     """Downloads what is not in the cache; "" where it is there afterwards, otherwise the reason in words."""
     if _version(name) is None:
-        with _alone(_cache() / f".dtk-{name}.lock"):
+        with alone(_cache() / f".dtk-{name}.lock"):
             if _version(name) is None:  # another process may have prepared it while this one waited
                 return _download(name)
     return ""
@@ -298,30 +297,3 @@ def _proxies() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with its process, however that ends, so a file left behind is harmless."""
-    try:
-        import fcntl
-
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
-    except (ImportError, OSError):
-        yield  # no such locks on this system, or a cache that can't be written: then nothing can collide either
-        return
-    deadline = time.monotonic() + LOCK_SECONDS
-    with file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    words = f"another process has held {lock} for {LOCK_SECONDS:.0f} s; end it and load again"
-                    raise DatasetUnavailable(words) from None
-                time.sleep(0.05)  # flock has no time-out of its own
-            except OSError:
-                break  # a file system without locks
-        yield

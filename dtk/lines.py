@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
-__all__ = ["KINDS", "NOT_WRITTEN", "Event", "Kind", "NotWritten", "Unknown", "of_kind", "parse", "write"]
+__all__ = ["KINDS", "NOT_WRITTEN", "Event", "Kind", "NotWritten", "Tail", "Unknown", "of_kind", "parse", "write"]
 
 
 class NotWritten(Enum):
@@ -104,3 +105,28 @@ def _nested(each: Field[Any], value: Any) -> Any:
     if "of" in each.metadata:
         return None if value is None else _made(each.metadata["of"], value)
     return [_made(each.metadata["each"], one) for one in value] if "each" in each.metadata else value
+
+
+# ---- a file that grows by lines
+
+
+class Tail:
+    """Reads a growing file from where it left off; bytes of an unfinished last line wait for the next read."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.offset = 0  # bytes handed out so far
+
+    def lines(self, limit: int | None = None) -> list[bytes]:
+        """Complete lines written since the last call; `limit` bounds the bytes read at once."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(-1 if limit is None else limit)
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        if end == 0 and limit is not None and len(data) == limit:
+            end = limit  # a line longer than the bound is handed out in pieces rather than waited for
+        self.offset += end
+        return data[:end].splitlines()

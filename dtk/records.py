@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import weights
 from dtk.attempts import Attempt
 from dtk.events import Event, Losses, of_kind, parse, write
+from dtk.lines import Tail
 from dtk.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
 from dtk.weights import Weights
 
@@ -57,7 +58,6 @@ __all__ = [
     "Journal",
     "Record",
     "RunFolder",
-    "Tail",
     "Weights",
     "WorkerFolder",
     "evaluations",
@@ -68,28 +68,6 @@ __all__ = [
 # What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
 # rest is there.
 GROWING = ("log.txt", "stacks.txt", "records.jsonl", "marks.jsonl", "losses.jsonl", "events.jsonl")
-
-
-class Tail:
-    """Reads a growing file from where it left off; bytes of an unfinished last line wait for the next read."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.offset = 0  # bytes handed out so far
-
-    def lines(self, limit: int | None = None) -> list[bytes]:
-        """Complete lines written since the last call; `limit` bounds the bytes read at once."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read(-1 if limit is None else limit)
-        except FileNotFoundError:
-            return []
-        end = data.rfind(b"\n") + 1
-        if end == 0 and limit is not None and len(data) == limit:
-            end = limit  # a line longer than the bound is handed out in pieces rather than waited for
-        self.offset += end
-        return data[:end].splitlines()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
@@ -12,19 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment, places
+from dtk import environment, places, starts
 from dtk.attempts import Attempt
-from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
+from dtk.errors import RunInterrupted
 from dtk.faults import Fault
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, job_of
 from dtk.launch.place import Place
-from dtk.live import show
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
 from dtk.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
-from dtk.watch.reader import Reader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,10 +141,10 @@ def run(
         replicas: in each worker, on as many logical devices, as on machines with several GPUs; with `workers=1` they
             are MirroredStrategy's.
         seed: of Python, NumPy, TensorFlow and Keras, the same in each process; None leaves seeding to `fn`.
-        keras: 2 for tf_keras in the workers, 3 for Keras 3; None for what is set. TensorFlow 2.15 has only its Keras 2.
-        evaluator: a further process, with a TF_CONFIG of its own (task "evaluator"), for the chief's checkpoints. True:
-            it calls `fn`, for Estimator's train_and_evaluate. A function: it calls that, without arguments, a parameter
-            `strategy` filled with TensorFlow's default. The run lasts until it, too, returns (`dtk.training_ended`).
+        keras: 2 for tf_keras in the workers, 3 for Keras 3; None for what is set.
+        evaluator: a further process, with a TF_CONFIG of its own, for the chief's checkpoints. True: it calls `fn`, for
+            Estimator's train_and_evaluate. A function: it calls that, without arguments, a parameter `strategy` filled
+            with TensorFlow's default. The run lasts until it, too, returns (`dtk.training_ended`).
         timeout: seconds that the whole run may take; None: no limit.
         stall_timeout: seconds without progress anywhere (no record, no output, no processor time) after which the run
             ends, with every worker's stack; None: never.
@@ -159,8 +156,7 @@ def run(
         force: starts them where dtk would not: several on Colab (docs/guide/colab.md), or more than free memory allows.
         argv: what follows a program on its command line.
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
-        on: where the workers are, if not on this machine: "ray", or what the classes of `dtk.places` make. `start` and
-            `force` are for this machine.
+        on: where the workers are, if not on this machine: "ray", "slurm", or what a class of `dtk.places` makes.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -216,14 +212,11 @@ def baseline(
     """Runs `fn` in one process on one device, without TF_CONFIG: what a cluster is compared with.
 
     A program has the chief's TF_CONFIG there, from which many take the number of workers, and with it the global batch;
-    its MultiWorkerMirroredStrategy is one of this process alone. One that names tf.estimator, which reads TF_CONFIG
-    itself, has none.
+    its MultiWorkerMirroredStrategy is this process's alone. One that names tf.estimator, which reads it, has none.
 
     Args:
         fn: as for `dtk.run`; a parameter `strategy` gets TensorFlow's default strategy.
-        args, kwargs, keras, start, argv, record: as for `dtk.run`.
-        seed: as for `dtk.run`; the same one, for a comparison.
-        timeout: seconds that the run may take; None: no limit.
+        args, kwargs, seed, keras, timeout, start, argv, record: as for `dtk.run`.
         workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
             workers), so that a comparison of speeds compares workers and not numbers of cores.
 
@@ -263,7 +256,7 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
         tf_config.notice()
     folder = launch.new_folder(job)
     try:
-        configs = _attempts(job, folder, began, quiet)
+        configs = starts.starts(job, folder, began, quiet)
     except KeyboardInterrupt:
         words = f"after {time.monotonic() - began:.1f} s; the workers are stopped, their logs and records are in"
         raise RunInterrupted(f"{words} {folder.path}", folder) from None
@@ -275,33 +268,3 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     evaluated = folder.evaluator.result if folder.has_evaluator else None
     picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])
     return Run(folder, job.mode, job.replicas, job.seed, results, seconds, picture, evaluated)
-
-
-def _attempts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> list[dict[str, Any]]:
-    """Starts the cluster, and again where it fails and may; returns the TF_CONFIGs of the start that went well."""
-    for number in range(1, job.restarts + 1):
-        try:
-            return _attempt(job, folder, began, number, quiet)
-        except (WorkerFailed, WorkerStalled):
-            folders.set_aside(folder, f"attempt-{number}")
-    return _attempt(job, folder, began, job.restarts + 1, quiet)
-
-
-def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
-    note = f", attempt {number} of {job.restarts + 1}" if job.restarts else ""
-    reader, started = Reader(folder), time.monotonic() - began
-    size = job.workers, job.replicas, job.mode
-    view = show.Silent() if quiet else show.show(*size, reader, note=note, program=job.program)
-    outcome = "interrupted"
-    failed: str | None = outcome
-    try:
-        configs = launch.launch(job, reader, began, view.update)
-        outcome, failed = f"finished in {time.monotonic() - began:.1f} s", None
-        return configs
-    except DtkError as error:
-        outcome = failed = str(error)
-        raise
-    finally:
-        with contextlib.suppress(OSError):  # a full disk must not hide how the run ended
-            folder.save_attempt(number, failed, started, time.monotonic() - began)
-        view.close(outcome, finished=failed is None)

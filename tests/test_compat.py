@@ -1,5 +1,4 @@
-"""What dtk changes in Keras is still needed: without a correction, its fault shows. When one of these tests fails,
-Keras has been fixed, and the correction of that name (docs/explanation/compat.md) can go."""
+"""What dtk changes in Keras is still needed: when a test fails, a correction (docs/explanation/compat.md) can go."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ def lstm_of_nothing(corrected):
     import tensorflow as tf
     from keras.src.backend.tensorflow import numpy
 
-    if not corrected:
-        numpy.add = numpy.add.__wrapped__
+    numpy.add = numpy.add if corrected else numpy.add.__wrapped__
     try:
         return keras.layers.LSTM(4)(tf.zeros((0, 6, 3))).shape.as_list()
     except tf.errors.InvalidArgumentError as error:

@@ -112,6 +112,7 @@ def test_bad_requests_write_nothing(tmp_path):
         dtk.export(train, "script", tmp_path / "out")
 
 
+@pytest.mark.trains
 def test_what_each_kind_has(tmp_path):
     for kind, files in (
         ("script", {"start.sh"}),
@@ -127,12 +128,14 @@ def test_what_each_kind_has(tmp_path):
         assert "3" in "".join((made / name).read_text() for name in files)
 
 
+@pytest.mark.trains
 def test_what_has_no_source_travels_as_a_pickle(tmp_path):
     found = dtk.export(made(Path("here")), "script", tmp_path / "out")
     assert {path.name for path in found.iterdir()} >= {"function.pkl", "start.sh"}
     assert "because inner captures by, a PosixPath" in (found / "README.md").read_text()
 
 
+@pytest.mark.trains
 def test_a_worker_without_an_engine_says_so(tmp_path, capsys, monkeypatch):
     found = dtk.export(train, "script", tmp_path / "out")
     monkeypatch.delenv("TF_CONFIG", raising=False)

@@ -11,10 +11,11 @@ import dtk
 import dtk.datasets
 import dtk.faults
 import dtk.model
+import dtk.places
 import dtk.plot
 from dtk import cli
 
-MODULES = (dtk.datasets, dtk.faults, dtk.model, dtk.plot)
+MODULES = (dtk.datasets, dtk.faults, dtk.model, dtk.places, dtk.plot)
 
 
 @pytest.fixture(scope="module")

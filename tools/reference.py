@@ -28,7 +28,14 @@ FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 WIDTH = 100  # of a signature and of a command's help
 PROSE = ("Returns:", "Yields:")  # sections without names to list
 SECTIONS = ("Args", "Attributes", "Columns", "Example", "Examples", "Note", "Raises", "Returns", "Source", "Yields")
-MADE_BY_USERS = {"Cluster", "Job", "Link"}  # classes whose constructor a user calls with arguments
+MADE_BY_USERS = {
+    "Cluster",
+    "Hosts",
+    "Job",
+    "Link",
+    "Ray",
+    "Slurm",
+}  # classes whose constructor a user calls with arguments
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ def _of(title: str, module: str, *returned: str) -> Page:
     return Page(title, module, tuple(names), returned)
 
 
-_RUNS = ("run", "baseline", "Run", "warm", "is_chief", "run_dir", "training_ended")
+_RUNS = ("run", "baseline", "Run", "warm", "export", "is_chief", "run_dir", "training_ended")
 _MEASURING = ("study", "Study", "step_parts", "step_reductions", "shards", "benchmark_allreduce")
 _ERRORS = ("DtkError", "ClusterConfigError", "NotShippable", "WorkerFailed", "WorkerStalled", "RunTimeout")
 _OF_LESSONS = ("dtk.lessons.ask:Prediction", "dtk.lessons.exercise:CheckFailed", "dtk.lessons.exercise:NotSolved")
@@ -63,6 +70,7 @@ PAGES = {
     "measuring": Page("Measuring", "dtk", _MEASURING),
     "without_dtk": Page("In any program", "dtk", ("correct_keras",)),
     "errors": Page("Errors", "dtk", (*_ERRORS, "VerificationError", "DatasetUnavailable", "RunInterrupted")),
+    "places": _of("Other machines", "dtk.places"),
     "plot": _of("Figures and labs", "dtk.plot"),
     "model": _of("The model of a cluster", "dtk.model", "dtk.model.fitting:Fit"),
     "faults": _of("Faults", "dtk.faults"),

@@ -8,10 +8,11 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Carrier", "Heard", "Pipes"]
+__all__ = ["Carrier", "Heard", "Lent", "Pipes"]
 
 END_SECONDS = 4.0
 
@@ -78,3 +79,24 @@ class Pipes:
         except subprocess.TimeoutExpired:
             self._process.kill()  # of a command that can't reach its machine any more
             self._process.wait()
+
+
+@dataclass
+class Lent:
+    """One machine, as an engine lends it for one worker.
+
+    address: by which the other workers reach it. carrier: to its agent. name: of the machine, where the engine has one.
+    """
+
+    address: str
+    carrier: Carrier
+    name: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    ahead: float = 0.0  # its monotonic clock minus this machine's, in seconds
+    gone: str = ""
+    port: int = 0
+
+    @property
+    def host(self) -> str:
+        """How people call it."""
+        return self.name or str(self.facts.get("host") or self.address)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dtk.launch.place import Site
-from dtk.places.carriers import Heard
-from dtk.places.remote import Lent, Remote
+from dtk.places.carriers import Heard, Lent
+from dtk.places.remote import Remote
 from dtk.records import RunFolder
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dtk import environment
 from dtk.errors import ClusterConfigError
 
 if TYPE_CHECKING:
-    from dtk.places.remote import Lent
+    from dtk.places.carriers import Lent
 
 __all__ = ["reach", "shares", "versions"]
 

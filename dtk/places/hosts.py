@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.places.carriers import Heard, Pipes
+from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
-from dtk.places.remote import Lent
 
 __all__ = ["Hosts"]
 

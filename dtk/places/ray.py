@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dtk.errors import ClusterConfigError
-from dtk.places.carriers import Heard
+from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
-from dtk.places.remote import Lent
 from dtk.process.agent import TURN_SECONDS, Agent
 
 __all__ = ["Ray"]

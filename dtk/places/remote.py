@@ -2,56 +2,30 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
 import itertools
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.launch.place import Machine
-from dtk.places import examine
-from dtk.places.carriers import Carrier, Heard
-from dtk.process import ship
-from dtk.process.agent import MODULES
+from dtk.places import examine, mirror
+from dtk.places.carriers import Heard, Lent
 from dtk.process.vitals import Vitals
-from dtk.records import GROWING, RunFolder
+from dtk.records import RunFolder
 
-__all__ = ["Lent", "Remote"]
+__all__ = ["Remote"]
 
 START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
 ANSWER_SECONDS = 30.0
 LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second
 END_SECONDS = 60.0  # for what a function wrote into the run's directory to come back
 _ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apart
-_SENT = ("function.pkl", "sources.json", "evaluator.pkl", "faults.json")
-
-
-@dataclass
-class Lent:
-    """One machine, as an engine lends it for one worker.
-
-    address: by which the other workers reach it. carrier: to its agent. name: of the machine, where the engine has one.
-    """
-
-    address: str
-    carrier: Carrier
-    name: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
-    ahead: float = 0.0  # its monotonic clock minus this machine's, in seconds
-    gone: str = ""
-    port: int = 0
-
-    @property
-    def host(self) -> str:
-        """How people call it."""
-        return self.name or str(self.facts.get("host") or self.address)
 
 
 class Remote:
@@ -207,10 +181,7 @@ class Remote:
         files = {}
         if member not in self._sent:
             self._sent.add(member)
-            there = [self._folder.path / name for name in _SENT]
-            found = {path.name: path.read_bytes() for path in there if path.exists()}
-            found |= {f"{MODULES}/{name}": source for name, source in ship.own_modules().items()}
-            files = {name: base64.b64encode(data).decode() for name, data in found.items()}
+            files = mirror.files(self._folder.path)
         self.lent[member].carrier.send({"start": key, "spec": spec, "files": files})
 
     def wait_started(self, keys: list[str]) -> None:
@@ -281,7 +252,7 @@ class Remote:
         for member in range(len(self.lent)):
             if member in self.lost():
                 continue
-            known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, MODULES, ".dataset.lock"})
+            known = mirror.known(folder.path)
             try:
                 number = self._send(member, "end", run=folder.path.name, known=known)
                 self._answer(member, number, lambda: None, END_SECONDS)
@@ -295,7 +266,8 @@ class Remote:
         if "gone" in message:
             lent.gone = message["gone"]
         elif "data" in message:
-            self._write(message)
+            if self._folder is not None and message["run"] == self._folder.path.name:  # not of a run that has ended
+                mirror.write(self._folder.path, message)
         elif "vitals" in message:
             self._vitals.update({key: Vitals(*each) for key, each in message["vitals"].items()})
             self._listening |= {*message["listening"]}
@@ -307,19 +279,3 @@ class Remote:
             self._refused[message["refused"]] = (message["number"], message["words"])
         elif "answer" in message:
             self._answers[message["answer"]] = message
-
-    def _write(self, message: dict[str, Any]) -> None:
-        """A part of a file, into the run's directory here: lines at once, all else when it is whole."""
-        if self._folder is None or message["run"] != self._folder.path.name:
-            return  # of a run that has ended
-        path = self._folder.path / message["file"]
-        if ".." in path.parts or not path.is_relative_to(self._folder.path):
-            return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        data, at = base64.b64decode(message["data"]), message["at"]
-        target = path if path.name in GROWING else path.with_name(f"{path.name}.coming")
-        with target.open("r+b" if at else "wb") as file:
-            file.seek(at)
-            file.write(data)
-        if target is not path and at + len(data) >= message["of"]:
-            target.replace(path)

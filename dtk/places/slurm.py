@@ -13,9 +13,8 @@ from pathlib import Path
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.places.carriers import Heard, Pipes
+from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
-from dtk.places.remote import Lent
 from dtk.records import RunFolder
 
 __all__ = ["Slurm"]

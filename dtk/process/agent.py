@@ -15,7 +15,7 @@ through the pipes of `python -m dtk agent`:
     {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
                                               but for names at its top that are known; then it is removed
 
-and by itself, of the workers' files, {"run", "file", "at", "of", "data"} (`at` bytes into a file of `of`, in base64);
+and by itself, of the workers' files, what `dtk.process.news` has; and
 {"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
 """
 
@@ -32,23 +32,18 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from dtk import datasets, environment
 from dtk.errors import DtkError
 from dtk.process import owned, warm
+from dtk.process.news import Message, News
 from dtk.process.vitals import listening
-from dtk.records import GROWING
 
 __all__ = ["Agent", "main"]
-
-Message = dict[str, Any]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.05
 _LOOK = 0.25  # seconds between two looks at the vitals
-_CHUNK = 1 << 20  # bytes of a file in one message
-_MOST = 8 << 20  # bytes that one turn says, so that it stays short
 _REACH_SECONDS = 4.0
 # What decides how many threads a worker has, where it is set on the machine.
 _COUNTS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "TF_GRPC_WORKER_CACHE_THREADS")
@@ -68,10 +63,9 @@ class Agent:
         self._said: list[Message] = []
         self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
         self._workers: dict[str, Message] = {}  # key -> spec
-        self._files: dict[Path, tuple[int, int]] = {}  # (inode, bytes said)
+        self._news = News()
         self._port: socket.socket | None = None
         self._looked = 0.0
-        self._behind = False  # whether more of the file that was read last is still to be said
 
     # ---- what it hears
 
@@ -149,7 +143,7 @@ class Agent:
             part.replace(run / name)
         corner = _corner(spec)
         shutil.rmtree(corner, ignore_errors=True)  # of an earlier start of the cluster; the kernel has it
-        self._files = {path: said for path, said in self._files.items() if corner not in path.parents}
+        self._news.forget(corner)
         base = environment.for_workers(os.environ)
         own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
         spec["env"] = {**base, **spec["env"], **own}
@@ -173,12 +167,9 @@ class Agent:
 
     def _end(self, message: Message) -> Message:
         run = self.root / message["run"]
-        for path in sorted(run.rglob("*")):
-            top = path.relative_to(run).parts[0]
-            if path.is_file() and top not in message["known"] and not top.startswith("worker-"):
-                self._said += self._news_of(path, run, None, sys.maxsize)
+        self._said += self._news.of_the_rest(run, message["known"])
         shutil.rmtree(run, ignore_errors=True)
-        self._files = {path: said for path, said in self._files.items() if run not in path.parents}
+        self._news.forget(run)
         return {}
 
     # ---- what it says
@@ -192,7 +183,7 @@ class Agent:
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
         said, self._said = self._said, []
         for key, spec in list(self._workers.items()):
-            news, whole = self._written(spec)
+            news, whole = self._news.of(_corner(spec))
             said += news
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
@@ -217,53 +208,6 @@ class Agent:
             words = getattr(error, "strerror", None) or str(error)
             self._said += [{"refused": key, "number": number, "words": words} for key in keys]
 
-    def _written(self, spec: Message) -> tuple[list[Message], bool]:
-        """What a worker has written since the last turn, and whether that is all.
-
-        What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
-        read as far as they had come before.
-        """
-        corner = _corner(spec)
-        grown = {corner / name: _size(corner / name) for name in GROWING}
-        said: list[Message] = []
-        for path in _inside(corner):
-            if path not in grown:
-                said += self._news_of(path, corner.parent, None, _MOST - _bytes(said))
-                if self._behind:
-                    return said, False
-        for path, size in grown.items():
-            said += self._news_of(path, corner.parent, size, max(_CHUNK, _MOST - _bytes(said)))
-            if self._behind:
-                return said, False
-        return said, True
-
-    def _news_of(self, path: Path, run: Path, until: int | None, most: int) -> list[Message]:
-        """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
-        self._behind = False
-        found: list[Message] = []
-        try:
-            state = path.stat()
-            known, said = self._files.get(path, (0, 0))
-            size = state.st_size if until is None else until
-            if known != state.st_ino or (until is None and known and said > size):
-                said = 0
-            elif said >= size:
-                return []
-            with path.open("rb") as file:
-                file.seek(said)
-                while most > 0 and (said < size or not found):
-                    data = file.read(min(_CHUNK, size - said))
-                    found.append({"run": run.name, "file": str(path.relative_to(run)), "at": said, "of": size})
-                    found[-1]["data"] = base64.b64encode(data).decode()
-                    said, most = said + len(data), most - len(data)
-                    if not data:
-                        break
-        except OSError:
-            return []  # replaced in this very moment, or removed: the next turn sees
-        self._behind = said < size
-        self._files[path] = (state.st_ino, said)
-        return found
-
     def _vitals(self) -> list[Message]:
         now = time.monotonic()
         if now - self._looked < _LOOK:
@@ -287,26 +231,8 @@ class Agent:
             shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _bytes(said: list[Message]) -> int:
-    return sum(len(message["data"]) for message in said)
-
-
 def _corner(spec: Message) -> Path:
     return Path(spec["dir"]) / ("evaluator" if spec["role"] == "evaluator" else f"worker-{spec['worker']}")
-
-
-def _inside(corner: Path) -> list[Path]:
-    try:
-        return [path for path in sorted(corner.iterdir()) if path.is_file() and path.suffix != ".part"]
-    except OSError:
-        return []  # the worker has not made it yet
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 # ---- directories: each agent has its own, whose name says whose it is

@@ -19,8 +19,9 @@ from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.events import FaultCame, of_kind
 from dtk.faults import Fault
+from dtk.lines import Tail
 from dtk.recording.blackhole import drop_all
-from dtk.records import Record, RunFolder, Tail
+from dtk.records import Record, RunFolder
 
 __all__ = ["Injector", "never_came", "write_faults"]
 

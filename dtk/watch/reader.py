@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from dtk.events import Event, parse
-from dtk.records import Record, RunFolder, Tail, WorkerFolder
+from dtk.lines import Tail
+from dtk.records import Record, RunFolder, WorkerFolder
 
 __all__ = ["Follows", "Member", "Reader", "Watches", "size"]
 

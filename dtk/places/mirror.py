@@ -1,0 +1,42 @@
+"""A run's directory here and on another machine: what goes there before a start, and what comes back."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from dtk.process import ship
+from dtk.process.agent import MODULES
+from dtk.records import GROWING
+
+__all__ = ["files", "known", "write"]
+
+_SENT = ("function.pkl", "sources.json", "evaluator.pkl", "faults.json")
+
+
+def files(run: Path) -> dict[str, str]:
+    """What workers need to begin, in base64 by name; with the modules beside the notebook."""
+    found = {name: (run / name).read_bytes() for name in _SENT if (run / name).exists()}
+    found |= {f"{MODULES}/{name}": source for name, source in ship.own_modules().items()}
+    return {name: base64.b64encode(data).decode() for name, data in found.items()}
+
+
+def known(run: Path) -> list[str]:
+    """Names at the top of the run's directory that need not come back."""
+    return sorted({path.name for path in run.iterdir()} | {*_SENT, MODULES, ".dataset.lock"})
+
+
+def write(run: Path, message: dict[str, Any]) -> None:
+    """A part of a file, as an agent says it (`dtk.process.news`): lines at once, all else when it is whole."""
+    path = run / message["file"]
+    if ".." in path.parts or not path.is_relative_to(run):
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data, at = base64.b64decode(message["data"]), message["at"]
+    target = path if path.name in GROWING else path.with_name(f"{path.name}.coming")
+    with target.open("r+b" if at else "wb") as file:
+        file.seek(at)
+        file.write(data)
+    if target is not path and at + len(data) >= message["of"]:
+        target.replace(path)
