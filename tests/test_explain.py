@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtk.watch.explain import in_one_sentence, mismatch
+from dtk.watch.explain import exit_in_words, in_one_sentence, mismatch
 
 
 @pytest.mark.parametrize(
@@ -180,3 +180,9 @@ def test_a_long_message_ends_with_a_sentence_where_one_fits():
     said = in_one_sentence("ValueError", whole + "The second " + "goes on and on " * 30)
     assert said == f"raised ValueError: {whole.strip()}"
     assert in_one_sentence("ValueError", "x" * 400) == f"raised ValueError: {'x' * 277}..."
+
+
+def test_how_a_program_ended_is_not_said_of_a_function():
+    assert in_one_sentence("SystemExit", "3", program=True) == "called sys.exit(3) before the program's end"
+    assert exit_in_words(4, program=True) == "ended itself with exit code 4 before the program's end (os._exit?)"
+    assert exit_in_words(None) == "ended before its function returned"

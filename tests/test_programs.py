@@ -135,7 +135,7 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, tmp_path):
 def test_how_a_program_ends_is_how_the_command_ends(script):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, said, error = dtk_run(script(alone.format("sys.exit(3)")))
-    assert (code, "worker 1 called sys.exit(3)" in error) == (3, True)
+    assert (code, "worker 1 called sys.exit(3) before the program's end" in error) == (3, True)
     code, said, error = dtk_run(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
     assert code == 1
     assert "dtk: worker 1 raised ValueError: no such colour" in error

@@ -113,6 +113,7 @@ _HINTS = {
 }
 
 
+_END = {False: "its function returned", True: "the program's end"}
 _LONGEST = 280
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
 _FRAME = re.compile(r'File ".*", line \d+')
@@ -120,14 +121,16 @@ _CALLING = re.compile(r"Exception encountered when calling .*\.$")
 _OF_NODES = ("File ", "Detected at node", "<stack traces unavailable>", "2 root error(s) found")
 
 
-def in_one_sentence(kind: str, message: str) -> str:
+def in_one_sentence(kind: str, message: str, program: bool = False) -> str:
     """ "raised ValueError: bad label", with dtk's sentence in place of TensorFlow's where it knows a better one.
+
+    program: whether the worker ran a program, and not a function.
 
     >>> in_one_sentence("ValueError", "bad label")
     'raised ValueError: bad label'
     """
     if kind == "SystemExit":
-        return f"called sys.exit({message}) before its function returned"
+        return f"called sys.exit({message}) before {_END[program]}"
     ours = _OURS.search(f"{kind}: {message}")
     if ours:
         return f"raised ClusterConfigError: {_anonymous(ours[1])}"
@@ -160,19 +163,19 @@ def mismatch(message: str) -> str:
     )
 
 
-def exit_in_words(code: int | None) -> str:
+def exit_in_words(code: int | None, program: bool = False) -> str:
     """How a process ended that said nothing: a signal by name (negative codes), or an exit of its own.
 
     >>> exit_in_words(-9)
     "was killed by SIGKILL; the kernel's log or the memory limit may say why"
     """
     if code is None:
-        return "ended before its function returned"
+        return f"ended before {_END[program]}"
     if code < 0:
         name = signal.Signals(-code).name
         verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
         return f"{verb} {name}{_HINTS.get(name, '')}"
-    return f"ended itself with exit code {code} before its function returned (os._exit?)"
+    return f"ended itself with exit code {code} before {_END[program]} (os._exit?)"
 
 
 def _stable(kind: str, message: str) -> str:
