@@ -233,13 +233,12 @@ def baseline(
     fn = programs.what_to_call(fn, argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
-        **request.of_each_job(fn, seed, keras, start, timeout, record),
+        **request.of_each_job(fn, seed, keras, start, timeout, record, baseline_of=workers),
         workers=1,
         replicas=1,
         mode="single",
         share=workers,
         stall_timeout=None,
-        env=programs.environment_of_baseline(fn, workers),
     )
     return carry_out(job, began)
 

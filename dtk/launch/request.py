@@ -11,6 +11,7 @@ from dtk.compat.estimators import revived as estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
+from dtk.launch import programs
 from dtk.process import ship
 from dtk.process.program import Program
 from dtk.process.warm import is_warm
@@ -130,7 +131,7 @@ def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[F
 
 
 def _uses_estimator(fn: Any) -> bool:
-    return fn.uses_estimator() if isinstance(fn, Program) else ship.uses_estimator(fn)
+    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
 
 
 def fork(start: str, fn: Any = None) -> bool:
@@ -147,8 +148,10 @@ def fork(start: str, fn: Any = None) -> bool:
     return start == "warm"
 
 
-def of_each_job(fn: Any, seed: Any, keras: Any, start: str, timeout: float | None, record: bool) -> dict[str, Any]:
-    """The fields of a Job that a cluster and a baseline have alike, but for the call itself."""
+def of_each_job(
+    fn: Any, seed: Any, keras: Any, start: str, timeout: float | None, record: bool, baseline_of: int = 0
+) -> dict[str, Any]:
+    """The fields of a Job that a cluster and a baseline (of so many workers) have, but for the call itself."""
     return {
         "seed": checked_seed(seed),
         "keras": checked_keras(keras, fn),
@@ -156,6 +159,7 @@ def of_each_job(fn: Any, seed: Any, keras: Any, start: str, timeout: float | Non
         "fork": fork(start, fn),
         "timeout": timeout,
         "record": bool(record),
+        "env": programs.environment(fn, bool(record), baseline_of),
         "program": fn.name if isinstance(fn, Program) else "",
     }
 
