@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from dtk.launch.launch import THREADS, free_ports
+from dtk.launch.launch import THREADS
+from dtk.launch.place import free_ports
 from dtk.launch.tf_config import build
 
 GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dtk import estimator as estimator
     from dtk import faults as faults
     from dtk import model as model
+    from dtk import places as places
     from dtk import plot as plot
     from dtk.checks.verify import verify as verify
     from dtk.compat.keras.correct import correct_keras as correct_keras
@@ -81,6 +82,7 @@ _HOMES = {
     "faults": "dtk.faults",
     "is_chief": "dtk.environment",
     "model": "dtk.model",
+    "places": "dtk.places",
     "plot": "dtk.plot",
     "record_step": "dtk.recording.loop",
     "report": "dtk.lessons.report",
@@ -96,7 +98,15 @@ _HOMES = {
     "warm": "dtk.process.warm",
 }
 
-_MODULES = {"datasets", "environment", "estimator", "faults", "model", "plot"}  # names that stand for a whole module
+_MODULES = {
+    "datasets",
+    "environment",
+    "estimator",
+    "faults",
+    "model",
+    "places",
+    "plot",
+}  # names that stand for a whole module
 
 __all__ = [
     "ClusterConfigError",
@@ -125,6 +135,7 @@ __all__ = [
     "faults",
     "is_chief",
     "model",
+    "places",
     "plot",
     "record_step",
     "report",

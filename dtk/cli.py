@@ -31,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
+    agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
+    agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
     commands.add_parser("ps", help="the processes that dtk started for you and that run now")
     clean = commands.add_parser("clean", help="end what outlived its kernel")
     clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
@@ -84,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _report(options.dir, options.baseline, options.out)
         elif options.command == "demo":
             _demo(options.out, options.workers)
+        elif options.command == "agent":
+            _agent(options.storage)
         elif options.command == "ps":
             _ps()
         elif options.command == "clean":
@@ -129,6 +133,12 @@ def _demo(out: Path, workers: int) -> None:
     for path in demo(out, workers):
         print(f"wrote {path}")
     print("next: `make lab` opens the lessons in JupyterLab; begin with 00_start_here")
+
+
+def _agent(storage: str) -> None:
+    from dtk.process import agent
+
+    agent.main(storage)
 
 
 def _ps() -> None:

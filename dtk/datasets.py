@@ -57,13 +57,40 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
         raise DatasetUnavailable(f"dtk.datasets.load({name!r}, source={source!r}): {words}")
     if source == "embedded":
         return _embedded()
+    if source is None and _is_nowhere(name):
+        _say_once(f"dtk: {name} is in the cache of none of the workers' machines; handwritten digits stand in")
+        return _embedded()
     reason = _agreed(name)
     if not reason:
         return _from_tfds(name)
-    if source == "tfds":
-        raise DatasetUnavailable(f"{name} is not in the cache and can't be downloaded: {reason}")
+    where = _of_several_machines()
+    if source == "tfds" or where:
+        at = f" of {where}" if where else ""
+        also = "; the workers are on several machines and must have the same data: source='embedded' always is" * (
+            bool(where) and source is None
+        )
+        raise DatasetUnavailable(f"{name} is not in the cache{at} and can't be downloaded: {reason}{also}")
     _say_once(f"dtk: {name} is not in the cache and can't be downloaded ({reason}); handwritten digits stand in")
     return _embedded()
+
+
+SOMEWHERE = "DTK_DATASETS"  # in a worker's environment: what is in the cache of at least one of the workers' machines
+
+
+def cached() -> list[str]:
+    """The names that are in this machine's cache."""
+    return [name for name in URLS if any((_cache() / name).glob("*.*.*"))]
+
+
+def _of_several_machines() -> str:
+    """The name of this machine, where the run's workers are on several: each decides by what it has itself."""
+    place = environment.here()
+    return place.host if place is not None and place.workers > 1 else ""
+
+
+def _is_nowhere(name: str) -> bool:
+    """Whether no machine of several has the data: were one to download it, the others might not be able to."""
+    return bool(_of_several_machines()) and name not in os.environ.get(SOMEWHERE, "").split()
 
 
 _said: set[str] = set()

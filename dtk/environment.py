@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ __all__ = [
     "cores",
     "describe",
     "enter",
+    "for_workers",
     "forks",
     "here",
     "is_chief",
@@ -46,7 +48,7 @@ class Here:
     mode: "cluster" (MultiWorkerMirroredStrategy), "mirrored" (several replicas in one process), "single"
     (a baseline) or "apart" (several processes at once, each a baseline of its own). clock:
     `time.monotonic()` at the call of `dtk.run`. role: "worker" or "evaluator"; the evaluator's number is
-    `workers`, one more than the last worker's.
+    `workers`, one more than the last worker's. host: the name of its machine; "" where all are on one.
     """
 
     run: RunFolder
@@ -56,6 +58,7 @@ class Here:
     mode: str
     clock: float
     role: str = "worker"
+    host: str = ""
 
     def now(self) -> float:
         """Seconds since the call of `dtk.run`; the same clock in every worker of the run."""
@@ -144,6 +147,17 @@ def scratch() -> Path:
     if path.stat().st_uid != os.getuid():
         raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
     return path
+
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
+
+
+def for_workers(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without TF_CONFIG and proxies; these are in DTK_PROXIES, for downloads, which do need them."""
+    # gRPC would send the workers' own traffic to a proxy, and both would hang without a word.
+    proxies = {name: value for name, value in env.items() if name.lower() in _PROXIES}
+    kept = {name: value for name, value in env.items() if name not in proxies and name != "TF_CONFIG"}
+    return {**kept, "DTK_PROXIES": json.dumps(proxies), "DTK_SCRATCH": str(scratch())}
 
 
 def cores() -> int:

@@ -211,10 +211,11 @@ class WorkerFailed(_RunError):
 
     Attributes:
         worker: index of the worker that failed first; "evaluator" where it was that.
+        host: the name of its machine; None where all ran on this one.
         exitcode: its exit code; negative: the number of the signal that ended it.
         traceback: its own traceback as text, with the learner's lines; "" if it had none.
         reason: "raised", "exited" (also by a signal: `exitcode`) or "lost": it only lost its connection to the
-            others, or the others to it.
+            others, or the others to it; or its machine can't be reached any more.
     """
 
     def __init__(
@@ -222,6 +223,7 @@ class WorkerFailed(_RunError):
         what: str,
         *,
         worker: int | str,
+        host: str | None = None,
         exitcode: int | None = None,
         traceback: str = "",
         folder: RunFolder | None = None,
@@ -230,6 +232,7 @@ class WorkerFailed(_RunError):
     ):
         super().__init__(what, folder, detail or traceback)
         self.worker = worker
+        self.host = host
         self.exitcode = exitcode
         self.traceback = traceback
         self.reason = reason
@@ -241,8 +244,9 @@ class WorkerStalled(_RunError):
     `detail` has each worker's state and Python stack; `dtk.plot.wait_for(error)` draws who waits for whom.
 
     Attributes:
-        reason: "uneven" (a worker has ended, others wait for it), "missing" (one has no server), "stopped" (by a
-            signal), "order" (each in another collective), "silent" (one is elsewhere and silent), "unknown" or "".
+        reason: "uneven" (a worker has ended, others wait for it), "missing" (one has no server), "cut" (one can't reach
+            another's machine any more), "stopped" (by a signal), "order" (each in another collective), "silent" (one is
+            elsewhere and silent), "unknown" or "".
         waits: for each worker that waits, by index, the workers that it waits for.
         numbers: {"seconds": without progress}, where the run waited for `stall_timeout`.
     """

@@ -51,7 +51,23 @@ from dtk.weights import Weights
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COLUMNS", "Journal", "Record", "RunFolder", "Tail", "Weights", "WorkerFolder", "evaluations", "frame"]
+__all__ = [
+    "COLUMNS",
+    "GROWING",
+    "Journal",
+    "Record",
+    "RunFolder",
+    "Tail",
+    "Weights",
+    "WorkerFolder",
+    "evaluations",
+    "frame",
+]
+
+
+# What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
+# rest is there.
+GROWING = ("log.txt", "stacks.txt", "records.jsonl", "marks.jsonl", "losses.jsonl", "events.jsonl")
 
 
 class Tail:

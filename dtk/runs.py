@@ -12,12 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment
+from dtk import environment, places
 from dtk.attempts import Attempt
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, job_of
+from dtk.launch.place import Place
 from dtk.live import show
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
@@ -130,6 +131,7 @@ def run(
     force: bool = False,
     argv: Sequence[str] = (),
     record: bool = False,
+    on: str | Place | None = None,
 ) -> Run:
     """Runs `fn` in several processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
@@ -157,6 +159,8 @@ def run(
         force: starts them where dtk would not: several on Colab (docs/guide/colab.md), or more than free memory allows.
         argv: what follows a program on its command line.
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
+        on: where the workers are, if not on this machine: "ray", or what the classes of `dtk.places` make. `start` and
+            `force` are for this machine.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -167,13 +171,14 @@ def run(
         WorkerFailed, WorkerStalled, RunTimeout, RunInterrupted: each has the logs and records until then.
     """
     began = time.monotonic()
-    request.check_sizes(workers, replicas)
+    request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
     fn = programs.what_to_call(fn, argv, args, kwargs)
     payload = request.pack(fn, args, kwargs)
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
-    layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
+    place = places.named(on)
+    layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force or on is not None)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
@@ -188,8 +193,9 @@ def run(
         evaluator_strategy=fill_beside,
         restarts=again,
         faults=layout.faults,
+        place=place,
     )
-    request.check_memory(layout.workers + bool(evaluator), job.fork, force)
+    request.check_memory(layout.workers + bool(evaluator), job.fork, force or on is not None)
     for line in layout.said:
         environment.say(line)
     return carry_out(job, began)
@@ -261,6 +267,7 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
         words = f"after {time.monotonic() - began:.1f} s; the workers are stopped, their logs and records are in"
         raise RunInterrupted(f"{words} {folder.path}", folder) from None
     finally:
+        job.place.end(folder)
         if job.faults:
             print(*(f"dtk: {words}\n" for words in never_came(folder, job.faults)), sep="", end="", flush=True)
     seconds, results = time.monotonic() - began, [folders.result(worker, folder) for worker in folder.each]

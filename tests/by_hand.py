@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from dtk.launch.launch import free_ports
+from dtk.launch.place import free_ports
 
 __all__ = ["SECONDS", "blocks", "environment", "finished", "started_by_hand", "weights"]
 

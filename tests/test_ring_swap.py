@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dtk
-from dtk.launch.launch import free_ports
+from dtk.launch.place import free_ports
 from dtk.recording.neighbours import Neighbours, RingBroken
 
 

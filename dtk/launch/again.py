@@ -15,7 +15,7 @@ from dtk.records import RunFolder
 __all__ = ["folder_of", "job_of"]
 
 # What the directory holds, and no caller changes.
-_OWN = ("payload", "mode", "share", "strategy", "fork", "evaluator", "evaluator_strategy", "sources")
+_OWN = ("payload", "mode", "share", "strategy", "fork", "evaluator", "evaluator_strategy", "sources", "place")
 SWITCHES = ("batch norm", "clipping", "random", "rounding", "sparse gradient")
 
 

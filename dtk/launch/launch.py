@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,8 +14,8 @@ from dtk.faults import Fault
 from dtk.launch import folders, tf_config
 from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
+from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.process import ship
-from dtk.process.warm import parent
 from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch.hindrances import refused_by_the_machine
@@ -26,13 +23,11 @@ from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 from dtk.watch.watch import port_was_taken
 
-__all__ = ["THREADS", "Job", "free_ports", "launch", "new_folder"]
+__all__ = ["THREADS", "Job", "launch", "new_folder"]
 
 PORT_ATTEMPTS = 3
-GRACE_SECONDS = 0.6  # how long a failure that reads like a consequence waits for its cause to show itself
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
 Tick = Callable[[Sequence[Line | str]], None]
 
@@ -63,11 +58,12 @@ class Job:
     rate: float = 1.0  # what the optimizers' learning rates are multiplied by
     record: bool = False  # every Keras fit gets a Recorder
     program: str = ""  # the name of the program that is run in the place of a function
+    place: Place = field(default_factory=Localhost)
 
 
 # What a run's directory keeps of its job, as JSON, to be run once more (`dtk.launch.again`): all but what has a file of
 # its own there, and what a further run does without.
-_KEPT_ELSEWHERE = ("payload", "evaluator", "sources", "faults", "restarts")
+_KEPT_ELSEWHERE = ("payload", "evaluator", "sources", "faults", "restarts", "place")
 _AGAIN = tuple(each.name for each in fields(Job) if each.name not in _KEPT_ELSEWHERE)
 
 
@@ -83,14 +79,18 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
 
 
 def _attempts(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
-    source, folder = parent(job.fork), reader.folder
-    source.wait_ready(lambda: tick(["starting"] * len(folder.members)))
+    folder = reader.folder
+    starting = ["starting"] * len(folder.members)
     for attempt in range(1, PORT_ATTEMPTS + 1):
-        configs = _tf_configs(job)
+        site = job.place.open(job, folder, lambda: tick(starting))
+        configs = _tf_configs(job, site)
         given = dict(enumerate(configs))
-        specs = [_spec(job, folder, clock, member, given.get(member.worker)) for member in folder.members]
+        specs = [
+            _spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
+            for member in folder.members
+        ]
         try:
-            with Members(source, reader, specs, clock) as members:
+            with Members(site, reader, specs, clock) as members:
                 _wait(members, job, clock, tick)
             return configs
         except WorkerFailed:
@@ -100,13 +100,13 @@ def _attempts(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _tf_configs(job: Job) -> list[dict[str, Any]]:
+def _tf_configs(job: Job, site: Site) -> list[dict[str, Any]]:
     if job.mode != "cluster":
         return []
     if job.evaluator is None:
-        return tf_config.build(free_ports(job.workers))
-    *ports, own = free_ports(job.workers + 1)
-    return [*tf_config.build(ports), tf_config.evaluator(ports, own)]
+        return tf_config.build(site.addresses())
+    *workers, own = site.addresses()
+    return [*tf_config.build(workers), tf_config.evaluator(workers, own)]
 
 
 @refused_by_the_machine()
@@ -124,29 +124,20 @@ def new_folder(job: Job) -> RunFolder:
     return folder
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now on every interface (TensorFlow binds them all); another program may still be quicker."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-
-
 def _spec(
-    job: Job, folder: RunFolder, clock: float, member: WorkerFolder, config: dict[str, Any] | None
+    job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     evaluates = member.worker == job.workers
-    env = {**_environment(job, config), "TMPDIR": str(member.path / "tmp")}
+    env = {**_environment(job, machine, config), "TMPDIR": str(machine.dir / member.path.name / "tmp")}
     return {
-        "dir": str(folder.path),
+        "dir": str(machine.dir),
         "worker": member.worker,
         "role": "evaluator" if evaluates else "worker",
-        "has_evaluator": folder.has_evaluator,
+        "has_evaluator": job.evaluator is not None,
         "workers": job.workers,
         "replicas": 1 if evaluates else job.replicas,
         "mode": job.mode,
-        "clock": clock,
+        "clock": clock + machine.ahead,
         "seed": job.seed,
         "strategy": job.evaluator_strategy if evaluates else job.strategy,
         "communication": dict(job.communication),
@@ -156,22 +147,21 @@ def _spec(
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
-        "core": _own_core(job, member.worker, env),
-        "cwd": os.getcwd(),
-        "sys_path": _sys_path(),
+        "host": machine.host,
+        "port": _port(config),
+        "core": None if machine.host else _own_core(job, member.worker, env),
+        "cwd": machine.cwd,
+        "sys_path": machine.sys_path,
     }
 
 
-def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
-    """The kernel's environment without its TF_CONFIG and proxies, with a fair share of the cores."""
-    # gRPC would send the workers' own traffic to a proxy, and both would hang without a word.
-    proxies = {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
-    env = {name: value for name, value in os.environ.items() if name not in proxies and name != "TF_CONFIG"}
-    env["DTK_PROXIES"] = json.dumps(proxies)  # for downloads, which do need them
-    env["DTK_SCRATCH"] = str(environment.scratch())
+def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> dict[str, str]:
+    """The environment there without its TF_CONFIG and proxies, with a fair share of the cores."""
+    env = environment.for_workers(machine.env)
+    fair = str(max(1, machine.cores // machine.share))
     for name in THREADS:
-        env.setdefault(name, _fair_threads(job))
-    if _fair_threads(job) == "1":  # a worker receives with eight threads otherwise, which one core only takes turns on
+        env.setdefault(name, fair)
+    if fair == "1":  # a worker receives with eight threads otherwise, which one core only takes turns on
         env.setdefault("TF_GRPC_WORKER_CACHE_THREADS", "1")
         env.setdefault("TF_GRPC_WORKER_CACHE_QUEUES", "1")
     # TensorFlow takes a whole GPU at once, and leaves none of it to an evaluator or a second worker.
@@ -184,22 +174,19 @@ def _environment(job: Job, config: dict[str, Any] | None) -> dict[str, str]:
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _fair_threads(job: Job) -> str:
-    return str(max(1, environment.cores() // job.share))
+def _port(config: dict[str, Any] | None) -> int | None:
+    """The port of the member's own server; None for one without TF_CONFIG, and for the evaluator."""
+    if config is None or config["task"]["type"] == "evaluator":
+        return None
+    kind, index = config["task"]["type"], config["task"]["index"]
+    return int(config["cluster"][kind][index].rsplit(":", 1)[1])
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
     """The core that a worker keeps to, if any: not with `DTK_PIN=0`, and not with more threads than are fair."""
-    if env.get("DTK_PIN") == "0" or env.get(THREADS[0]) != _fair_threads(job):
+    if env.get("DTK_PIN") == "0" or env.get(THREADS[0]) != str(max(1, environment.cores() // job.share)):
         return None
     return limits.own_core(worker, job.share)
-
-
-def _sys_path() -> list[str]:
-    import sys
-
-    # "" means the directory one is in; a worker that changes directory would lose the modules beside the notebook.
-    return [path or os.getcwd() for path in sys.path]
 
 
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
@@ -222,9 +209,9 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
         if limit is not None and min(now - since, members.signs.quiet_seconds(awaited)) > limit:
             raise _stall(members, limit)
-        uneven = members.uneven(limit) if limit is not None else None
-        if uneven is not None:
-            raise WorkerStalled(uneven.sentence, folder, members.signs.stacks(watch), uneven.reason, uneven.edges)
+        found = members.cut() or (members.uneven(limit) if limit is not None else None)
+        if found is not None:
+            raise WorkerStalled(found.sentence, folder, members.signs.stacks(watch), found.reason, found.edges)
 
 
 def _stall(members: Members, limit: float) -> WorkerStalled:
@@ -254,12 +241,12 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
 
 def _failure(members: Members) -> WorkerFailed:
     watch = members.watch
-    deadline = time.monotonic() + GRACE_SECONDS
+    deadline = time.monotonic() + members.site.grace
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
     while time.monotonic() < deadline:
         heard, culprit = watch.heard, watch.culprit()
-        alone = culprit == 0 or time.monotonic() > deadline - GRACE_SECONDS / 2
+        alone = culprit == 0 or time.monotonic() > deadline - members.site.grace / 2
         if culprit is not None and heard[culprit].exited and not watch.is_consequence(culprit) and alone:
             break
         members.look(0.02)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.process.warm import ParentProcess
+from dtk.launch.place import Site
+from dtk.process.vitals import Vitals
 from dtk.watch import reasons, waiting
 from dtk.watch.explain import cut_off
 from dtk.watch.reader import Reader
@@ -23,6 +24,7 @@ from dtk.watch.watch import Watch
 __all__ = ["Members"]
 
 KILL_SECONDS = 2.0
+_CUT_SECONDS = 5.0  # of silence of all workers before their machines are asked, and between two times
 
 
 class Members:
@@ -31,14 +33,15 @@ class Members:
     Leaving the `with` block kills them and waits until they are gone.
     """
 
-    def __init__(self, source: ParentProcess, reader: Reader, specs: list[dict[str, Any]], clock: float):
-        self.source, self.reader, self.specs = source, reader, specs
+    def __init__(self, site: Site, reader: Reader, specs: list[dict[str, Any]], clock: float):
+        self.site, self.source, self.reader, self.specs = site, site.source, reader, specs
         self.folder = folder = reader.folder
+        self._asked = 0.0
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
-        self.watch = Watch(folder, clock)
+        self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watch(self.watch)
-        here = weakref.proxy(self)  # a cycle would hold the run's directory until the next garbage collection
-        self.signs = Signs(reader, [_port(spec) for spec in specs], lambda: here.pids())
+        # A proxy: a cycle would hold the run's directory until the next garbage collection.
+        self.signs = Signs(reader, [spec["port"] for spec in specs], weakref.proxy(self))
 
     def __enter__(self) -> Members:
         try:
@@ -72,6 +75,7 @@ class Members:
             now = time.monotonic()  # killed from outside; the system kills its workers along with it
             exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
         self.watch.take_exits(exits)
+        self.watch.take_lost(self.site.lost())
         self.reader.look()  # after the exits: what a process wrote before its end is then known
         self.signs.look(self.watch)
 
@@ -79,6 +83,21 @@ class Members:
         """Processes that live, by member."""
         started, exited = self.source.started, self.source.exited
         return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
+
+    def vitals(self, member: int) -> Vitals | None:
+        return self.source.vitals(self.keys[member])
+
+    def ask(self, member: int) -> None:
+        self.source.ask(self.keys[member])
+
+    def listening(self, ports: Mapping[int, int]) -> set[int]:
+        found = self.source.listening({self.keys[member]: port for member, port in ports.items()})
+        return {member for member in ports if self.keys[member] in found}
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.source.poll(left)
 
     def board(self) -> list[Line]:
         """Each member's line in the live view."""
@@ -108,6 +127,30 @@ class Members:
         self.signs.ask(self.watch)  # where they are now, and not where they were when they fell silent
         return self.explain() if waiting.uneven(self._workers(), stall_timeout) else None
 
+    def cut(self, anew: bool = False) -> Waiting | None:
+        """What to say of workers that can't reach each other any more; None where they can.
+
+        Asked of the machines only where every worker is silent, or `anew`.
+        """
+        now = time.monotonic()
+        if not anew:
+            if now - self._asked < _CUT_SECONDS or self.signs.quiet_seconds(self.folder.each) < _CUT_SECONDS:
+                return None
+            self._asked = now
+        found = self.site.cut()
+        if not found:
+            return None
+        who, whom, words = found[0]
+        hosts = [spec["host"] for spec in self.specs]
+        both = " and back" if any(pair[:2] == (whom, who) for pair in found) else ""
+        states = self._workers()
+        position = states[who].position
+        sentence = (
+            f"worker {who} on {hosts[who]} can't reach worker {whom} on {hosts[whom]} any more{both} ({words.lower()})"
+            f"{f', in {position}' if position else ''}: the network between them is cut"
+        )
+        return Waiting(states, [(one, other) for one, other, _ in found], "cut", sentence)
+
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
         first = self.watch.culprit()
@@ -123,6 +166,8 @@ class Members:
             first, said = stopped[0].member, reasons.given_up(stopped)
         elif self.watch.mismatch(first):
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+        elif lost and (cut := self.cut(anew=True)):
+            said = cut.sentence
         elif lost:  # then all are
             finished = [state.member for state in states if state.what == "finished"]
             first, said = cut_off(self.folder, self.watch.failures(), finished) or (first, "")
@@ -139,12 +184,3 @@ class Members:
     def _workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""
         return self.signs.now(self.watch)[: self.folder.workers]
-
-
-def _port(spec: dict[str, Any]) -> int | None:
-    """The port of the member's own server, by its TF_CONFIG; None for one without, and for the evaluator."""
-    config = json.loads(spec["env"].get("TF_CONFIG", "null"))
-    if config is None or config["task"]["type"] == "evaluator":
-        return None
-    kind, index = config["task"]["type"], config["task"]["index"]
-    return int(config["cluster"][kind][index].rsplit(":", 1)[1])

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 MOST_RESTARTS = 100
+MOST_WORKERS = 1024  # on other machines
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
 _PARENT, _FORKED, _FRESH = 600e6, 250e6, 550e6
 
@@ -64,9 +65,9 @@ def check_memory(workers: int, forked: bool, force: bool = False) -> None:
         )
 
 
-def check_sizes(workers: Any, replicas: Any = 1) -> None:
-    """Numbers of workers and of replicas in each that can be started together."""
-    check_count("workers", workers, max(16, 4 * environment.cores()))
+def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
+    """Numbers of workers and of replicas in each that can be started together; here: on this machine."""
+    check_count("workers", workers, max(16, 4 * environment.cores()) if here else MOST_WORKERS)
     check_count("replicas", replicas, 16)
 
 

@@ -12,8 +12,10 @@ from dtk import environment
 __all__ = ["build", "complaint", "evaluator", "notice"]
 
 
-def build(ports: Sequence[int], host: str = "127.0.0.1") -> list[dict[str, Any]]:
+def build(addresses: Sequence[int | str]) -> list[dict[str, Any]]:
     """One TF_CONFIG a worker: the same `cluster` in each, its own `task`.
+
+    addresses: "host:port" of each, or ports of this machine.
 
     >>> [config["task"] for config in build([4001, 4002])]
     [{'type': 'worker', 'index': 0}, {'type': 'worker', 'index': 1}]
@@ -23,15 +25,18 @@ def build(ports: Sequence[int], host: str = "127.0.0.1") -> list[dict[str, Any]]
     Worker 0 is the chief: without a task of type "chief" TensorFlow gives worker 0 that part, see
     https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable.
     """
-    addresses = [f"{host}:{port}" for port in ports]
     return [
-        {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}}
+        {"cluster": {"worker": _whole(addresses)}, "task": {"type": "worker", "index": index}}
         for index in range(len(addresses))
     ]
 
 
-def evaluator(ports: Sequence[int], own: int, host: str = "127.0.0.1") -> dict[str, Any]:
-    """The TF_CONFIG of an evaluator beside the workers at `ports`: they don't know of it, and it is none of them.
+def _whole(addresses: Sequence[int | str]) -> list[str]:
+    return [f"127.0.0.1:{each}" if isinstance(each, int) else each for each in addresses]
+
+
+def evaluator(addresses: Sequence[int | str], own: int | str) -> dict[str, Any]:
+    """The TF_CONFIG of an evaluator beside the workers at `addresses`: they don't know of it, and it is none of them.
 
     >>> evaluator([4001, 4002], 4003)["task"]
     {'type': 'evaluator', 'index': 0}
@@ -39,7 +44,7 @@ def evaluator(ports: Sequence[int], own: int, host: str = "127.0.0.1") -> dict[s
     Its own entry in the cluster is for MultiWorkerMirroredStrategy, which looks its task up there and raises
     KeyError otherwise (TensorFlow 2.15 and 2.21); with it the strategy has one replica and waits for no other.
     """
-    cluster = {"worker": [f"{host}:{port}" for port in ports], "evaluator": [f"{host}:{own}"]}
+    cluster = {"worker": _whole(addresses), "evaluator": _whole([own])}
     return {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
 
 

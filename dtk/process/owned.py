@@ -30,6 +30,7 @@ __all__ = [
     "end",
     "forget",
     "kill",
+    "machine",
     "new_mark",
     "processes",
     "start_of",
@@ -98,7 +99,7 @@ def start_of(pid: int) -> str | None:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """This boot and this container: pids of another mean nothing here."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().split("-")[0]
@@ -109,7 +110,7 @@ def _machine() -> str:
 
 def new_mark() -> str:
     """A mark for what this process is going to start."""
-    return f"{secrets.token_hex(6)}:{os.getpid()}:{start_of(os.getpid())}:{_machine()}"
+    return f"{secrets.token_hex(6)}:{os.getpid()}:{start_of(os.getpid())}:{machine()}"
 
 
 def _folder() -> Path:
@@ -145,7 +146,7 @@ def _lists() -> dict[str, dict[str, Any]]:
     for path in sorted(_folder().glob("*.json")):
         try:
             content = json.loads(path.read_text())
-            if content["mark"].split(":")[3] == _machine():
+            if content["mark"].split(":")[3] == machine():
                 found[path.stem] = content
         except (OSError, ValueError, KeyError, IndexError):
             pass  # removed meanwhile, or cut short by a full disk
@@ -189,7 +190,7 @@ def _mark_of(process: psutil.Process) -> str | None:
         mark = process.environ().get(MARK, "")
     except (psutil.Error, OSError):
         return None
-    return mark if mark.count(":") == 3 and mark.split(":")[3] == _machine() else None
+    return mark if mark.count(":") == 3 and mark.split(":")[3] == machine() else None
 
 
 def _descendants(pid: int) -> Iterable[Identity]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -22,6 +24,7 @@ __all__ = [
     "digest",
     "fill_strategy",
     "names",
+    "own_modules",
     "pack",
     "takes_strategy",
     "unpack_sources",
@@ -135,9 +138,29 @@ def _own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
 def _is_own(value: Any) -> bool:
     """Whether a function was written in a cell, a script or a module beside them, and not installed."""
     home = getattr(value, "__module__", None) or ""
-    file = getattr(sys.modules.get(home), "__file__", None) or ""
+    return home == "__main__" or bool(_own_file(home))
+
+
+def _own_file(module: str) -> str:
+    """The file of an imported module that was not installed; "" for any other."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
     installed = any(part in file for part in ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"]))
-    return home == "__main__" or (bool(file) and not installed and home.split(".")[0] != "dtk")
+    return "" if installed or module.split(".")[0] == "dtk" else file
+
+
+def own_modules() -> dict[str, bytes]:
+    """The sources of the modules beside the notebook or script that this process has imported, by path from sys.path.
+
+    A function travels with what is in its own file; what it imports from these, another machine has to be given.
+    """
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = _own_file(name)
+        if file.endswith(".py") and not name.startswith("__"):
+            path = name.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py")
+            with contextlib.suppress(OSError):  # removed since
+                found[path] = Path(file).read_bytes()
+    return found
 
 
 def cell_sources() -> dict[str, str]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -18,6 +18,7 @@ from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 from dtk.process import owned
+from dtk.process.vitals import Vitals, ask, listening, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "parent", "warm"]
 
@@ -43,11 +44,6 @@ class ParentProcess:
 
     A parent that was killed between two runs, or ended because it was not used, is replaced in the next `wait_ready`:
     only its log says so.
-
-    `dtk.launch` uses no more of it than `wait_ready`, `start`, `wait_started`, `poll`, `lives`, `kill`, `forget`,
-    `close` and two dicts by a worker's key. `started` has the worker's process on this machine, at which
-    `dtk.watch.signs` looks and to which it sends signals: leave a worker on another machine out of it. `exited` has
-    (exit code, `time.monotonic()` here).
     """
 
     def __init__(self, fork: bool):
@@ -162,6 +158,17 @@ class ParentProcess:
         now = time.monotonic()
         self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
         self._send({"kill": keys})
+
+    def vitals(self, key: str) -> Vitals | None:
+        return vitals(self.started[key])
+
+    def ask(self, key: str) -> None:
+        ask(self.started[key])
+
+    def listening(self, ports: Mapping[str, int]) -> set[str]:
+        """Which of these workers listen; ports: by key."""
+        found = listening(ports.values())
+        return {key for key, port in ports.items() if port in found}
 
     def _send(self, command: dict[str, Any]) -> None:
         try:

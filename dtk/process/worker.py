@@ -95,6 +95,7 @@ def _take_place(spec: dict[str, Any]) -> Here:
         spec["mode"],
         spec["clock"],
         spec["role"],
+        spec["host"],
     )
     environment.enter(here)
     here.folder.path.mkdir(mode=0o700, exist_ok=True)

@@ -6,18 +6,14 @@ Python stack, by a signal whose handler (`faulthandler`, in C) runs also while P
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-import psutil
-
+from dtk.process.vitals import Vitals
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
 from dtk.watch.stack import Activity, activity, own_part
@@ -26,7 +22,7 @@ from dtk.watch.state import State
 if TYPE_CHECKING:
     from dtk.watch.watch import Heard, Watch
 
-__all__ = ["Signs", "listening"]
+__all__ = ["Bodies", "Signs"]
 
 _LOOK = 0.25  # seconds between two looks
 _SILENT = 2.0  # seconds without a sign of life after which a worker is called silent
@@ -34,8 +30,25 @@ _ASK = 3.0  # seconds of silence after which a worker is asked where it is
 _ANSWER = 0.5  # seconds that an answer may take; a stopped process gives none
 # A worker that waits inside a collective uses next to nothing; one that computes uses most of a core.
 _BUSY = 0.05
-_LISTEN = "0A"  # <net/tcp_states.h>
-_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+class Bodies(Protocol):
+    """The processes of a run's members, by member, wherever they are."""
+
+    def pids(self) -> dict[int, int]:
+        """Those that live, each with its pid on its machine."""
+
+    def vitals(self, member: int) -> Vitals | None:
+        """What the system says of a process; None where that is not known."""
+
+    def ask(self, member: int) -> None:
+        """Has it write its Python stacks to its stacks.txt."""
+
+    def listening(self, ports: Mapping[int, int]) -> set[int]:
+        """Which of these members listen; ports: by member."""
+
+    def wait(self, seconds: float) -> None:
+        """Lets answers come."""
 
 
 @dataclass
@@ -49,42 +62,38 @@ class _Pulse:
     asked: float = float("-inf")
     offset: int = 0  # where the answer begins in stacks.txt
     activity: Activity | None = None
-    process: psutil.Process | None = None
+    pid: int | None = None
     sizes: list[int] = field(default_factory=list)
     cpu: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=round(1 / _LOOK) + 1))
 
-    def look(self, pid: int | None, now: float) -> None:
+    def look(self, pid: int | None, vitals: Vitals | None, now: float) -> None:
         self.step = self.written.step or self.step
         if self.written.sizes != self.sizes:
             self.moved = now
         self.sizes = self.written.sizes
-        if pid is not None and self._busy(pid, now):
-            self.moved = now
+        if vitals is not None:
+            if pid != self.pid:
+                self.pid = pid
+                self.cpu.clear()
+            self.stopped = vitals.stopped
+            if self._busy(vitals.used, now):
+                self.moved = now
         if self.moved == now:
             self.activity = None
 
-    def _busy(self, pid: int, now: float) -> bool:
+    def _busy(self, used: float, now: float) -> bool:
         """Whether it used the processor in the last second. A second: the system counts in steps of 10 ms."""
-        try:
-            if self.process is None or self.process.pid != pid:
-                self.process = psutil.Process(pid)
-                self.cpu.clear()
-            with self.process.oneshot():
-                times, self.stopped = self.process.cpu_times(), self.process.status() in _STOPPED
-        except psutil.Error:
-            return False
-        self.cpu.append((now, float(times.user + times.system)))
-        (then, before), (_, used) = self.cpu[0], self.cpu[-1]
+        self.cpu.append((now, used))
+        then, before = self.cpu[0]
         return used - before > _BUSY * max(now - then, _LOOK)
 
     @property
     def stacks(self) -> Path:
         return self.written.folder.path / "stacks.txt"
 
-    def ask(self, pid: int, now: float) -> None:
+    def asks(self, now: float) -> None:
+        """Notes where an answer to a question of now will begin."""
         self.asked, self.offset = now, size(self.stacks)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGUSR1)
 
     def answer(self) -> str:
         """The stacks that were written since the last question; "" for none."""
@@ -100,12 +109,12 @@ class Signs:
     """The states of a run's members, looked at four times a second.
 
     reader: of the members' files; what it has read by then is what is looked at. ports: each member's own of TF_CONFIG,
-    None where it has none. pids: the processes that live, by member.
+    None where it has none.
     """
 
-    def __init__(self, reader: Reader, ports: Sequence[int | None], pids: Callable[[], dict[int, int]]):
+    def __init__(self, reader: Reader, ports: Sequence[int | None], bodies: Bodies):
         now = time.monotonic()
-        self.folder, self.ports, self.pids = reader.folder, list(ports), pids
+        self.folder, self.ports, self.bodies = reader.folder, list(ports), bodies
         self._pulses = [_Pulse(member, now) for member in reader.members]
         self._servers: set[int] = set()
         self._looked = self._listened = float("-inf")
@@ -116,12 +125,12 @@ class Signs:
         if now - self._looked < _LOOK and not anew:
             return
         self._looked = now
-        pids = self.pids()
+        pids = self.bodies.pids()
         for member, pulse in enumerate(self._pulses):
-            pulse.look(pids.get(member), now)
+            pulse.look(pids.get(member), self.bodies.vitals(member) if member in pids else None, now)
             silent = member in pids and now - pulse.moved >= _ASK and not pulse.stopped
             if silent and pulse.asked < pulse.moved and _listens_to_us(watch.heard[member]):
-                pulse.ask(pids[member], now)
+                self._ask(member)
             elif silent and pulse.activity is None and pulse.asked > pulse.moved:
                 pulse.activity = activity(pulse.answer())
         self._look_for_servers(now)
@@ -130,8 +139,11 @@ class Signs:
         missing = {k: port for k, port in enumerate(self.ports) if port is not None and k not in self._servers}
         if missing and now - self._listened >= 1.0:
             self._listened = now
-            open_ports = listening(missing.values())
-            self._servers |= {k for k, port in missing.items() if port in open_ports}
+            self._servers |= self.bodies.listening(missing)
+
+    def _ask(self, member: int) -> None:
+        self._pulses[member].asks(time.monotonic())
+        self.bodies.ask(member)
 
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
         """Seconds since any of these made progress: a record, an event, output, or processor time."""
@@ -139,15 +151,15 @@ class Signs:
 
     def ask(self, watch: Watch) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
-        asked = {k: pid for k, pid in self.pids().items() if _listens_to_us(watch.heard[k])}
-        for member, pid in asked.items():
-            self._pulses[member].ask(pid, time.monotonic())
+        asked = [k for k in self.bodies.pids() if _listens_to_us(watch.heard[k])]
+        for member in asked:
+            self._ask(member)
         deadline = time.monotonic() + _ANSWER
         while time.monotonic() < deadline:
             if all(self._pulses[k].answer() or self._pulses[k].stopped for k in asked):
                 break
-            time.sleep(0.02)  # the handlers write to files; there is no event to wait for
-        time.sleep(0.05)  # the last answer's last lines
+            self.bodies.wait(0.02)  # the handlers write to files; there is no event to wait for
+        self.bodies.wait(0.05)  # the last answer's last lines
         for member in asked:
             self._pulses[member].activity = activity(self._pulses[member].answer())
 
@@ -164,7 +176,7 @@ class Signs:
 
     def now(self, watch: Watch) -> list[State]:
         """Each member's state as far as it is known without asking anew."""
-        now, pids = time.monotonic(), self.pids()
+        now, pids = time.monotonic(), self.bodies.pids()
         servers = [None if port is None else k in self._servers for k, port in enumerate(self.ports)]
         states = []
         for member, (heard, pulse) in enumerate(zip(watch.heard, self._pulses, strict=True)):
@@ -207,17 +219,3 @@ def _what(heard: Heard, pulse: _Pulse, server: bool | None, all_up: bool) -> str
 def _listens_to_us(heard: Heard) -> bool:
     # Before its first event a worker has no handler yet, and the signal would kill it.
     return heard.began
-
-
-def listening(ports: Iterable[int]) -> set[int]:
-    """Those of the ports that a process listens on, by Linux's own tables; none where there are no such tables."""
-    wanted, found = set(ports), set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for fields in (line.split() for line in lines):
-            if fields[3] == _LISTEN:
-                found.add(int(fields[1].rsplit(":", 1)[1], 16))
-    return wanted & found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtk import events
@@ -21,7 +22,7 @@ class Heard:
 
     began: whether it has said anything yet. imported: whether its function was the one to import TensorFlow, and has.
     planned: steps an epoch that its `fit` announced last; None where that is not known. alone: whether it has begun to
-    train without any strategy.
+    train without any strategy. lost: what is said of it where its machine can't be reached any more.
     """
 
     state: str = "starting"
@@ -31,17 +32,20 @@ class Heard:
     alone: bool = False
     failed: float | None = None  # seconds since the call of dtk.run
     exited: tuple[int, float] | None = None  # exit code, seconds since the call
+    lost: str = ""
 
 
 @dataclass
 class Watch:
     """States of a run's members, from the events that they write and from how their processes end.
 
-    Members are numbered: the workers by index, then the evaluator where there is one.
+    Members are numbered: the workers by index, then the evaluator where there is one. hosts: the names of their
+    machines; "" for this one.
     """
 
     folder: RunFolder
     clock: float
+    hosts: Sequence[str] = ()
     heard: list[Heard] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +55,11 @@ class Watch:
         """exits: member -> (exit code, monotonic seconds)."""
         for worker, (code, at) in exits.items():
             self.heard[worker].exited = (code, at - self.clock)
+
+    def take_lost(self, lost: Mapping[int, str]) -> None:
+        """lost: what is said of members whose machine can't be reached any more."""
+        for worker, words in lost.items():
+            self.heard[worker].lost = words
 
     def take_event(self, member: int, event: events.Event) -> None:
         """Takes in what the reader has read (`dtk.watch.reader`)."""
@@ -83,17 +92,20 @@ class Watch:
 
     def states(self) -> list[str]:
         """Each member's state in a word, for the live view."""
-        return ["failed" if heard.exited and heard.state != "finished" else heard.state for heard in self.heard]
+        gone = [(heard.exited or heard.lost) and heard.state != "finished" for heard in self.heard]
+        return ["failed" if each else heard.state for each, heard in zip(gone, self.heard, strict=True)]
 
     def words(self) -> str:
         """ "worker 0 training, worker 1 finished"."""
         return ", ".join(f"{m.name} {state}" for m, state in zip(self.folder.members, self.states(), strict=True))
 
     def failures(self) -> dict[int, float]:
-        """Members that failed, with the time (s since the call): raised, or ended without finishing."""
+        """Members that failed, with the time (s since the call): raised, ended without finishing, or lost."""
         times = {}
         for worker, heard in enumerate(self.heard):
-            if heard.failed is not None:
+            if heard.lost and heard.state != "finished":
+                times[worker] = 0.0  # since when is not known; what the others then say comes of it
+            elif heard.failed is not None:
                 times[worker] = heard.failed
             elif heard.exited is not None and heard.state != "finished":
                 times[worker] = heard.exited[1]
@@ -115,7 +127,7 @@ class Watch:
     def is_consequence(self, worker: int) -> bool:
         """Whether a failure is a reaction to a peer that has gone."""
         error = self._member(worker).error
-        if error is None:
+        if error is None or self.heard[worker].lost:
             return False  # it ended without an error: no other worker's message explains that
         return bool(error.get("by_a_peer")) or explain.lost_a_peer(error["type"], error["message"])
 
@@ -137,7 +149,8 @@ class Watch:
         error, exited = member.error, self.heard[worker].exited
         code = exited[0] if exited else None
         trace = error["traceback"] if error else ""
-        name = member.name if worker < self.folder.workers else "the evaluator"
+        at = f" on {self.hosts[worker]}" if any(self.hosts) else ""
+        name = (member.name if worker < self.folder.workers else "the evaluator") + at
         parts = [f"What {name} said:\n{trace}" if trace else _last_lines(member)]
         for other in sorted(set(self.failures()) - {worker}):
             role = "the same" if self._same(other, worker) else "a consequence"
@@ -145,16 +158,19 @@ class Watch:
             log = f".logs[{other}]" if other < self.folder.workers else ".evaluator_log"
             parts.append(f"{name} {self._what(other, None)}  ({role}; in full in {log})")
         return WorkerFailed(
-            said or f"{member.name} {self._what(worker, code)}",
+            said or f"{member.name}{at} {self._what(worker, code)}",
             worker=worker if worker < self.folder.workers else "evaluator",
+            host=self.hosts[worker] if at else None,
             exitcode=code,
             traceback=trace,
             folder=self.folder,
             detail="\n".join(part for part in parts if part),
-            reason="lost" if lost else "raised" if error else "exited",
+            reason="lost" if lost or self.heard[worker].lost else "raised" if error else "exited",
         )
 
     def _what(self, worker: int, code: int | None) -> str:
+        if self.heard[worker].lost:
+            return self.heard[worker].lost
         error = self._member(worker).error
         if error is not None:
             return explain.in_one_sentence(error["type"], error["message"], _runs_a_program(self.folder))

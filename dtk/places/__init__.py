@@ -1,0 +1,37 @@
+"""Where the workers of `dtk.run(fn, on=...)` are: other machines, which an engine of their own lends.
+
+    dtk.run(train, workers=2, on="ray")
+    dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
+
+Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.process.agent`) and back, `remote`
+starts workers through them, `examine` looks at the machines before. `ray`, `slurm` and `hosts` ask an engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtk.errors import ClusterConfigError
+from dtk.launch.place import Localhost, Place
+from dtk.places.engine import Engine
+from dtk.places.hosts import Hosts
+from dtk.places.ray import Ray
+
+__all__ = ["Hosts", "Ray"]
+
+_NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the next run
+_KINDS = {"ray": Ray}
+
+
+def named(on: Any) -> Place:
+    """The place that `dtk.run(..., on=on)` means; None: this machine."""
+    if on is None:
+        return Localhost()
+    if isinstance(on, Engine):
+        return on
+    if isinstance(on, str) and on in _KINDS:
+        return _NAMED.setdefault(on, _KINDS[on]())
+    names = ", ".join(f'"{name}"' for name in _KINDS)
+    raise ClusterConfigError(
+        f"on={on!r}: it takes {names}, or what a class of dtk.places makes, such as dtk.places.Ray(...)"
+    )

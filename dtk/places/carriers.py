@@ -1,0 +1,80 @@
+"""What brings messages to an agent and back: the pipes of a program that was started elsewhere, or a Ray actor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = ["Carrier", "Heard", "Pipes"]
+
+END_SECONDS = 4.0
+
+# Called from a thread of the carrier's own with each message of the agent's, and at the last with {"gone": words}.
+Heard = Callable[[dict[str, Any]], None]
+
+
+class Carrier(Protocol):
+    """Brings messages to one agent."""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Without waiting for an answer; does nothing where the agent is gone."""
+
+    def close(self) -> None:
+        """Ends the agent and whatever it has started."""
+
+
+class Pipes:
+    """An agent that a command starts, on this machine or another: `srun`, `ssh`, `ip netns exec`.
+
+    command: with `python -m dtk agent` at its end. log: gets what the command and the agent print beside messages.
+    """
+
+    def __init__(self, command: Sequence[str], heard: Heard, log: Path):
+        self._log, self._lock = log, threading.Lock()
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
+                env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
+            )
+        threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
+
+    def _hear(self, heard: Heard) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
+            for line in said:
+                with contextlib.suppress(ValueError):  # a line that the command itself prints
+                    heard(json.loads(line))
+        code = self._process.wait()
+        heard({"gone": self._last_words() or f"ended with exit code {code}"})
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+            return lines[-1].strip() if lines else ""
+        return ""
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # of a command that can't reach its machine any more
+            self._process.wait()

@@ -1,0 +1,81 @@
+"""Machines that won't do are found before a worker starts: each in one sentence, with its name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dtk import environment
+from dtk.errors import ClusterConfigError
+
+if TYPE_CHECKING:
+    from dtk.places.remote import Lent
+
+__all__ = ["reach", "shares", "versions"]
+
+_CLOCK_SECONDS = 60.0  # beyond that certificates, file times and logs of two machines don't fit together
+_MUST = ("tensorflow", "keras")  # the same on each machine, or they don't compute the same
+
+
+def versions(place: str, lent: Sequence[Lent]) -> None:
+    """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
+    own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
+    for worker, each in enumerate(lent):
+        there = each.facts["versions"]
+        who = f"worker {worker} on {each.host}"
+        if _minor(there["Python"]) != _minor(own["Python"]):
+            what = (
+                f"Python {there['Python']} there, {own['Python']} here: a pickled function fits one minor version only"
+            )
+            raise ClusterConfigError(f"{who}: {what}")
+        for package in ("tensorflow", "dtk"):
+            if there[package] is None:
+                raise ClusterConfigError(f"{who}: {package} is not installed there, for {_python(place)}")
+        if there["dtk"] != own["dtk"]:
+            words = f"dtk {there['dtk']} there, {own['dtk']} here; install the same"
+            raise ClusterConfigError(f"{who}: {words}")
+        for package in _MUST:
+            first = lent[0].facts["versions"][package]
+            if there[package] != first:
+                words = (
+                    f"{package} {there[package]} there, {first} on {lent[0].host}: install the same on every machine"
+                )
+                raise ClusterConfigError(f"{who}: {words}")
+        apart = each.facts["wall"] - time.time()
+        if abs(apart) > _CLOCK_SECONDS:
+            environment.say(
+                f"the clock of {each.host} is {apart:+.0f} s from this machine's; its log's times are its own"
+            )
+
+
+def _minor(version: str | None) -> list[str]:
+    return (version or "").split(".")[:2]
+
+
+def _python(place: str) -> str:
+    return f"the Python that {place} starts"
+
+
+def reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
+    """Each worker's port, from each other machine."""
+    by_address = {f"{each.address}:{each.port}": (k, each) for k, each in enumerate(lent)}
+    for worker, (each, answer) in enumerate(zip(lent, answers, strict=True)):
+        for address, words in answer["failed"].items():
+            other, there = by_address[address]
+            raise ClusterConfigError(
+                f"worker {worker} on {each.host} can't reach worker {other} on {there.host} at {there.address}, a port "
+                f"that is open there ({words.lower()}); TensorFlow needs every port above 1023 open between workers, "
+                "both ways"
+            )
+
+
+def shares(place: str, lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
+    """One directory that each machine sees."""
+    for each, answer in zip(lent, answers, strict=True):
+        if not answer["found"]:
+            why = f" ({answer['words']})" if answer.get("words") else ""
+            raise ClusterConfigError(
+                f"restarts= on {place}: {lent[0].host} and {each.host} have no directory in common{why}, so that a new "
+                f"start could not find what the one before saved; pass storage=, a directory that all machines share"
+            )

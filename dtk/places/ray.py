@@ -1,0 +1,177 @@
+"""Workers on the nodes of a Ray cluster, each beside an actor that starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dtk.errors import ClusterConfigError
+from dtk.places.carriers import Heard
+from dtk.places.engine import Engine
+from dtk.places.remote import Lent
+from dtk.process.agent import TURN_SECONDS, Agent
+
+__all__ = ["Ray"]
+
+READY_SECONDS = 60.0  # for Ray to make room where it says that there is some
+
+
+class _Actor:
+    """An agent as an actor of Ray's: one call at a time, in the order in which they come."""
+
+    def __init__(self, storage: str):
+        self.agent = Agent(storage)
+
+    def address(self) -> str:
+        import ray
+
+        return str(ray.util.get_node_ip_address())
+
+    def take(self, message: dict[str, Any]) -> None:
+        self.agent.take(message)
+
+    def turn(self) -> list[dict[str, Any]]:
+        return self.agent.turn(TURN_SECONDS)
+
+    def close(self) -> None:
+        self.agent.close()
+
+
+class _Calls:
+    """Brings messages to an actor, and asks it for its own in a thread."""
+
+    def __init__(self, actor: Any, heard: Heard):
+        self._actor, self._ended = actor, False
+        threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
+
+    def _hear(self, heard: Heard) -> None:
+        import ray
+
+        try:
+            while not self._ended:
+                for message in ray.get(self._actor.turn.remote()):
+                    heard(message)
+        except Exception as error:  # the actor's death has several names, and so has the end of Ray itself
+            heard({"gone": _gone(error)})
+
+    def send(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(Exception):  # dead: the thread says so
+            self._actor.take.remote(message)
+
+    def close(self) -> None:
+        import ray
+
+        self._ended = True
+        with contextlib.suppress(Exception):
+            ray.get(self._actor.close.remote(), timeout=5)
+        with contextlib.suppress(Exception):
+            ray.kill(self._actor)
+
+
+class Ray(Engine):
+    """The nodes of a Ray cluster: `pip install "dtk[ray]"`, and the same version of dtk and TensorFlow on each node.
+
+        dtk.run(train, workers=2, on="ray")
+
+    The processes that start workers stay on the nodes until this one ends, with TensorFlow imported, and keep the
+    resources that they were given; `close()` gives them back sooner.
+
+    Args:
+        address: of the cluster; None: of RAY_ADDRESS, or of one that runs on this machine, or else a new one here.
+        resources: of each worker, such as {"CPU": 4, "GPU": 1}.
+        environment: Ray's runtime environment for the workers, such as {"pip": ["dtk"], "working_dir": "."}.
+        storage: a directory that all nodes share; needed for `restarts`.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        address: str | None = None,
+        resources: Mapping[str, float] | None = None,
+        environment: Mapping[str, Any] | None = None,
+        storage: str = "",
+    ):
+        super().__init__()
+        self.address, self.storage = address, storage
+        self.resources = dict(resources or {"CPU": 1})
+        self.environment = dict(environment or {})
+        self._group: Any = None
+
+    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+        ray = self._connected()
+        self._check(ray, len(heard))
+        self._group = ray.util.placement_group([dict(self.resources)] * len(heard), strategy="SPREAD")
+        if not self._group.wait(READY_SECONDS):
+            words = f"Ray found no room for {len(heard)} workers of {self.resources} in {READY_SECONDS:g} s"
+            raise ClusterConfigError(f"{words}; other programs may hold it: `ray status` shows")
+        actors = [self._actor(ray, place) for place in range(len(heard))]
+        try:
+            addresses = ray.get([actor.address.remote() for actor in actors])
+        except ray.exceptions.RayError as error:
+            raise ClusterConfigError(f"Ray could not start dtk's agent on a node: {_in_short(error)}") from None
+        return [
+            Lent(address, _Calls(actor, takes)) for actor, address, takes in zip(actors, addresses, heard, strict=True)
+        ]
+
+    def _connected(self) -> Any:
+        try:
+            import ray
+        except ImportError:
+            raise ClusterConfigError('on="ray": Ray is not installed here; pip install "dtk[ray]"') from None
+        if not ray.is_initialized():
+            try:
+                ray.init(self.address, log_to_driver=False, logging_level="error")
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise ClusterConfigError(f"no Ray cluster answers at {self.address}: {_in_short(error)}") from None
+        return ray
+
+    def _check(self, ray: Any, count: int) -> None:
+        there = ray.cluster_resources()
+        for name, each in self.resources.items():
+            if each * count > there.get(name, 0):
+                nodes = sum(node["Alive"] for node in ray.nodes())
+                raise ClusterConfigError(
+                    f"{count} workers with {each:g} {name} each on Ray: its {nodes} node{'s' * (nodes != 1)} have "
+                    f"{there.get(name, 0):g}; ask for fewer workers, for less (resources=), or add nodes"
+                )
+
+    def _actor(self, ray: Any, place: int) -> Any:
+        resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
+        options = {
+            "num_cpus": self.resources.get("CPU", 0),
+            "num_gpus": self.resources.get("GPU", 0),
+            "resources": resources or None,
+            "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=place
+            ),
+            "runtime_env": self.environment or None,
+        }
+        return ray.remote(_Actor).options(**options).remote(self.storage)
+
+    def close(self) -> None:
+        """Ends the processes on the nodes, and gives back their resources."""
+        super().close()
+        group, self._group = self._group, None
+        if group is not None:
+            import ray
+
+            with contextlib.suppress(Exception):  # Ray's own end has been quicker
+                ray.util.remove_placement_group(group)
+
+
+def _gone(error: BaseException) -> str:
+    """What became of an actor. One that is unavailable has lost an answer, and with it some of what a worker wrote."""
+    import ray
+
+    if isinstance(error, (ray.exceptions.ActorDiedError, ray.exceptions.ActorUnavailableError)):
+        return f"Ray has lost its actor there ({type(error).__name__})"
+    return _in_short(error)
+
+
+def _in_short(error: BaseException) -> str:
+    """The last line of an error that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,322 @@
+"""Workers on other machines, one agent for each: the same to `dtk.launch` as the parent process is on this machine."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dtk.datasets import SOMEWHERE
+from dtk.errors import ClusterConfigError, DtkError
+from dtk.launch.place import Machine
+from dtk.places import examine
+from dtk.places.carriers import Carrier, Heard
+from dtk.process import ship
+from dtk.process.agent import MODULES
+from dtk.process.vitals import Vitals
+from dtk.records import GROWING, RunFolder
+
+__all__ = ["Lent", "Remote"]
+
+START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
+ANSWER_SECONDS = 30.0
+LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second
+END_SECONDS = 60.0  # for what a function wrote into the run's directory to come back
+_ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apart
+_SENT = ("function.pkl", "sources.json", "evaluator.pkl", "faults.json")
+
+
+@dataclass
+class Lent:
+    """One machine, as an engine lends it for one worker.
+
+    address: by which the other workers reach it. carrier: to its agent. name: of the machine, where the engine has one.
+    """
+
+    address: str
+    carrier: Carrier
+    name: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    ahead: float = 0.0  # its monotonic clock minus this machine's, in seconds
+    gone: str = ""
+    port: int = 0
+
+    @property
+    def host(self) -> str:
+        """How people call it."""
+        return self.name or str(self.facts.get("host") or self.address)
+
+
+class Remote:
+    """Agents on other machines, one for each member of a run; they stay for further runs.
+
+    place: what the engine is called in sentences. lend: called once with what takes the messages of each member's
+    agent; it gives their machines.
+    """
+
+    grace = LOST_SECONDS + 2.0
+
+    def __init__(self, place: str, lend: Callable[[Sequence[Heard]], list[Lent]], count: int):
+        self.place = place
+        self.started: dict[str, int] = {}
+        self.exited: dict[str, tuple[int, float]] = {}
+        self._queue: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+        self._heard = [time.monotonic()] * count  # when each agent last said something, by this machine's clock
+        self._polled = 0.0
+        self._member: dict[str, int] = {}
+        self._refused: dict[str, tuple[int, str]] = {}
+        self._vitals: dict[str, Vitals] = {}
+        self._listening: set[str] = set()
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._numbers = itertools.count(1)
+        self._folder: RunFolder | None = None
+        self._sent: set[int] = set()  # members whose agent has the run's files
+        self._known: set[str] = set()
+        self.lent = lend([self._hears(member) for member in range(count)])
+
+    def _hears(self, member: int) -> Heard:
+        def heard(message: dict[str, Any]) -> None:
+            now = self._heard[member] = time.monotonic()
+            if message.get("vitals") != {}:  # a sign of life of an agent that has no worker
+                self._queue.put((member, {**message, "arrived": now}))
+
+        return heard
+
+    # ---- before a start of the cluster
+
+    @property
+    def source(self) -> Remote:
+        return self
+
+    def prepare(self, folder: RunFolder, tick: Callable[[], None], shared: bool) -> None:
+        """Looks at the machines before a start of the run in `folder`; ClusterConfigError names one that won't do.
+
+        shared: whether they must see one directory, as a restart does that begins where another machine has stopped.
+        """
+        self._folder, self._sent = folder, set()
+        self._known = {path.name for path in folder.path.iterdir()}
+        first = not self.lent[0].facts
+        for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
+            lent.facts = facts
+        if first:
+            examine.versions(self.place, self.lent)
+            self._set_clocks(tick)
+        for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
+            lent.port = answer["port"]
+        others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
+        examine.reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
+        if shared:
+            name = f".{folder.path.name}"
+            self._ask_all("shares", tick, more=[{"name": name, "write": k == 0} for k in range(len(self.lent))])
+            examine.shares(self.place, self.lent, self._ask_all("shares", tick, more=[{"name": name, "write": False}]))
+
+    def _set_clocks(self, tick: Callable[[], None]) -> None:
+        best = [float("inf")] * len(self.lent)
+        for _ in range(_ROUNDS):
+            for k, lent in enumerate(self.lent):
+                asked = time.monotonic()
+                answer = self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS)
+                took = answer["arrived"] - asked
+                if took < best[k]:
+                    best[k], lent.ahead = took, answer["at"] - (asked + answer["arrived"]) / 2
+
+    def _send(self, member: int, what: str, **more: Any) -> int:
+        number = next(self._numbers)
+        self.lent[member].carrier.send({what: number, **more})
+        return number
+
+    def _ask_all(
+        self,
+        what: str,
+        tick: Callable[[], None],
+        seconds: float = ANSWER_SECONDS,
+        more: Sequence[Mapping[str, Any]] = ({},),
+    ) -> list[dict[str, Any]]:
+        """Each agent's answer. more: what each is asked besides, or one for all."""
+        of_each = list(more) * (len(self.lent) if len(more) == 1 else 1)
+        numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
+        return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
+
+    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        while number not in self._answers:
+            self.poll(0.1)
+            tick()
+            lent = self.lent[member]
+            if lent.gone:
+                raise ClusterConfigError(f"worker {member} on {lent.host}: dtk's agent did not start: {lent.gone}")
+            if time.monotonic() > deadline:
+                words = f"worker {member} on {lent.host}: dtk's agent there has not answered for {seconds:g} s"
+                raise ClusterConfigError(words)
+        return self._answers.pop(number)
+
+    def addresses(self) -> list[str]:
+        return [f"{lent.address}:{lent.port}" for lent in self.lent]
+
+    def machine(self, member: int) -> Machine:
+        assert self._folder is not None
+        lent = self.lent[member]
+        share = sum(other.facts["machine"] == lent.facts["machine"] for other in self.lent)
+        root = Path(lent.facts["root"]) / self._folder.path.name
+        somewhere = {name for other in self.lent for name in other.facts["datasets"]}
+        env = {**lent.facts["env"], SOMEWHERE: " ".join(sorted(somewhere))}
+        return Machine(lent.host, env, lent.facts["cores"], share, root, lent.ahead)
+
+    def lost(self) -> dict[int, str]:
+        """Members whose agent is gone, or has not been heard of for 10 s."""
+        now, found = time.monotonic(), {}
+        for member, lent in enumerate(self.lent):
+            if lent.gone:
+                found[member] = f"is lost with its machine, or dtk's agent there: {lent.gone}"
+            elif now - self._heard[member] > LOST_SECONDS:
+                words = (
+                    f"has not been heard of for {LOST_SECONDS:g} s: its machine is down, or the network to it is cut"
+                )
+                found[member] = words
+        return found
+
+    def cut(self) -> list[tuple[int, int, str]]:
+        """(who, whom, the system's words) of members whose machine can't reach another's server."""
+        lost = self.lost()
+        there = {self._member[key]: self.addresses()[self._member[key]] for key in self._listening}
+        asked = [k for k in there if k not in lost]
+        others = {k: [address for other, address in there.items() if other != k] for k in asked}
+        numbers = {k: self._send(k, "reach", addresses=others[k]) for k in asked}
+        by_address = {address: k for k, address in there.items()}
+        found = []
+        for k, number in numbers.items():
+            with contextlib.suppress(ClusterConfigError):  # lost in this moment
+                failed = self._answer(k, number, lambda: None, ANSWER_SECONDS)["failed"]
+                found += [(k, by_address[address], words) for address, words in failed.items()]
+        return found
+
+    # ---- what `dtk.launch.members` asks for
+
+    def start(self, key: str, spec: dict[str, Any]) -> None:
+        assert self._folder is not None
+        member = self._member[key] = spec["worker"]
+        files = {}
+        if member not in self._sent:
+            self._sent.add(member)
+            there = [self._folder.path / name for name in _SENT]
+            found = {path.name: path.read_bytes() for path in there if path.exists()}
+            found |= {f"{MODULES}/{name}": source for name, source in ship.own_modules().items()}
+            files = {name: base64.b64encode(data).decode() for name, data in found.items()}
+        self.lent[member].carrier.send({"start": key, "spec": spec, "files": files})
+
+    def wait_started(self, keys: list[str]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not {*keys} <= {*self.started, *self._refused} and time.monotonic() < deadline and not self.lost():
+            self.poll(0.1)
+        for key in keys:
+            if key in self._refused:
+                number, words = self._refused[key]
+                host = self.lent[self._member[key]].host
+                raise OSError(number, f"{host}: {words}") if number else DtkError(f"{host}: {words}")
+
+    def poll(self, timeout: float) -> None:
+        now = time.monotonic()
+        if now - self._polled > LOST_SECONDS / 2:  # this process was away, or had no run: what came has yet to be heard
+            self._heard = [now] * len(self._heard)
+        self._polled = now
+        try:
+            member, message = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return
+        self._take(member, message)
+        while not self._queue.empty():
+            self._take(*self._queue.get())
+
+    def lives(self) -> bool:
+        return True  # each machine by itself: `lost`
+
+    def kill(self, keys: list[str]) -> None:
+        now, lost = time.monotonic(), self.lost()
+        for member in {self._member[key] for key in keys if key in self._member}:
+            mine = [key for key in keys if self._member.get(key) == member]
+            self.lent[member].carrier.send({"kill": mine})
+        gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self._refused]
+        self.exited.update(dict.fromkeys(gone, (-9, now)))
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            member = self._member.pop(key, None)
+            if member is not None:
+                self.lent[member].carrier.send({"forget": [key]})
+            for known in (self.started, self.exited, self._refused, self._vitals):
+                known.pop(key, None)  # type: ignore[attr-defined]
+        self._listening -= {*keys}
+
+    def vitals(self, key: str) -> Vitals | None:
+        return self._vitals.get(key)
+
+    def ask(self, key: str) -> None:
+        self.lent[self._member[key]].carrier.send({"ask": key})
+
+    def listening(self, ports: Mapping[str, int]) -> set[str]:
+        return self._listening & {*ports}
+
+    def close(self) -> None:
+        """Ends the agents, and with them all that they have started."""
+        for lent in self.lent:
+            lent.carrier.close()
+
+    def usable(self) -> bool:
+        """Whether every agent is there: otherwise the next run asks for others."""
+        self.poll(0)
+        return not any(lent.gone for lent in self.lent)
+
+    def end(self, folder: RunFolder) -> None:
+        """Brings back what the function wrote into the run's directory, the chief's first, and has it removed."""
+        self._folder = folder
+        for member in range(len(self.lent)):
+            if member in self.lost():
+                continue
+            known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, MODULES, ".dataset.lock"})
+            try:
+                number = self._send(member, "end", run=folder.path.name, known=known)
+                self._answer(member, number, lambda: None, END_SECONDS)
+            except ClusterConfigError:
+                continue  # gone in this moment; its guard removes what ran, and the next agent there the files
+
+    # ---- what the agents say
+
+    def _take(self, member: int, message: dict[str, Any]) -> None:
+        lent = self.lent[member]
+        if "gone" in message:
+            lent.gone = message["gone"]
+        elif "data" in message:
+            self._write(message)
+        elif "vitals" in message:
+            self._vitals.update({key: Vitals(*each) for key, each in message["vitals"].items()})
+            self._listening |= {*message["listening"]}
+        elif "exited" in message:
+            self.exited[message["exited"]] = (message["code"], message["at"] - lent.ahead)
+        elif "started" in message:
+            self.started[message["started"]] = message["pid"]
+        elif "refused" in message:
+            self._refused[message["refused"]] = (message["number"], message["words"])
+        elif "answer" in message:
+            self._answers[message["answer"]] = message
+
+    def _write(self, message: dict[str, Any]) -> None:
+        """A part of a file, into the run's directory here: lines at once, all else when it is whole."""
+        if self._folder is None or message["run"] != self._folder.path.name:
+            return  # of a run that has ended
+        path = self._folder.path / message["file"]
+        if ".." in path.parts or not path.is_relative_to(self._folder.path):
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data, at = base64.b64decode(message["data"]), message["at"]
+        target = path if path.name in GROWING else path.with_name(f"{path.name}.coming")
+        with target.open("r+b" if at else "wb") as file:
+            file.seek(at)
+            file.write(data)
+        if target is not path and at + len(data) >= message["of"]:
+            target.replace(path)

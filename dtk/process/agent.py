@@ -1,0 +1,369 @@
+"""On another machine, for a kernel that is elsewhere: starts workers, and says what they write and how they end.
+
+An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
+so that they end when it does. What it hears and says are messages of JSON's types, the same in an actor of Ray's as
+through the pipes of `python -m dtk agent`:
+
+    {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
+    {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
+    {"reach": n, "addresses": [...]}      ->  {"answer": n, "failed": {address: the system's words}}
+    {"shares": n, "name", "write"}        ->  {"answer": n, "found"}: whether the file is there, in its storage
+    {"start": key, "spec", "files"}       ->  {"started": key, "pid"} or {"refused": key, "number", "words"}
+    {"ask": key}                              the worker writes its stacks to its stacks.txt
+    {"kill": [key, ...]}                  ->  {"exited": key, "code", "at"}
+    {"forget": [key, ...]}
+    {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
+                                              but for names at its top that are known; then it is removed
+
+and by itself, of the workers' files, {"run", "file", "at", "of", "data"} (`at` bytes into a file of `of`, in base64);
+{"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dtk import datasets, environment
+from dtk.errors import DtkError
+from dtk.process import owned, warm
+from dtk.process.vitals import listening
+from dtk.records import GROWING
+
+__all__ = ["Agent", "main"]
+
+Message = dict[str, Any]
+
+MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
+TURN_SECONDS = 0.05
+_LOOK = 0.25  # seconds between two looks at the vitals
+_CHUNK = 1 << 20  # bytes of a file in one message
+_MOST = 8 << 20  # bytes that one turn says, so that it stays short
+_REACH_SECONDS = 4.0
+# What decides how many threads a worker has, where it is set on the machine.
+_COUNTS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "TF_GRPC_WORKER_CACHE_THREADS")
+
+
+class Agent:
+    """One agent. storage: a directory that all machines of the cluster share, for the runs' directories; "": its own.
+
+    `take` hears a message, `turn` gives those that it has to say.
+    """
+
+    def __init__(self, storage: str = ""):
+        _tidy()
+        self.root = Path(storage).expanduser() if storage else _own()
+        self.storage = bool(storage)
+        self.source = warm.parent(environment.forks())
+        self._said: list[Message] = []
+        self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
+        self._workers: dict[str, Message] = {}  # key -> spec
+        self._files: dict[Path, tuple[int, int]] = {}  # (inode, bytes said)
+        self._port: socket.socket | None = None
+        self._looked = 0.0
+        self._behind = False  # whether more of the file that was read last is still to be said
+
+    # ---- what it hears
+
+    def take(self, message: Message) -> None:
+        """Does what a message asks for; what there is to say of it comes with the next turns."""
+        for name, do in (("start", self._start), ("kill", self._kill), ("forget", self._forget), ("ask", self._ask)):
+            if name in message:
+                do(message)
+                return
+        for name, find in (
+            ("facts", self._facts),
+            ("reserve", self._reserve),
+            ("reach", self._reach),
+            ("shares", self._shares),
+            ("end", self._end),
+        ):
+            if name in message:
+                self._said.append({"answer": message[name], **find(message)})
+
+    def _facts(self, message: Message) -> Message:
+        versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
+        return {
+            "at": time.monotonic(),
+            "wall": time.time(),
+            "host": platform.node(),
+            "machine": owned.machine(),
+            "versions": versions,
+            "cores": environment.cores(),
+            "env": {name: os.environ[name] for name in _COUNTS if name in os.environ},
+            "root": str(self.root),
+            "datasets": datasets.cached(),
+        }
+
+    def _reserve(self, message: Message) -> Message:
+        self._release()
+        self._port = socket.socket()
+        self._port.bind(("", 0))
+        self._port.listen()
+        return {"port": self._port.getsockname()[1]}
+
+    def _release(self) -> None:
+        if self._port is not None:
+            self._port.close()
+        self._port = None
+
+    def _reach(self, message: Message) -> Message:
+        failed = {}
+        for address in message["addresses"]:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
+            except OSError as error:
+                failed[address] = error.strerror or str(error)
+        return {"failed": failed}
+
+    def _shares(self, message: Message) -> Message:
+        path = self.root / message["name"]
+        try:
+            if message["write"]:
+                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.touch()
+            return {"found": path.exists()}
+        except OSError as error:
+            return {"found": False, "words": error.strerror}
+
+    def _start(self, message: Message) -> None:
+        self._release()
+        spec = message["spec"]
+        run = Path(spec["dir"])
+        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, data in message["files"].items():
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            part = run / f"{name}.{os.getpid()}"  # others may write it at the same moment, into shared storage
+            part.write_bytes(base64.b64decode(data))
+            part.replace(run / name)
+        corner = _corner(spec)
+        shutil.rmtree(corner, ignore_errors=True)  # of an earlier start of the cluster; the kernel has it
+        self._files = {path: said for path, said in self._files.items() if corner not in path.parents}
+        base = environment.for_workers(os.environ)
+        own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
+        spec["env"] = {**base, **spec["env"], **own}
+        spec["cwd"] = os.getcwd()
+        spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
+        self._waiting.append((message["start"], spec))
+
+    def _kill(self, message: Message) -> None:
+        keys = message["kill"]
+        self._waiting = [(key, spec) for key, spec in self._waiting if key not in keys]
+        self.source.kill(keys)
+
+    def _forget(self, message: Message) -> None:
+        self.source.forget(message["forget"])
+        for key in message["forget"]:
+            self._workers.pop(key, None)
+
+    def _ask(self, message: Message) -> None:
+        if message["ask"] in self.source.started:
+            self.source.ask(message["ask"])
+
+    def _end(self, message: Message) -> Message:
+        run = self.root / message["run"]
+        for path in sorted(run.rglob("*")):
+            top = path.relative_to(run).parts[0]
+            if path.is_file() and top not in message["known"] and not top.startswith("worker-"):
+                self._said += self._news_of(path, run, None, sys.maxsize)
+        shutil.rmtree(run, ignore_errors=True)
+        self._files = {path: said for path, said in self._files.items() if run not in path.parents}
+        return {}
+
+    # ---- what it says
+
+    def turn(self, seconds: float) -> list[Message]:
+        """What there is to say, after a wait of up to `seconds` for the end of a worker."""
+        self._start_waiting()
+        self.source.poll(seconds)
+        exited = dict(self.source.exited)
+        if not self.source.lives():  # killed from outside; the system kills its workers along with it
+            exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
+        said, self._said = self._said, []
+        for key, spec in list(self._workers.items()):
+            news, whole = self._written(spec)
+            said += news
+            if key in exited and whole:  # after all that it wrote
+                code, at = exited[key]
+                said.append({"exited": key, "code": code, "at": at})
+                del self._workers[key]
+        return said + self._vitals()
+
+    def _start_waiting(self) -> None:
+        if not self._waiting or not (self.source.ready or not self.source.lives()):
+            return  # its imports go on
+        waiting, self._waiting = self._waiting, []
+        keys = [key for key, _ in waiting]
+        try:
+            self.source.wait_ready(lambda: None)
+            for key, spec in waiting:
+                self._workers[key] = spec
+                self.source.start(key, spec)
+            self.source.wait_started(keys)
+            self._said += [{"started": key, "pid": self.source.started[key]} for key in keys]
+        except (DtkError, OSError, KeyError) as error:
+            number = getattr(error, "errno", None) or 0
+            words = getattr(error, "strerror", None) or str(error)
+            self._said += [{"refused": key, "number": number, "words": words} for key in keys]
+
+    def _written(self, spec: Message) -> tuple[list[Message], bool]:
+        """What a worker has written since the last turn, and whether that is all.
+
+        What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
+        read as far as they had come before.
+        """
+        corner = _corner(spec)
+        grown = {corner / name: _size(corner / name) for name in GROWING}
+        said: list[Message] = []
+        for path in _inside(corner):
+            if path not in grown:
+                said += self._news_of(path, corner.parent, None, _MOST - _bytes(said))
+                if self._behind:
+                    return said, False
+        for path, size in grown.items():
+            said += self._news_of(path, corner.parent, size, max(_CHUNK, _MOST - _bytes(said)))
+            if self._behind:
+                return said, False
+        return said, True
+
+    def _news_of(self, path: Path, run: Path, until: int | None, most: int) -> list[Message]:
+        """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
+        self._behind = False
+        found: list[Message] = []
+        try:
+            state = path.stat()
+            known, said = self._files.get(path, (0, 0))
+            size = state.st_size if until is None else until
+            if known != state.st_ino or (until is None and known and said > size):
+                said = 0
+            elif said >= size:
+                return []
+            with path.open("rb") as file:
+                file.seek(said)
+                while most > 0 and (said < size or not found):
+                    data = file.read(min(_CHUNK, size - said))
+                    found.append({"run": run.name, "file": str(path.relative_to(run)), "at": said, "of": size})
+                    found[-1]["data"] = base64.b64encode(data).decode()
+                    said, most = said + len(data), most - len(data)
+                    if not data:
+                        break
+        except OSError:
+            return []  # replaced in this very moment, or removed: the next turn sees
+        self._behind = said < size
+        self._files[path] = (state.st_ino, said)
+        return found
+
+    def _vitals(self) -> list[Message]:
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return []
+        self._looked = now
+        found, ports = {}, {}
+        for key, spec in self._workers.items():
+            seen = self.source.vitals(key) if key in self.source.started else None
+            if seen is not None:
+                found[key] = list(seen)
+            if spec.get("port"):
+                ports[key] = spec["port"]
+        there = listening(ports.values()) if ports else set()
+        return [{"vitals": found, "listening": [key for key, port in ports.items() if port in there]}]
+
+    def close(self) -> None:
+        """Ends every worker, and removes what is left here of their runs."""
+        self._release()
+        self.source.close()
+        if not self.storage:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _bytes(said: list[Message]) -> int:
+    return sum(len(message["data"]) for message in said)
+
+
+def _corner(spec: Message) -> Path:
+    return Path(spec["dir"]) / ("evaluator" if spec["role"] == "evaluator" else f"worker-{spec['worker']}")
+
+
+def _inside(corner: Path) -> list[Path]:
+    try:
+        return [path for path in sorted(corner.iterdir()) if path.is_file() and path.suffix != ".part"]
+    except OSError:
+        return []  # the worker has not made it yet
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+# ---- directories: each agent has its own, whose name says whose it is
+
+
+def _folder() -> Path:
+    return environment.scratch() / "away"
+
+
+def _own() -> Path:
+    folder = _folder() / f"{owned.machine()}-{os.getpid()}-{owned.start_of(os.getpid())}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _tidy() -> None:
+    """Removes what agents left that were killed."""
+    prefix = f"{owned.machine()}-"
+    for path in _folder().glob(f"{prefix}*"):
+        pid, _, start = path.name.removeprefix(prefix).partition("-")
+        if pid.isdecimal() and owned.start_of(int(pid)) != start:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+# ---- the agent that a command starts
+
+
+def main(storage: str) -> None:
+    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
+    commands, events = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # nothing that is imported may speak among the messages
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    agent = Agent(storage)
+    try:
+        _serve(agent, commands, events)
+    except BrokenPipeError:
+        pass  # the kernel is gone
+    finally:
+        agent.close()
+
+
+def _serve(agent: Agent, commands: int, events: int) -> None:
+    begun = b""
+    while True:
+        if select.select([commands], [], [], TURN_SECONDS)[0]:
+            data = os.read(commands, 1 << 20)
+            if not data:
+                return
+            *lines, begun = (begun + data).split(b"\n")
+            for line in lines:
+                agent.take(json.loads(line))
+        for message in agent.turn(0):
+            _put(events, json.dumps(message).encode() + b"\n")
+
+
+def _put(events: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(events, data) :]

@@ -1,0 +1,62 @@
+"""What the system says of a process that dtk started: processor time, whether it is stopped, where it listens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+__all__ = ["Vitals", "ask", "listening", "vitals"]
+
+_LISTEN = "0A"  # <net/tcp_states.h>
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+class Vitals(NamedTuple):
+    """used: processor seconds since the process began. stopped: by SIGSTOP or its like."""
+
+    used: float
+    stopped: bool
+
+
+@lru_cache(maxsize=64)
+def _process(pid: int) -> psutil.Process:
+    return psutil.Process(pid)
+
+
+def vitals(pid: int) -> Vitals | None:
+    """Of a process that lives; None where there is none."""
+    try:
+        process = _process(pid)
+        with process.oneshot():
+            times, status = process.cpu_times(), process.status()
+    except psutil.Error:
+        _process.cache_clear()  # the number may be another process's by now
+        return None
+    return Vitals(float(times.user + times.system), status in _STOPPED)
+
+
+def ask(pid: int) -> None:
+    """Has a worker write its Python stacks to its stacks.txt."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+
+
+def listening(ports: Iterable[int]) -> set[int]:
+    """Those of the ports that a process listens on, by Linux's own tables; none where there are no such tables."""
+    wanted, found = set(ports), set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in (line.split() for line in lines):
+            if fields[3] == _LISTEN:
+                found.add(int(fields[1].rsplit(":", 1)[1], 16))
+    return wanted & found

@@ -1,0 +1,68 @@
+"""What the tests run on each place: the same functions, untouched."""
+
+from __future__ import annotations
+
+import time
+
+import dtk
+
+
+def digits(steps=12):
+    """A small convolution network, by Keras's fit, on MNIST where there is some."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    (train, _), _ = dtk.datasets.load("mnist")
+    data = train.map(lambda image, label: (tf.cast(image, tf.float32) / 255, label)).batch(64).repeat()
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [
+                tf.keras.layers.Conv2D(8, 3, activation="relu"),
+                tf.keras.layers.MaxPooling2D(),
+                tf.keras.layers.Flatten(),
+                tf.keras.layers.Dense(10),
+            ]
+        )
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, metrics=["accuracy"])
+    history = model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[dtk.Recorder()])
+    if dtk.is_chief():
+        (dtk.run_dir() / "saved.txt").write_text("by the chief")
+    return history.history["loss"]
+
+
+def long(seconds=60.0):
+    """All-reduces, one every 50 ms."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    @tf.function
+    def step():
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
+
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        step()
+        if not (dtk.run_dir() / "began").exists():
+            (dtk.run_dir() / "began").touch()
+            print("began", flush=True)
+        time.sleep(0.05)
+
+
+def raises():
+    import tensorflow as tf
+
+    tf.distribute.MultiWorkerMirroredStrategy()
+    if not dtk.is_chief():
+        raise ValueError("no such thing")
+    time.sleep(60)
+
+
+def is_killed():
+    import os
+    import signal
+
+    if not dtk.is_chief():
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
