@@ -132,6 +132,7 @@ def run(
     argv: Sequence[str] = (),
     record: bool = False,
     on: str | Place | None = None,
+    gpus_per_worker: int | None = None,
 ) -> Run:
     """Runs `fn` in several processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
@@ -161,6 +162,8 @@ def run(
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
         on: where the workers are, if not on this machine: "ray", or what the classes of `dtk.places` make. `start` and
             `force` are for this machine.
+        gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
+            An evaluator sees none. None: each sees all.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -183,6 +186,7 @@ def run(
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
         payload=payload,
+        gpus=request.checked_gpus(gpus_per_worker, layout.workers, layout.replicas, here=on is None),
         **request.of_each_job(fn, seed, keras, start, timeout, record),
         workers=layout.workers,
         replicas=layout.replicas,

@@ -182,6 +182,16 @@ def test_a_long_message_ends_with_a_sentence_where_one_fits():
     assert in_one_sentence("ValueError", "x" * 400) == f"raised ValueError: {'x' * 277}..."
 
 
+def test_variables_outside_of_the_scope_are_said_without_their_numbers():
+    message = (
+        "`colocate_vars_with` must only be passed a variable created in this tf.distribute.Strategy.scope(), not: <tf"
+    )
+    said = in_one_sentence(
+        "ValueError", f"{message}.Variable 'dense/kernel:0' shape=(30, 256) numpy=\narray([[ 0.0]])>"
+    )
+    assert said.startswith("raised ValueError: the model's variables were made outside of the strategy's scope; make")
+
+
 def test_how_a_program_ended_is_not_said_of_a_function():
     assert in_one_sentence("SystemExit", "3", program=True) == "called sys.exit(3) before the program's end"
     assert exit_in_words(4, program=True) == "ended itself with exit code 4 before the program's end (os._exit?)"

@@ -11,7 +11,7 @@ from typing import Any
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
-from dtk.launch import folders, tf_config
+from dtk.launch import folders, gpus, tf_config
 from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
@@ -58,6 +58,7 @@ class Job:
     rate: float = 1.0  # what the optimizers' learning rates are multiplied by
     record: bool = False  # every Keras fit gets a Recorder
     program: str = ""  # the name of the program that is run in the place of a function
+    gpus: tuple[str, ...] = ()  # what each worker sees of this machine's; (): all see all
     place: Place = field(default_factory=Localhost)
 
 
@@ -128,7 +129,8 @@ def _spec(
     job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     evaluates = member.worker == job.workers
-    env = {**_environment(job, machine, config), "TMPDIR": str(machine.dir / member.path.name / "tmp")}
+    env = {**_environment(job, machine, config), **gpus.environment(job.gpus, member.worker)}
+    env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
         "dir": str(machine.dir),
         "worker": member.worker,

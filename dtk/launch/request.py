@@ -11,7 +11,7 @@ from dtk.compat.estimators import revived as estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
-from dtk.launch import programs
+from dtk.launch import gpus, programs
 from dtk.process import ship
 from dtk.process.program import Program
 from dtk.process.warm import is_warm
@@ -22,6 +22,7 @@ __all__ = [
     "check_sizes",
     "check_times",
     "checked_faults",
+    "checked_gpus",
     "checked_keras",
     "checked_restarts",
     "checked_seed",
@@ -69,6 +70,27 @@ def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
     """Numbers of workers and of replicas in each that can be started together; here: on this machine."""
     check_count("workers", workers, max(16, 4 * environment.cores()) if here else MOST_WORKERS)
     check_count("replicas", replicas, 16)
+
+
+def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[str, ...]:
+    """What each worker sees of this machine's GPUs, () for all; here: the workers are on this machine."""
+    if asked is None:
+        return ()
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ClusterConfigError(f"gpus_per_worker={asked!r}: it takes a whole number of at least 1, or None")
+    if not here:
+        words = "it divides the GPUs of this machine; elsewhere the place's own scheduler does"
+        raise ClusterConfigError(f"gpus_per_worker={asked} with on=: {words}")
+    if 1 < asked != replicas:
+        words = f"each of a worker's GPUs has one replica; pass replicas={asked}"
+        raise ClusterConfigError(f"gpus_per_worker={asked} with replicas={replicas}: {words}")
+    seen, source = gpus.visible()
+    if len(seen) < workers * asked:
+        raise ClusterConfigError(
+            f"gpus_per_worker={asked} with workers={workers}: they need {workers * asked} GPU"
+            f"{'s' * (workers * asked > 1)}, and this machine shows {len(seen)} (by {source})"
+        )
+    return tuple(gpus.divided(seen, workers, asked))
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:
