@@ -20,6 +20,7 @@ from pathlib import Path
 from dtk.launch.launch import THREADS
 from dtk.launch.place import free_ports
 from dtk.launch.tf_config import build
+from dtk.process.warm import MALLOC
 
 GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
 PROGRAM = """
@@ -46,17 +47,17 @@ if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
 
 
 def by_hand(program: Path, out: Path) -> None:
-    """Two processes with a TF_CONFIG each, and as many threads as dtk gives a worker, gRPC's included.
+    """Two processes with a TF_CONFIG each, and what dtk sets for a worker: numbers of threads, gRPC's too, and malloc.
 
-    With TensorFlow's own numbers they would be slower, and what dtk itself costs would not show.
+    Without these settings they are slower, and what dtk itself costs would not show.
     """
     share = str(max(1, len(os.sched_getaffinity(0)) // 2))
-    threads = dict.fromkeys((*THREADS, *GRPC * (share == "1")), share)
+    settings = {**MALLOC, **dict.fromkeys((*THREADS, *GRPC * (share == "1")), share)}
     began = str(time.time())
     workers = [
         subprocess.Popen(
             [sys.executable, str(program), str(out), began],
-            env={**os.environ, "TF_CONFIG": json.dumps(config), **threads},
+            env={**os.environ, "TF_CONFIG": json.dumps(config), **settings},
         )
         for config in build(free_ports(2))
     ]
