@@ -116,7 +116,12 @@ STEP = "call the step by strategy.run(step, args=(batch,))"
             "execution mode or decorate this function with @tf.function.",
         ),
         ("ValueError", LAYER, "raised ValueError: Matrix size-incompatible: In[0]: [8,4], In[1]: [5,3]"),
-        ("RuntimeError", BUILDING, "raised RuntimeError: Model Wrong does not have a `call()` method implemented."),
+        (
+            "RuntimeError",
+            BUILDING,
+            "raised RuntimeError: Keras 3 has to call Wrong to build it, under a strategy even before the first step, and "
+            "Wrong has no call(); write one: its forward pass",
+        ),
         (
             "ValueError",
             REDUCTION,

@@ -79,6 +79,11 @@ KNOWN = [
         "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out",
     ),
     (
+        re.compile(r"Model (\w+) does not have a `call\(\)` method implemented"),
+        "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
+        "write one: its forward pass",
+    ),
+    (
         re.compile(r"Argument\(s\) not recognized: \{'lr':"),
         "the optimizer has no argument lr; Keras calls it learning_rate",
     ),
