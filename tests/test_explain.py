@@ -119,8 +119,8 @@ STEP = "call the step by strategy.run(step, args=(batch,))"
         (
             "RuntimeError",
             BUILDING,
-            "raised RuntimeError: Keras 3 has to call Wrong to build it, under a strategy even before the first step, and "
-            "Wrong has no call(); write one: its forward pass",
+            "raised RuntimeError: Keras 3 has to call Wrong to build it, under a strategy even before the first step, "
+            "and Wrong has no call(); write one: its forward pass",
         ),
         (
             "ValueError",
@@ -185,6 +185,14 @@ def test_a_long_message_ends_with_a_sentence_where_one_fits():
     said = in_one_sentence("ValueError", whole + "The second " + "goes on and on " * 30)
     assert said == f"raised ValueError: {whole.strip()}"
     assert in_one_sentence("ValueError", "x" * 400) == f"raised ValueError: {'x' * 277}..."
+
+
+def test_a_batch_without_examples_is_said():
+    message = (
+        "Shape must be rank 1 but is rank 2 for '{{node BiasAdd}}' with input shapes: [0,512], [0,512].\n\nArguments "
+    )
+    said = in_one_sentence("ValueError", f"{message}received:\n  inputs=tf.Tensor(shape=(0, 12), dtype=float32)")
+    assert said.startswith("raised ValueError: a replica had no example, which this layer can't take: predict or")
 
 
 def test_variables_outside_of_the_scope_are_said_without_their_numbers():
