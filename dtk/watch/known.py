@@ -85,8 +85,8 @@ KNOWN = [
     ),
     (
         re.compile(r"with input shapes: \[0,.*shape=\(0,"),
-        "a replica had no example, which this layer can't take: predict or evaluate was given fewer examples than there "
-        "are replicas; give it as many at least",
+        "a replica had no example, which this layer can't take: predict or evaluate was given fewer examples than "
+        "there are replicas; give it as many at least",
     ),
     (
         re.compile(r"Argument\(s\) not recognized: \{'lr':"),
