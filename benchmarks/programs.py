@@ -20,7 +20,9 @@ from pathlib import Path
 from dtk.launch.launch import THREADS
 from dtk.launch.place import free_ports
 from dtk.launch.tf_config import build
+from dtk.process.warm import MALLOC
 
+GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
 PROGRAM = """
 import json, os, sys, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -45,13 +47,17 @@ if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
 
 
 def by_hand(program: Path, out: Path) -> None:
-    """Two processes with a TF_CONFIG each, and the share of the cores that dtk gives a worker."""
+    """Two processes with a TF_CONFIG each, and what dtk sets for a worker: numbers of threads, gRPC's too, and malloc.
+
+    Without these settings they are slower, and what dtk itself costs would not show.
+    """
     share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    settings = {**MALLOC, **dict.fromkeys((*THREADS, *GRPC * (share == "1")), share)}
     began = str(time.time())
     workers = [
         subprocess.Popen(
             [sys.executable, str(program), str(out), began],
-            env={**os.environ, "TF_CONFIG": json.dumps(config), **dict.fromkeys(THREADS, share)},
+            env={**os.environ, "TF_CONFIG": json.dumps(config), **settings},
         )
         for config in build(free_ports(2))
     ]

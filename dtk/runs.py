@@ -129,6 +129,7 @@ def run(
     argv: Sequence[str] = (),
     record: bool = False,
     on: str | Place | None = None,
+    gpus_per_worker: int | None = None,
 ) -> Run:
     """Runs `fn` in several processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
@@ -157,6 +158,8 @@ def run(
         argv: what follows a program on its command line.
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
         on: where the workers are, if not on this machine: "ray", "slurm", or what a class of `dtk.places` makes.
+        gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
+            An evaluator sees none. None: each sees all.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -179,6 +182,7 @@ def run(
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
         payload=payload,
+        gpus=request.checked_gpus(gpus_per_worker, layout.workers, layout.replicas, here=on is None),
         **request.of_each_job(fn, seed, keras, start, timeout, record),
         workers=layout.workers,
         replicas=layout.replicas,
@@ -232,13 +236,12 @@ def baseline(
     fn = programs.what_to_call(fn, argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
-        **request.of_each_job(fn, seed, keras, start, timeout, record),
+        **request.of_each_job(fn, seed, keras, start, timeout, record, baseline_of=workers),
         workers=1,
         replicas=1,
         mode="single",
         share=workers,
         stall_timeout=None,
-        env=programs.environment_of_baseline(fn, workers),
     )
     return carry_out(job, began)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtk.watch.explain import in_one_sentence, mismatch
+from dtk.watch.explain import exit_in_words, in_one_sentence, mismatch
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,12 @@ STEP = "call the step by strategy.run(step, args=(batch,))"
             "execution mode or decorate this function with @tf.function.",
         ),
         ("ValueError", LAYER, "raised ValueError: Matrix size-incompatible: In[0]: [8,4], In[1]: [5,3]"),
-        ("RuntimeError", BUILDING, "raised RuntimeError: Model Wrong does not have a `call()` method implemented."),
+        (
+            "RuntimeError",
+            BUILDING,
+            "raised RuntimeError: Keras 3 has to call Wrong to build it, under a strategy even before the first step, "
+            "and Wrong has no call(); write one: its forward pass",
+        ),
         (
             "ValueError",
             REDUCTION,
@@ -180,3 +185,27 @@ def test_a_long_message_ends_with_a_sentence_where_one_fits():
     said = in_one_sentence("ValueError", whole + "The second " + "goes on and on " * 30)
     assert said == f"raised ValueError: {whole.strip()}"
     assert in_one_sentence("ValueError", "x" * 400) == f"raised ValueError: {'x' * 277}..."
+
+
+def test_a_batch_without_examples_is_said():
+    message = (
+        "Shape must be rank 1 but is rank 2 for '{{node BiasAdd}}' with input shapes: [0,512], [0,512].\n\nArguments "
+    )
+    said = in_one_sentence("ValueError", f"{message}received:\n  inputs=tf.Tensor(shape=(0, 12), dtype=float32)")
+    assert said.startswith("raised ValueError: a replica had no example, which this layer can't take: predict or")
+
+
+def test_variables_outside_of_the_scope_are_said_without_their_numbers():
+    message = (
+        "`colocate_vars_with` must only be passed a variable created in this tf.distribute.Strategy.scope(), not: <tf"
+    )
+    said = in_one_sentence(
+        "ValueError", f"{message}.Variable 'dense/kernel:0' shape=(30, 256) numpy=\narray([[ 0.0]])>"
+    )
+    assert said.startswith("raised ValueError: the model's variables were made outside of the strategy's scope; make")
+
+
+def test_how_a_program_ended_is_not_said_of_a_function():
+    assert in_one_sentence("SystemExit", "3", program=True) == "called sys.exit(3) before the program's end"
+    assert exit_in_words(4, program=True) == "ended itself with exit code 4 before the program's end (os._exit?)"
+    assert exit_in_words(None) == "ended before its function returned"

@@ -93,15 +93,24 @@ def test_arguments_of_a_function_and_of_a_program_are_not_mixed(script):
 
 
 def test_a_script_is_asked_whether_it_names_estimator(script):
-    assert Program(str(script("def f():\n    return tf.estimator.RunConfig()")), module=False).uses_estimator()
-    assert not Program(str(script("'tf.estimator'")), module=False).uses_estimator()
+    assert Program(str(script("def f():\n    return tf.estimator.RunConfig()")), module=False).uses("estimator")
+    assert not Program(str(script("'tf.estimator'")), module=False).uses("estimator")
 
 
 def test_a_baseline_is_given_the_clusters_numbers_and_no_cluster_for_estimator(script):
-    (env,) = programs.environment_of_baseline(Program("train", module=True), workers=3).values()
+    (env,) = programs.environment(Program("train", module=True), record=True, baseline_of=3).values()
     assert len(json.loads(env)["cluster"]["worker"]) == 3
-    assert programs.environment_of_baseline(Program(str(script("tf.estimator")), module=False), workers=3) == {}
-    assert programs.environment_of_baseline(print, workers=3) == {}
+    assert programs.environment(Program(str(script("tf.estimator")), module=False), record=True, baseline_of=3) == {}
+    assert programs.environment(print, record=False, baseline_of=3) == {}
+
+
+def test_marks_are_written_only_where_something_is_recorded(script, monkeypatch):
+    program, records = Program("train", module=True), Program(str(script("import dtk")), module=False)
+    assert programs.environment(program, record=False) == {"DTK_MARKS": "0"}
+    assert programs.environment(program, record=True) == {}
+    assert programs.environment(records, record=False) == {}
+    monkeypatch.setenv("DTK_MARKS", "1")
+    assert programs.environment(program, record=False) == {"DTK_MARKS": "1"}
 
 
 # ---- on workers
@@ -135,7 +144,7 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, tmp_path):
 def test_how_a_program_ends_is_how_the_command_ends(script):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, said, error = dtk_run(script(alone.format("sys.exit(3)")))
-    assert (code, "worker 1 called sys.exit(3)" in error) == (3, True)
+    assert (code, "worker 1 called sys.exit(3) before the program's end" in error) == (3, True)
     code, said, error = dtk_run(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
     assert code == 1
     assert "dtk: worker 1 raised ValueError: no such colour" in error

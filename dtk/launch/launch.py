@@ -12,7 +12,7 @@ from typing import Any
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
-from dtk.launch import folders, tf_config
+from dtk.launch import folders, gpus, tf_config
 from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
@@ -59,6 +59,7 @@ class Job:
     rate: float = 1.0  # what the optimizers' learning rates are multiplied by
     record: bool = False  # every Keras fit gets a Recorder
     program: str = ""  # the name of the program that is run in the place of a function
+    gpus: tuple[str, ...] = ()  # what each worker sees of this machine's; (): all see all
     place: Place = field(default_factory=Localhost)
 
 
@@ -133,7 +134,8 @@ def spec(
     job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     evaluates = member.worker == job.workers
-    env = {**_environment(job, machine, config), "TMPDIR": str(machine.dir / member.path.name / "tmp")}
+    env = {**_environment(job, machine, config), **gpus.environment(job.gpus, member.worker)}
+    env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
         "dir": str(machine.dir),
         "worker": member.worker,

@@ -12,7 +12,7 @@ from dtk.errors import ClusterConfigError
 from dtk.launch import tf_config
 from dtk.process.program import Program
 
-__all__ = ["environment_of_baseline", "what_to_call"]
+__all__ = ["environment", "what_to_call"]
 
 
 def what_to_call(fn: Any, argv: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
@@ -52,8 +52,17 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
     return Program(named, module=True, argv=argv)
 
 
-def environment_of_baseline(fn: Any, workers: int) -> dict[str, str | None]:
-    """A program's TF_CONFIG on one device is the chief's in the cluster: its numbers count, its ports are not used."""
-    if not isinstance(fn, Program) or fn.uses_estimator():
-        return {}
-    return {"TF_CONFIG": json.dumps(tf_config.build([1024 + worker for worker in range(workers)])[0])}
+def environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | None]:
+    """What a program's workers have in their environment beyond the kernel's; nothing for a function.
+
+    baseline_of: workers of the cluster, where this is one device. Its TF_CONFIG is the chief's in the cluster: the
+    numbers count, the ports are not used.
+    """
+    found: dict[str, str | None] = {}
+    if not isinstance(fn, Program):
+        return found
+    if not (record or fn.uses("dtk")):  # each mark takes a worker's time, and without records nothing is made of it
+        found["DTK_MARKS"] = os.environ.get("DTK_MARKS", "0")
+    if baseline_of and not fn.uses("estimator"):
+        found["TF_CONFIG"] = json.dumps(tf_config.build([1024 + worker for worker in range(baseline_of)])[0])
+    return found

@@ -11,6 +11,7 @@ from dtk.compat.estimators import revived as estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
+from dtk.launch import gpus, programs
 from dtk.process import ship
 from dtk.process.program import Program
 from dtk.process.warm import is_warm
@@ -21,6 +22,7 @@ __all__ = [
     "check_sizes",
     "check_times",
     "checked_faults",
+    "checked_gpus",
     "checked_keras",
     "checked_restarts",
     "checked_seed",
@@ -68,6 +70,27 @@ def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
     """Numbers of workers and of replicas in each that can be started together; here: on this machine."""
     check_count("workers", workers, max(16, 4 * environment.cores()) if here else MOST_WORKERS)
     check_count("replicas", replicas, 16)
+
+
+def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[str, ...]:
+    """What each worker sees of this machine's GPUs, () for all; here: the workers are on this machine."""
+    if asked is None:
+        return ()
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ClusterConfigError(f"gpus_per_worker={asked!r}: it takes a whole number of at least 1, or None")
+    if not here:
+        words = "it divides the GPUs of this machine; elsewhere the place's own scheduler does"
+        raise ClusterConfigError(f"gpus_per_worker={asked} with on=: {words}")
+    if 1 < asked != replicas:
+        words = f"each of a worker's GPUs has one replica; pass replicas={asked}"
+        raise ClusterConfigError(f"gpus_per_worker={asked} with replicas={replicas}: {words}")
+    seen, source = gpus.visible()
+    if len(seen) < workers * asked:
+        raise ClusterConfigError(
+            f"gpus_per_worker={asked} with workers={workers}: they need {workers * asked} GPU"
+            f"{'s' * (workers * asked > 1)}, and this machine shows {len(seen)} (by {source})"
+        )
+    return tuple(gpus.divided(seen, workers, asked))
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:
@@ -131,7 +154,7 @@ def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[F
 
 
 def _uses_estimator(fn: Any) -> bool:
-    return fn.uses_estimator() if isinstance(fn, Program) else ship.uses_estimator(fn)
+    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
 
 
 def fork(start: str, fn: Any = None) -> bool:
@@ -148,8 +171,10 @@ def fork(start: str, fn: Any = None) -> bool:
     return start == "warm"
 
 
-def of_each_job(fn: Any, seed: Any, keras: Any, start: str, timeout: float | None, record: bool) -> dict[str, Any]:
-    """The fields of a Job that a cluster and a baseline have alike, but for the call itself."""
+def of_each_job(
+    fn: Any, seed: Any, keras: Any, start: str, timeout: float | None, record: bool, baseline_of: int = 0
+) -> dict[str, Any]:
+    """The fields of a Job that a cluster and a baseline (of so many workers) have, but for the call itself."""
     return {
         "seed": checked_seed(seed),
         "keras": checked_keras(keras, fn),
@@ -157,6 +182,7 @@ def of_each_job(fn: Any, seed: Any, keras: Any, start: str, timeout: float | Non
         "fork": fork(start, fn),
         "timeout": timeout,
         "record": bool(record),
+        "env": programs.environment(fn, bool(record), baseline_of),
         "program": fn.name if isinstance(fn, Program) else "",
     }
 

@@ -33,7 +33,7 @@ class Program:
         """Returns, without a value, when the program has come to its end or has left with exit code 0."""
         sys.argv[:] = [self.where, *self.argv]
         sys.path.insert(0, os.getcwd() if self.module else os.path.dirname(self.where))
-        if self.uses_estimator():
+        if self.uses("estimator"):
             wrapt.register_post_import_hook(_give_estimator, "tensorflow")
         try:
             if self.module:
@@ -44,12 +44,12 @@ class Program:
             if end.code not in (None, 0):
                 raise
 
-    def uses_estimator(self) -> bool:
-        """Whether a script's source names tf.estimator; a module isn't opened before it runs."""
+    def uses(self, name: str) -> bool:
+        """Whether a script's source has the name, as tf.estimator has "estimator"; a module isn't opened."""
         if self.module:
             return False
         with open(self.where, "rb") as file:
-            return "estimator" in ship.names(compile(file.read(), self.where, "exec"))
+            return name in ship.names(compile(file.read(), self.where, "exec"))
 
 
 def _give_estimator(tensorflow: object) -> None:

@@ -34,7 +34,7 @@ START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this somet
 # process's memory for a further worker, and more examples/s; how much by which number of arenas is in
 # docs/explanation/facts.md. Read at a process's start, and only by glibc; what the learner has set there stays.
 _ARENAS = 1 if environment.cores() <= 2 else 2
-_MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
+MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.process import guard; guard.main()"
 
@@ -73,7 +73,7 @@ class ParentProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                env={**_MALLOC, **os.environ, owned.MARK: self.mark, "DTK_SCRATCH": str(self.log.parent)},
+                env={**MALLOC, **os.environ, owned.MARK: self.mark, "DTK_SCRATCH": str(self.log.parent)},
                 start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
             )
         self._selector = selectors.DefaultSelector()

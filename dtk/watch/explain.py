@@ -8,87 +8,9 @@ from collections.abc import Collection, Iterable
 
 from dtk.events import FaultCame, of_kind
 from dtk.records import RunFolder
+from dtk.watch.known import KNOWN
 
 __all__ = ["cut_off", "exit_in_words", "in_one_sentence", "is_chatter", "lost_a_peer", "mismatch", "port_was_taken"]
-
-_USE_DATA = "set options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
-
-# TensorFlow's words -> the learner's. What a pattern captures fills the sentence.
-_KNOWN = [
-    (
-        re.compile(r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards"),
-        f"the dataset reads {{0}} file, which autoshard policy FILE can't divide among {{1}} workers; {_USE_DATA} "
-        "(dtk.datasets.load does)",
-    ),
-    (
-        # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
-        re.compile(r"Could not apply FILE based sharding: the dataset only has \d+ file.*?required (\d+) shards"),
-        f"the dataset reads fewer than {{0}} files, which autoshard policy FILE can't divide among {{0}} workers; "
-        f"{_USE_DATA} (dtk.datasets.load does)",
-    ),
-    (
-        re.compile(r"Found an unshardable source dataset"),
-        f"the dataset is not made from files, and autoshard policy FILE divides nothing else; {_USE_DATA}",
-    ),
-    (
-        re.compile(r"Collective ops must be configured at program startup"),
-        "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
-        "or take a parameter `strategy`",
-    ),
-    (
-        re.compile(r'If "cluster" is set in TF_CONFIG, it must have one "chief" node'),
-        "this RunConfig has no strategy, and so waits for a task of type chief; make "
-        "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)",
-    ),
-    (
-        re.compile(r"Only `STANDALONE_CLIENT` mode is supported when you call `estimator\.(train|evaluate)`"),
-        "in a cluster estimator.{0} does not run by itself; call dtk.estimator.train_and_evaluate(estimator, "
-        "train_spec, eval_spec), which gives every task its part",
-    ),
-    (
-        re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
-        "TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'",
-    ),
-    (
-        re.compile(r"module 'tensorflow' has no attribute 'estimator'"),
-        "TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place",
-    ),
-    (
-        re.compile(r"DistributedVariable\.handle is not available outside the replica context"),
-        "a variable of the strategy was used where no replica runs; call the step by strategy.run(step, args=(batch,))",
-    ),
-    (
-        re.compile(r'Need to be inside "with strategy\.scope\(\)"'),
-        "what was called needs the strategy; call a training step by strategy.run(step, args=(batch,)), and make "
-        "models and optimizers inside strategy.scope()",
-    ),
-    (
-        re.compile(r"PerReplica:\{|'PerReplica' object|value \(PerReplica"),
-        "a value with one part for each replica (PerReplica) was used as one tensor; call the step by "
-        "strategy.run(step, args=(batch,)), or take strategy.experimental_local_results(value)",
-    ),
-    (
-        re.compile(r"`merge_call` called while defining a new graph"),
-        "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function of "
-        "its own in the step, which TensorFlow can't merge over replicas; take it out of there",
-    ),
-    (
-        re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
-        "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out",
-    ),
-    (
-        re.compile(r"Argument\(s\) not recognized: \{'lr':"),
-        "the optimizer has no argument lr; Keras calls it learning_rate",
-    ),
-    (
-        re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
-        "{0} has no reset_states: Keras 3 calls it reset_state",
-    ),
-    (
-        re.compile(r"'(\w+)' object has no attribute 'lr'"),
-        "{0} has no lr: Keras 3 calls it learning_rate",
-    ),
-]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
 _MISMATCH = re.compile(
@@ -113,6 +35,7 @@ _HINTS = {
 }
 
 
+_END = {False: "its function returned", True: "the program's end"}
 _LONGEST = 280
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
 _FRAME = re.compile(r'File ".*", line \d+')
@@ -120,21 +43,23 @@ _CALLING = re.compile(r"Exception encountered when calling .*\.$")
 _OF_NODES = ("File ", "Detected at node", "<stack traces unavailable>", "2 root error(s) found")
 
 
-def in_one_sentence(kind: str, message: str) -> str:
+def in_one_sentence(kind: str, message: str, program: bool = False) -> str:
     """ "raised ValueError: bad label", with dtk's sentence in place of TensorFlow's where it knows a better one.
+
+    program: whether the worker ran a program, and not a function.
 
     >>> in_one_sentence("ValueError", "bad label")
     'raised ValueError: bad label'
     """
     if kind == "SystemExit":
-        return f"called sys.exit({message}) before its function returned"
+        return f"called sys.exit({message}) before {_END[program]}"
     ours = _OURS.search(f"{kind}: {message}")
     if ours:
         return f"raised ClusterConfigError: {_anonymous(ours[1])}"
     flat = " ".join(message.split())
     if mismatch(flat):
         return f"raised {kind}: {mismatch(flat)}"
-    for pattern, sentence in _KNOWN:
+    for pattern, sentence in KNOWN:
         match = pattern.search(flat)
         if match:
             return f"raised {kind}: {sentence.format(*match.groups())}"
@@ -160,19 +85,19 @@ def mismatch(message: str) -> str:
     )
 
 
-def exit_in_words(code: int | None) -> str:
+def exit_in_words(code: int | None, program: bool = False) -> str:
     """How a process ended that said nothing: a signal by name (negative codes), or an exit of its own.
 
     >>> exit_in_words(-9)
     "was killed by SIGKILL; the kernel's log or the memory limit may say why"
     """
     if code is None:
-        return "ended before its function returned"
+        return f"ended before {_END[program]}"
     if code < 0:
         name = signal.Signals(-code).name
         verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
         return f"{verb} {name}{_HINTS.get(name, '')}"
-    return f"ended itself with exit code {code} before its function returned (os._exit?)"
+    return f"ended itself with exit code {code} before {_END[program]} (os._exit?)"
 
 
 def _stable(kind: str, message: str) -> str:

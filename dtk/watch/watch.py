@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -172,8 +173,8 @@ class Watch:
             return self.heard[worker].lost
         error = self._member(worker).error
         if error is not None:
-            return explain.in_one_sentence(error["type"], error["message"])
-        return explain.exit_in_words(code) + hindrances.of_the_disk(self.folder.path)
+            return explain.in_one_sentence(error["type"], error["message"], _runs_a_program(self.folder))
+        return explain.exit_in_words(code, _runs_a_program(self.folder)) + hindrances.of_the_disk(self.folder.path)
 
     def _member(self, number: int) -> WorkerFolder:
         return self.folder.members[number]
@@ -183,6 +184,13 @@ def port_was_taken(folder: RunFolder) -> bool:
     """Whether one failed because another program took its port between choosing and binding."""
     errors = [member.error for member in folder.members]
     return any(error is not None and explain.port_was_taken(error["message"]) for error in errors)
+
+
+def _runs_a_program(folder: RunFolder) -> bool:
+    try:
+        return bool(json.loads((folder.path / "job.json").read_text()).get("program"))
+    except OSError:
+        return False  # no directory of `dtk.run`: nothing was asked for there
 
 
 def _last_lines(member: WorkerFolder, count: int = 15) -> str:
