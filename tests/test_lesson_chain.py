@@ -131,7 +131,7 @@ def test_each_lesson_has_four_exercises(name):
 
 @pytest.mark.parametrize("name", ORDER)
 def test_a_lesson_has_few_cells(name):
-    assert len(cells_of(name)) <= {"02_loss_scaling": 39}.get(name, 35)
+    assert len(cells_of(name)) <= 35
 
 
 @pytest.mark.parametrize("name", LESSONS)
