@@ -7,6 +7,7 @@ from importlib.metadata import version
 import lanes
 import pytest
 
+import dtk
 from dtk.compat.estimators import revived as compat
 from dtk.compat.estimators import tasks as estimator_tasks
 from dtk.errors import DtkError
@@ -28,13 +29,21 @@ NAMES = [  # of the documentation of tf.estimator, TensorFlow 2.15
 @pytest.mark.parametrize("name", NAMES)
 def test_the_names_are_there(name):
     assert hasattr(compat.api(), name)
+    assert compat.may_have(name)
+
+
+@pytest.mark.trains
+@revived
+def test_a_name_that_tf_estimator_never_had_imports_nothing(monkeypatch):
+    """pytest asks each module for `pytest_plugins`."""
+    monkeypatch.setattr(compat, "api", None)
+    with pytest.raises(AttributeError, match="dtk.estimator has no 'pytest_plugins', nor had tf.estimator"):
+        dtk.estimator.pytest_plugins  # noqa: B018
 
 
 @pytest.mark.skipif(lanes.LANE != "tf215", reason="this TensorFlow has no tf.estimator")
 def test_up_to_2_15_it_is_tf_estimator():
     import tensorflow as tf
-
-    import dtk
 
     assert dtk.estimator.Estimator is tf.estimator.Estimator
     assert dtk.estimator.RunConfig is tf.estimator.RunConfig

@@ -54,7 +54,8 @@ def _projections(leaf: Any, frequency: float) -> Any:
     """`(examples,)`, or None for a component that has no examples, or none that are numbers."""
     import tensorflow as tf
 
-    if isinstance(leaf, tf.RaggedTensor):
+    ragged = isinstance(leaf, tf.RaggedTensor)
+    if ragged:
         numbers = _numbers(leaf.values) if leaf.ragged_rank == 1 else None
         leaf = None if numbers is None else leaf.with_values(numbers).to_tensor()  # a zero adds nothing to a projection
     if isinstance(leaf, tf.SparseTensor):
@@ -64,7 +65,7 @@ def _projections(leaf: Any, frequency: float) -> Any:
     numbers = _numbers(leaf)
     if numbers is None:
         return None
-    width = leaf.shape[1:].num_elements()
+    width = None if ragged else leaf.shape[1:].num_elements()
     rows = tf.reshape(numbers, (tf.shape(leaf)[0], tf.reduce_prod(tf.shape(leaf)[1:]) if width is None else width))
     if width is None:
         # A padded component is as wide as the longest example beside it: no number may depend on its width.
@@ -80,7 +81,8 @@ def _sparse(leaf: Any, frequency: float) -> Any:
     numbers = _numbers(leaf.values)
     if numbers is None:
         return None
-    place = tf.cast(tf.reduce_sum(leaf.indices[:, 1:] * tf.range(1, leaf.shape.rank, dtype=tf.int64), 1), tf.float64)
+    axes = tf.range(1, tf.shape(leaf.indices, tf.int64)[1])  # the rank need not be known
+    place = tf.cast(tf.reduce_sum(leaf.indices[:, 1:] * axes, 1), tf.float64)
     parts = numbers * tf.sin(frequency * (place + 1.0)) * SPREAD
     return tf.math.unsorted_segment_sum(parts, leaf.indices[:, 0], leaf.dense_shape[0])
 

@@ -24,7 +24,7 @@ from typing import Any
 from dtk.compat.estimators import tasks
 from dtk.errors import DtkError
 
-__all__ = ["api", "is_native", "tensorflow_version"]
+__all__ = ["api", "is_native", "may_have", "tensorflow_version"]
 
 TESTED = ((2, 15), (2, 21))  # the first native, the last revived; every minor version between was tried
 _CORE = "tensorflow_estimator.python.estimator"
@@ -99,6 +99,12 @@ def api() -> ModuleType:
     if _api is None:
         _api = _native() if is_native() else _revived()
     return _api
+
+
+def may_have(name: str) -> bool:
+    """Whether `api()` may have this name, without importing TensorFlow; True where only TensorFlow knows."""
+    own = {"Estimator", "experimental", "export", "model_to_estimator"}
+    return is_native() or name in own.union(*({each.removesuffix("V2") for each in found} for found in _NAMES.values()))
 
 
 def _native() -> ModuleType:

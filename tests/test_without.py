@@ -1,0 +1,72 @@
+"""Draws switched off in a worker: inside of graphs the same for each example and step, eagerly as ever."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dtk
+
+pytestmark = pytest.mark.trains
+
+EXAMPLES = 6
+LOGITS = [[0.0, 3.0, 1.0], [2.0, 0.0, 0.0]] * 3
+
+
+def drawn():
+    """{kind: (what a graph draws in two steps, what is drawn eagerly, twice)} with the switch off."""
+    import tensorflow as tf
+
+    from dtk.compat import without
+
+    without.apply(["random"], 1.0)
+    random, seed, values = tf.random, [1, 2], tf.range(12)
+    kinds = {
+        "uniform": lambda: random.uniform([EXAMPLES, 40]),
+        "normal": lambda: random.normal([EXAMPLES, 40], dtype=tf.float64),
+        "truncated": lambda: random.truncated_normal([EXAMPLES, 40]),
+        "integers": lambda: random.uniform([EXAMPLES, 40], 3, 9, tf.int64),
+        "integers of a seed": lambda: random.stateless_uniform([EXAMPLES, 40], seed, 3, 9, tf.int32),
+        "shuffled": lambda: random.shuffle(values),
+        "shuffled by a seed": lambda: random.experimental.stateless_shuffle(values, seed),
+        "categories": lambda: random.categorical(tf.constant(LOGITS), 40, dtype=tf.int32),
+        "categories of a seed": lambda: random.stateless_categorical(tf.constant(LOGITS), 40, seed),
+    }
+    found = {}
+    for kind, draw in kinds.items():
+        step = tf.function(draw)
+        found[kind] = [step().numpy(), step().numpy()], [draw().numpy(), draw().numpy()]
+    return found
+
+
+@pytest.fixture(scope="module")
+def found():
+    return dtk.baseline(drawn).results[0]
+
+
+def test_a_graph_draws_the_same_in_each_step_and_for_each_example(found):
+    for kind, ((one, two), _) in found.items():
+        np.testing.assert_array_equal(one, two, err_msg=kind)
+        if not kind.startswith(("shuffled", "categories")):
+            assert (one == one[0]).all(), kind
+            assert len(set(one[0].tolist())) > 4, f"{kind}: numbers that vary within an example"
+
+
+def test_eagerly_numbers_are_drawn_as_ever(found):
+    for kind, ((graph, _), (one, two)) in found.items():
+        assert one.shape == two.shape == graph.shape, kind
+        assert one.dtype == two.dtype == graph.dtype, kind
+        assert not np.array_equal(one, graph), kind
+        assert np.array_equal(one, two) == kind.endswith("seed"), kind
+
+
+def test_integers_keep_to_their_bounds_and_reach_both(found):
+    for kind in ("integers", "integers of a seed"):
+        assert set(found[kind][0][0][0].tolist()) == set(range(3, 9)), kind
+
+
+def test_a_shuffle_leaves_the_order_and_a_category_is_the_likeliest(found):
+    for kind in ("shuffled", "shuffled by a seed"):
+        assert found[kind][0][0].tolist() == list(range(12)), kind
+    for kind in ("categories", "categories of a seed"):
+        assert found[kind][0][0].tolist() == [[int(np.argmax(row))] * 40 for row in LOGITS], kind
