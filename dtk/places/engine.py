@@ -1,8 +1,8 @@
-"""What places on other machines have in common: their agents stay for further runs, and end with this process."""
+"""What places on other machines have in common: their agents stay for further runs, and end with the place."""
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-_open: weakref.WeakSet[Engine] = weakref.WeakSet()
-
 
 class Engine:
-    """A place whose machines an engine lends. name: what it is called in sentences."""
+    """A place whose machines an engine lends, until `close`, or until nothing refers to it any more.
+
+    name: what it is called in sentences. given_back: what ends the lending, the last first; `lend` adds to it.
+    """
 
     name = ""
 
     def __init__(self) -> None:
         self._remote: Remote | None = None
+        self.given_back = contextlib.ExitStack()
+        weakref.finalize(self, self.given_back.close)  # also at the end of this process
 
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         """A machine for each member of a run, with an agent that speaks to `heard`; ClusterConfigError where it can't.
@@ -41,8 +44,8 @@ class Engine:
         try:
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
                 self.close()
-                _open.add(self)
                 self._remote = Remote(self.name, lambda heard: self.lend(heard, tick), count)
+                self.given_back.callback(self._remote.close)
             self._remote.prepare(folder, tick, shared=job.restarts > 0 and count > 1)
         except BaseException:
             self.close()
@@ -55,13 +58,6 @@ class Engine:
             self._remote.end(folder)
 
     def close(self) -> None:
-        """Ends the agents; the next run asks the engine for machines anew."""
-        remote, self._remote = self._remote, None
-        if remote is not None:
-            remote.close()
-
-
-@atexit.register
-def _close_all() -> None:
-    for engine in list(_open):
-        engine.close()
+        """Ends the agents and gives their machines back; the next run asks the engine anew."""
+        self._remote = None
+        self.given_back.close()

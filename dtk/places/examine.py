@@ -39,7 +39,7 @@ def versions(place: str, lent: Sequence[Lent]) -> None:
             first = lent[0].facts["versions"][package]
             if there[package] != first:
                 words = (
-                    f"{package} {there[package]} there, {first} on {lent[0].host}: install the same on every machine"
+                    f"{package} {there[package]} there, {first} on {lent[0].host}; install the same on every machine"
                 )
                 raise ClusterConfigError(f"{who}: {words}")
         apart = each.facts["wall"] - time.time()
@@ -59,15 +59,23 @@ def _python(place: str) -> str:
 
 def reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
     """Each worker's port, from each other machine."""
-    by_address = {f"{each.address}:{each.port}": (k, each) for k, each in enumerate(lent)}
-    for worker, (each, answer) in enumerate(zip(lent, answers, strict=True)):
-        for address, (_, words) in answer["failed"].items():
-            other, there = by_address[address]
-            raise ClusterConfigError(
-                f"worker {worker} on {each.host} can't reach worker {other} on {there.host} at {there.address}, a port "
-                f"that is open there ({words.lower()}); TensorFlow needs every port above 1023 open between workers, "
-                "both ways"
-            )
+    by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
+    failed = {
+        (worker, by_address[address]): words.lower()
+        for worker, answer in enumerate(answers)
+        for address, (_, words) in answer["failed"].items()
+    }
+    if not failed:
+        return
+    (one, other), words = next(iter(failed.items()))
+    who, whom = (f"worker {worker} on {lent[worker].host}" for worker in (one, other))
+    back = failed.get((other, one))
+    said = (
+        f"{who} can't reach {whom} at {lent[other].address}, a port that is open there ({words})"
+        if back is None
+        else f"{who} and {whom} can't reach each other's ports, which are open there ({words}; {back})"
+    )
+    raise ClusterConfigError(f"{said}; TensorFlow needs every port above 1023 open between workers, both ways")
 
 
 def shares(place: str, lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:

@@ -40,7 +40,7 @@ class Hosts(Engine):
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         if len(self.hosts) < len(heard):
             raise ClusterConfigError(
-                f"{len(heard)} processes on {len(self.hosts)} hosts: give as many hosts, or ask for fewer"
+                f"{len(heard)} processes on {len(self.hosts)} hosts: give as many hosts, or ask for fewer workers"
             )
         agent = [self.python, "-m", "dtk", "agent", *(["--storage", self.storage] if self.storage else [])]
         found = []

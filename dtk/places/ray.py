@@ -97,16 +97,16 @@ class Ray(Engine):
         self.address, self.storage = address, storage
         self.resources = dict(resources or {"CPU": 1})
         self.environment = dict(environment or {})
-        self._group: Any = None
 
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         ray = self._connected()
         self._check(ray, len(heard))
-        self._group = ray.util.placement_group([dict(self.resources)] * len(heard), strategy="SPREAD")
-        if not self._group.wait(READY_SECONDS):
+        group = ray.util.placement_group([dict(self.resources)] * len(heard), strategy="SPREAD")
+        self.given_back.callback(_remove, group)
+        if not group.wait(READY_SECONDS):
             words = f"Ray found no room for {len(heard)} workers of {self.resources} in {READY_SECONDS:g} s"
             raise ClusterConfigError(f"{words}; other programs may hold it: `ray status` shows")
-        actors = [self._actor(ray, place) for place in range(len(heard))]
+        actors = [self._actor(ray, group, place) for place in range(len(heard))]
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
         except ray.exceptions.RayError as error:
@@ -137,28 +137,25 @@ class Ray(Engine):
                     f"{there.get(name, 0):g}; ask for fewer workers, for less (resources=), or add nodes"
                 )
 
-    def _actor(self, ray: Any, place: int) -> Any:
+    def _actor(self, ray: Any, group: Any, place: int) -> Any:
         resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
         options = {
             "num_cpus": self.resources.get("CPU", 0),
             "num_gpus": self.resources.get("GPU", 0),
             "resources": resources or None,
             "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
-                self._group, placement_group_bundle_index=place
+                group, placement_group_bundle_index=place
             ),
             "runtime_env": self.environment or None,
         }
         return ray.remote(_Actor).options(**options).remote(self.storage)
 
-    def close(self) -> None:
-        """Ends the processes on the nodes, and gives back their resources."""
-        super().close()
-        group, self._group = self._group, None
-        if group is not None:
-            import ray
 
-            with contextlib.suppress(Exception):  # Ray's own end has been quicker
-                ray.util.remove_placement_group(group)
+def _remove(group: Any) -> None:
+    import ray
+
+    with contextlib.suppress(Exception):  # Ray's own end has been quicker
+        ray.util.remove_placement_group(group)
 
 
 def _gone(error: BaseException) -> str:

@@ -87,7 +87,7 @@ class Remote:
         others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
         examine.reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
         if shared:
-            name = f".{folder.path.name}"
+            name = f"{folder.path.name}/.shared"
             self._ask_all("shares", tick, more=[{"name": name, "write": k == 0} for k in range(len(self.lent))])
             examine.shares(self.place, self.lent, self._ask_all("shares", tick, more=[{"name": name, "write": False}]))
 

@@ -56,7 +56,6 @@ class Slurm(Engine):
         self.partition, self.nodes, self.time, self.options = partition, nodes, time, list(options)
         self.python, self.storage = python, Path(storage).expanduser()
         self._job = ""  # an allocation that is ours
-        self._alive: Path | None = None
 
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,15 +86,17 @@ class Slurm(Engine):
         nodes = self.nodes or count
         if nodes < count:
             raise ClusterConfigError(f"{count} processes on nodes={nodes}: ask for as many nodes, or for fewer workers")
-        self._alive = self.storage / f"alive-{os.uname().nodename}-{os.getpid()}"
-        self._alive.touch()
-        threading.Thread(target=_keep_alive, args=(self._alive,), daemon=True).start()
+        alive = self.storage / f"alive-{os.uname().nodename}-{os.getpid()}-{time.monotonic_ns()}"
+        alive.touch()
+        self.given_back.callback(alive.unlink, missing_ok=True)
+        threading.Thread(target=_keep_alive, args=(alive,), daemon=True).start()
         wanted = [f"--nodes={nodes}", "--ntasks-per-node=1", "--job-name=dtk", *self.options]
         wanted += [f"--partition={self.partition}"] * (self.partition is not None)
         wanted += [f"--time={self.time}"] * (self.time is not None)
         wanted += [f"--output={self.storage}/slurm-%j.log", "--parsable"]
-        script = _HOLD.format(file=shlex.quote(str(self._alive)))
+        script = _HOLD.format(file=shlex.quote(str(alive)))
         self._job = _said(["sbatch", *wanted], script).strip().partition(";")[0]
+        self.given_back.callback(_cancel, self._job)
         self._wait(tick)
         return self._job
 
@@ -121,17 +122,12 @@ class Slurm(Engine):
         """Brings the run's directory back; an allocation of its own is given back."""
         super().end(folder)
         if self._job:
+            self._job = ""
             self.close()
 
-    def close(self) -> None:
-        """Ends the processes on the nodes; cancels an allocation of its own."""
-        super().close()
-        job, self._job = self._job, ""
-        if job:
-            subprocess.run(["scancel", job], capture_output=True, timeout=30)
-        alive, self._alive = self._alive, None
-        if alive is not None:
-            alive.unlink(missing_ok=True)
+
+def _cancel(job: str) -> None:
+    subprocess.run(["scancel", job], capture_output=True, timeout=30)
 
 
 def _keep_alive(file: Path) -> None:

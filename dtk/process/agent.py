@@ -125,7 +125,7 @@ class Agent:
         path = self.root / message["name"]
         try:
             if message["write"]:
-                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.touch()
             return {"found": path.exists()}
         except OSError as error:

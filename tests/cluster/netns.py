@@ -88,3 +88,6 @@ class Network:
     def block(self, k, other):
         """Host k can't reach the other any more."""
         ip("-n", f"dtk{k}", "route", "add", "unreachable", f"{self.address(other)}/32")
+
+    def unblock(self, k, other):
+        ip("-n", f"dtk{k}", "route", "del", "unreachable", f"{self.address(other)}/32")

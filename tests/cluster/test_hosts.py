@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import programs
 import pytest
@@ -11,6 +12,7 @@ from programs import when_it_runs
 
 import dtk
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.trains]
 
 
@@ -72,3 +74,79 @@ def test_a_cable_that_is_cut_is_named(network, place):
     assert "can't reach worker" in str(caught.value)
     assert "10.77.0.2" in str(caught.value)
     assert "the network between them is cut" in str(caught.value)
+
+
+def test_another_tensorflow_on_one_host_is_named_before_a_start(network, tmp_path):
+    other = tmp_path / "tensorflow-2.20.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n")
+    commands = {**network.commands, network.address(2): network.command(2, f"PYTHONPATH={tmp_path}:{ROOT}")}
+    words = r"^worker 1 on 10.77.0.2: tensorflow 2.20.0 there, [\d.]+ on 10.77.0.1; install the same on every machine$"
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(programs.raises, workers=2, on=dtk.places.Hosts(commands, python=sys.executable))
+
+
+def test_a_blocked_port_is_named_before_a_start(network):
+    network.block(2, 1)
+    words = (
+        "^worker 0 on 10.77.0.1 and worker 1 on 10.77.0.2 can't reach each other's ports, which are open there "
+        r"\(timed out; .*\); TensorFlow needs every port above 1023 open between workers, both ways$"
+    )
+    try:
+        with pytest.raises(dtk.ClusterConfigError, match=words):
+            dtk.run(programs.raises, workers=2, on=dtk.places.Hosts(network.commands, python=sys.executable))
+    finally:
+        network.unblock(2, 1)
+
+
+def test_a_host_without_the_data_is_named(network, tmp_path):
+    cache = tmp_path / "mnist" / "3.0.1"
+    cache.mkdir(parents=True)
+    for file in ("dataset_info.json", "features.json"):
+        (cache / file).write_text("{}")
+    commands = {
+        network.address(1): network.command(1, f"TFDS_DATA_DIR={tmp_path}"),
+        network.address(2): network.command(2, f"TFDS_DATA_DIR={tmp_path / 'none'}"),
+    }
+
+    def load():
+        import time
+
+        if not dtk.is_chief():
+            dtk.datasets.load("mnist")
+        time.sleep(60)
+
+    words = "^worker 1 on 10.77.0.2 raised DatasetUnavailable: mnist is not in the cache of 10.77.0.2"
+    with pytest.raises(dtk.WorkerFailed, match=words):
+        dtk.run(load, workers=2, on=dtk.places.Hosts(commands, python=sys.executable), timeout=90)
+
+
+def test_restarts_take_a_shared_directory(network, place, tmp_path):
+    with pytest.raises(dtk.ClusterConfigError, match="have no directory in common, .* pass storage="):
+        dtk.run(programs.raises, workers=2, on=place, restarts=1)
+    shared = dtk.places.Hosts(network.commands, python=sys.executable, storage=str(tmp_path))
+
+    def twice():
+        if (dtk.run_dir() / "first").exists():
+            return "again"
+        import time
+
+        time.sleep(1)
+        (dtk.run_dir() / "first").touch()
+        raise ValueError("once")
+
+    assert dtk.run(twice, workers=2, on=shared, restarts=1, timeout=90).results == ["again", "again"]
+    assert not list(tmp_path.iterdir()), "the run's directory is removed there"
+
+
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        ("cloud", 'on=\'cloud\': it takes "ray", "slurm", or what a class of dtk.places makes'),
+        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
+        (dtk.places.Hosts({"10.77.0.9": "false", "b": "false"}), "worker 0 on 10.77.0.9: dtk's agent did not start"),
+    ],
+)
+def test_bad_places(on, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(programs.raises, workers=2, on=on)
