@@ -26,7 +26,7 @@ def versions(place: str, lent: Sequence[Lent]) -> None:
         who = f"worker {worker} on {each.host}"
         if _minor(there["Python"]) != _minor(own["Python"]):
             what = (
-                f"Python {there['Python']} there, {own['Python']} here: a pickled function fits one minor version only"
+                f"Python {there['Python']} there, {own['Python']} here; a pickled function fits one minor version only"
             )
             raise ClusterConfigError(f"{who}: {what}")
         for package in ("tensorflow", "dtk"):

@@ -1,0 +1,168 @@
+"""Workers through an agent, on this machine: what a kernel and an agent say to each other, without an engine."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+import dtk
+from dtk.launch import cluster_of
+from dtk.places import examine, mirror
+from dtk.places.carriers import Lent
+from dtk.process.news import News
+from dtk.records import GROWING
+
+HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
+
+
+def said(news, corner):
+    """{file: what a kernel has of it} after one look."""
+    messages, whole = news.of(corner)
+    return {message["file"]: message for message in messages}, whole
+
+
+def test_each_byte_is_said_once_and_what_is_whole_comes_first(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there" / "run"
+    corner = there / "worker-0"
+    corner.mkdir(parents=True)
+    here.mkdir()
+    news = News()
+    (corner / "events.jsonl").write_text("one\n")
+    (corner / "result.pkl").write_bytes(b"\x00" * 10)
+    (corner / "result.part").write_bytes(b"half")
+    messages, whole = news.of(corner)
+    assert whole
+    assert [message["file"] for message in messages] == ["worker-0/result.pkl", "worker-0/events.jsonl"]
+    for message in messages:
+        mirror.write(here, message)
+    assert (here / "worker-0/result.pkl").read_bytes() == b"\x00" * 10
+    assert news.of(corner) == ([], True)
+    with (corner / "events.jsonl").open("a") as file:
+        file.write("two\n")
+    for message in news.of(corner)[0]:
+        mirror.write(here, message)
+    assert (here / "worker-0/events.jsonl").read_text() == "one\ntwo\n"
+    os.replace(corner / "result.part", corner / "result.pkl")
+    for message in news.of(corner)[0]:
+        mirror.write(here, message)
+    assert (here / "worker-0/result.pkl").read_bytes() == b"half"
+
+
+def test_large_files_come_in_parts_and_their_event_after_them(tmp_path):
+    here, corner = tmp_path / "here", tmp_path / "run" / "worker-0"
+    corner.mkdir(parents=True)
+    here.mkdir()
+    data = os.urandom(1 << 20) * 13
+    (corner / "weights-final.npz").write_bytes(data)
+    (corner / "events.jsonl").write_text("finished\n")
+    news, looks = News(), 0
+    while True:
+        looks += 1
+        messages, whole = news.of(corner)
+        for message in messages:
+            mirror.write(here, message)
+        assert (here / "worker-0/events.jsonl").exists() == whole
+        if whole:
+            break
+    assert looks > 1
+    assert (here / "worker-0/weights-final.npz").read_bytes() == data
+    assert GROWING[-1] == "events.jsonl"
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "worker-0/../../out.txt"])
+def test_nothing_is_written_outside_of_the_run(tmp_path, name):
+    (tmp_path / "run").mkdir()
+    mirror.write(tmp_path / "run", {"file": name, "at": 0, "of": 1, "data": "eA=="})
+    assert list(tmp_path.rglob("out.txt*")) == []
+
+
+def lent(*versions, **facts):
+    whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
+    return [
+        Lent(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
+        for k, each in enumerate(versions, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (
+            {"Python": "3.9.1"},
+            "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor version",
+        ),
+        ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that ray starts"),
+        ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
+        ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* here; install the same"),
+        ({"keras": "3.9.0"}, "^worker 1 on n2: keras 3.9.0 there, 3.15.1 on n1; install the same on every machine"),
+    ],
+)
+def test_a_machine_with_other_versions_is_named(other, words):
+    examine.versions("ray", lent({}, {}))
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        examine.versions("ray", lent({}, other))
+
+
+def test_a_clock_that_is_apart_is_mentioned(capsys):
+    examine.versions("ray", lent({}, wall=time.time() + 300))
+    assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
+
+
+def test_who_a_worker_is_by_tf_config_first():
+    config = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+    assert cluster_of.find({"TF_CONFIG": config, "JOB_COMPLETION_INDEX": "1"})["task"]["index"] == 0
+    assert cluster_of.find({}) is None
+
+
+def three():
+    return dtk.run_dir().name, 3
+
+
+@pytest.fixture(scope="module")
+def place():
+    found = dtk.places.Hosts(HERE, python=sys.executable)
+    yield found
+    found.close()
+
+
+@pytest.mark.trains
+def test_a_run_through_agents_is_a_run(place):
+    run = dtk.run(three, workers=2, on=place)
+    assert run.results == [(run.dir.name, 3)] * 2
+    assert [config["cluster"]["worker"][1].split(":")[0] for config in run.tf_config] == ["localhost"] * 2
+
+
+@pytest.mark.trains
+def test_an_agent_that_is_killed_takes_its_worker_along(place):
+    dtk.run(three, workers=2, on=place)
+    agents = [p for p in psutil.Process().children() if p.cmdline()[-2:] == ["dtk", "agent"]]
+    assert len(agents) == 2
+    below = agents[1].children(recursive=True)
+
+    def wait():
+        if not dtk.is_chief():
+            os.kill(os.getppid(), 0)
+        time.sleep(60)
+
+    threading.Timer(3, lambda: agents[1].send_signal(signal.SIGKILL)).start()
+    with pytest.raises(dtk.WorkerFailed, match="^worker 1 on localhost is lost with its machine, or dtk's agent there"):
+        dtk.run(wait, workers=2, on=place, timeout=60)
+    assert psutil.wait_procs(below, 10)[1] == []
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_a_place_that_nothing_refers_to_ends_its_agents():
+    place = dtk.places.Hosts(HERE, python=sys.executable)
+    dtk.run(three, workers=2, on=place)
+    agents = [p for p in psutil.Process().children() if p.cmdline()[-2:] == ["dtk", "agent"]]
+    del place
+    gc.collect()
+    assert psutil.wait_procs(agents[-2:], 10)[1] == []
