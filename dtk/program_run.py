@@ -69,6 +69,7 @@ def _attempt(options: argparse.Namespace, argv: list[str]) -> tuple[Run | None, 
             stall_timeout=options.stall_timeout,
             force=options.force,
             argv=argv,
+            on=options.on,
             **_common(options),
         )
     except (DtkError, RunInterrupted) as error:

@@ -16,7 +16,13 @@ ROOT = Path(__file__).parent.parent
 MARKDOWN = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.md")]
 NOW = [path for path in MARKDOWN if path.name != "CHANGELOG.md"]  # pages about what is there now
 REFERENCE = ROOT / "docs" / "reference"
-MADE_UP = ("CONTRIBUTING.md", "dtk/view/NAME.py", "dtk/lessons/exercises/lesson_NN.py")
+MADE_UP = (
+    "CONTRIBUTING.md",
+    "dtk/lessons/exercises/lesson_NN.py",
+    "dtk/places/NAME.py",
+    "dtk/view/NAME.py",
+    "tests/cluster/test_NAME.py",
+)
 CODE = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py")))
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -212,6 +212,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
             raise RunTimeout(message, folder, members.stacks(), numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
+            members.site.training_ended()
         limit = job.stall_timeout
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
         if limit is not None and min(now - since, members.signs.quiet_seconds(awaited)) > limit:

@@ -91,6 +91,9 @@ class Site(Protocol):
     def lost(self) -> dict[int, str]:
         """Members whose machine can't be reached any more, each with what is said of it."""
 
+    def training_ended(self) -> None:
+        """Lets the evaluator know that every worker has finished."""
+
     def cut(self) -> list[tuple[int, int, str]]:
         """Asks the machines anew: (who, whom, the system's words) of members that can't reach another's server."""
 
@@ -149,6 +152,9 @@ class _Here:
 
     def lost(self) -> dict[int, str]:
         return {}
+
+    def training_ended(self) -> None:
+        pass  # it sees the workers' events itself
 
     def cut(self) -> list[tuple[int, int, str]]:
         return []

@@ -46,7 +46,7 @@ class Engine:
                 self.close()
                 self._remote = Remote(self.name, lambda heard: self.lend(heard, tick), count)
                 self.given_back.callback(self._remote.close)
-            self._remote.prepare(folder, tick, shared=job.restarts > 0 and count > 1)
+            self._remote.prepare(folder, tick, shared=bool(job.restarts or job.evaluator) and count > 1)
         except BaseException:
             self.close()
             raise

@@ -84,6 +84,6 @@ def shares(place: str, lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]
         if not answer["found"]:
             why = f" ({answer['words']})" if answer.get("words") else ""
             raise ClusterConfigError(
-                f"restarts= on {place}: {lent[0].host} and {each.host} have no directory in common{why}, so that a new "
-                f"start could not find what the one before saved; pass storage=, a directory that all machines share"
+                f"restarts= or evaluator= on {place}: {lent[0].host} and {each.host} have no directory in common{why}, "
+                "where one would find what another has saved; pass storage=, a directory that all machines share"
             )

@@ -156,6 +156,12 @@ class Remote:
                 found[member] = words
         return found
 
+    def training_ended(self) -> None:
+        """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
+        assert self._folder is not None
+        for lent in self.lent:
+            lent.carrier.send({"ended": self._folder.path.name})
+
     def cut(self) -> list[tuple[int, int, str]]:
         """(who, whom, the system's words) of members whose machine can't reach another's server."""
         lost = self.lost()

@@ -12,6 +12,7 @@ through the pipes of `python -m dtk agent`:
     {"ask": key}                              the worker writes its stacks to its stacks.txt
     {"kill": [key, ...]}                  ->  {"exited": key, "code", "at"}
     {"forget": [key, ...]}
+    {"ended": run}                            every worker of it has finished; an evaluator there asks
     {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
                                               but for names at its top that are known; then it is removed
 
@@ -34,6 +35,7 @@ import time
 from pathlib import Path
 
 from dtk import datasets, environment
+from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.process import owned, warm
 from dtk.process.news import Message, News
@@ -71,7 +73,13 @@ class Agent:
 
     def take(self, message: Message) -> None:
         """Does what a message asks for; what there is to say of it comes with the next turns."""
-        for name, do in (("start", self._start), ("kill", self._kill), ("forget", self._forget), ("ask", self._ask)):
+        for name, do in (
+            ("start", self._start),
+            ("kill", self._kill),
+            ("forget", self._forget),
+            ("ask", self._ask),
+            ("ended", self._note_ended),
+        ):
             if name in message:
                 do(message)
                 return
@@ -164,6 +172,9 @@ class Agent:
     def _ask(self, message: Message) -> None:
         if message["ask"] in self.source.started:
             self.source.ask(message["ask"])
+
+    def _note_ended(self, message: Message) -> None:
+        (self.root / message["ended"] / ENDED).touch()
 
     def _end(self, message: Message) -> Message:
         run = self.root / message["run"]
