@@ -17,7 +17,7 @@ from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
-ALL = [*CORRECTIONS, optimizers.NAME, refused.NAME]
+ALL = [*CORRECTIONS, *optimizers.CORRECTIONS, refused.NAME]
 FAULTS = [  # a correction, steps_per_execution, and what fit says without it
     (CORRECTIONS[0], 1, "Attempt to convert a value (PerReplica"),
     (CORRECTIONS[1], 1, "Invalid reduction dimension 0 for input with 0 dimensions"),

@@ -51,13 +51,13 @@ def missing() -> list[str]:
     from keras.src.backend.tensorflow import trainer
 
     faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed(trainer)]
-    faults += [optimizers.NAME] if optimizers.NAME not in _applied and optimizers.needed() else []
+    faults += [name for name, (needed, _) in optimizers.CORRECTIONS.items() if name not in _applied and needed()]
     return [*faults, refused.NAME] if faults and refused.NAME not in _applied else faults
 
 
 def _correct(name: str) -> None:
-    if name == optimizers.NAME:
-        optimizers.apply()
+    if name in optimizers.CORRECTIONS:
+        optimizers.CORRECTIONS[name][1]()
     elif name == refused.NAME:
         refused.apply(sys.modules["keras"])
     else:
