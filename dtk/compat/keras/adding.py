@@ -11,20 +11,19 @@ import functools
 import inspect
 from typing import Any
 
-__all__ = ["NAME", "apply", "needed"]
+__all__ = ["CORRECTIONS"]
 
-NAME = "sums of an empty batch"
 _FAULT = "d is None or d > 1"
 
 
-def needed() -> bool:
+def _needed() -> bool:
     """Whether the Keras 3 that is imported, with TensorFlow as its backend, has the fault."""
     from keras.src.backend.tensorflow import numpy
 
     return _FAULT in inspect.getsource(inspect.unwrap(numpy.add))
 
 
-def apply() -> None:
+def _apply() -> None:
     """Corrects `add`; only where that is `needed`."""
     from keras.src.backend.tensorflow import numpy
 
@@ -40,3 +39,6 @@ def apply() -> None:
         return original(x1, x2)
 
     numpy.add = add
+
+
+CORRECTIONS = {"sums of an empty batch": (_needed, _apply)}

@@ -24,7 +24,7 @@ from dtk.errors import ClusterConfigError
 __all__ = ["apply", "missing", "multi_worker"]
 
 _applied: list[str] = []
-_OTHERS = (optimizers, adding)  # beside the trainer
+_OTHERS = {**optimizers.CORRECTIONS, **adding.CORRECTIONS}  # beside the trainer
 
 
 def apply() -> list[str]:
@@ -52,14 +52,13 @@ def missing() -> list[str]:
     from keras.src.backend.tensorflow import trainer
 
     faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed(trainer)]
-    faults += [each.NAME for each in _OTHERS if each.NAME not in _applied and each.needed()]
+    faults += [name for name, (needed, _) in _OTHERS.items() if name not in _applied and needed()]
     return [*faults, refused.NAME] if faults and refused.NAME not in _applied else faults
 
 
 def _correct(name: str) -> None:
-    other = {each.NAME: each for each in _OTHERS}.get(name)
-    if other is not None:
-        other.apply()
+    if name in _OTHERS:
+        _OTHERS[name][1]()
     elif name == refused.NAME:
         refused.apply(sys.modules["keras"])
     else:
