@@ -39,6 +39,7 @@ def main(options: argparse.Namespace, argv: list[str]) -> int:
         if error is None and options.verify and found is not None:
             single = baseline(options.program or options.module, workers=options.workers, argv=argv, **_common(options))
             passed = _verify(found, single)
+            print(f"the baseline's logs and records: {single.dir}")
             said |= {"verified": passed, "baseline": str(single.dir), "exit_code": 0 if passed else 1}
         if options.report and found is not None:
             print(f"wrote {found.report(options.report, baseline=single)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from diagnosing import OTHER, means, other_losses, pair, prints, said, scoped, told, traced
@@ -10,6 +12,7 @@ from verifying import END, STEPS, maker, refused
 
 import dtk
 from dtk import events
+from dtk.compat.steps import targets
 from dtk.records import Journal
 
 DROPOUT = ["StatelessRandomUniformV2 at model/dropout"]
@@ -23,6 +26,17 @@ def make(tmp_path):
 def test_draws_are_blamed_where_there_are_some(make):
     sentence = told(*traced(pair(make, change=other_losses), DROPOUT), mistake="random", also=("whole batch",))
     assert "StatelessRandomUniformV2 at model/dropout draws at random in the step" in sentence
+
+
+def test_several_draws_are_named_by_their_layers(make):
+    inside = "stateless_dropout/stateless_random_uniform/StatelessRandomUniformV2"
+    names = [f"model/dropout/{inside}", f"model/dropout_1/{inside}", f"model/dropout/{inside}"]
+    kinds = [(name, "StatelessRandomUniformV2") for name in names] + [("random_normal/RandomStandardNormal", "MatMul")]
+    operations = [SimpleNamespace(name=name, type=kind) for name, kind in kinds]
+    draws = targets.drawn(SimpleNamespace(get_operations=lambda: operations))
+    assert draws == [f"StatelessRandomUniformV2 at model/{layer}" for layer in ("dropout", "dropout_1")]
+    sentence = told(*traced(pair(make, change=other_losses), draws), mistake="random", also=("whole batch",))
+    assert "at model/dropout, StatelessRandomUniformV2 at model/dropout_1 draw at random in the step" in sentence
 
 
 def test_nothing_is_blamed_on_draws_that_there_are_not(make):

@@ -105,12 +105,16 @@ def _suspected(case: Case, lead: str) -> Diagnosis | None:
         return found("batch norm", what, said, evidence, others)
     if "random" in suspects and case.draws and not {"start", "other data"} & {*suspects}:
         what = (
-            f"{lead}, on the same examples; {', '.join(case.draws[:3])} draws at random in the step, and replicas draw "
-            "other numbers than one device"
+            f"{lead}, on the same examples; {', '.join(case.draws[:3])} {_verb(case.draws)} at random in the step, and "
+            "replicas draw other numbers than one device"
         )
         others = tuple(key for key in suspects if key != "random")
         return found("random", what, said, evidence, others)
     return either(lead, suspects, said, evidence) if suspects else None
+
+
+def _verb(draws: list[str]) -> str:
+    return "draws" if len(draws) == 1 else "draw"
 
 
 def _suspects(case: Case) -> tuple[list[str], list[str]]:

@@ -2,5 +2,5 @@
 
 Runs in the kernel, on files, processes and ports alone: a worker that hangs needs to say nothing. `reader` reads what
 they write, for `watch` (who failed first), `states` (what each does) and the live view; `waiting` finds out who waits
-for whom; `explain` and `reasons` word it.
+for whom; `explain`, with what `known` lists, and `reasons` word it.
 """

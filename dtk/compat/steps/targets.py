@@ -30,6 +30,8 @@ _DRAWS = re.compile(
     r"(Random(?!Get|Dataset|IndexShuffle|GetKey)|Multinomial|TruncatedNormal|Stateful(Uniform|StandardNormal)"
     r"|StatelessShuffle|CandidateSampler)"
 )
+# What Keras and TensorFlow put behind a layer's name, where an operation draws for it.
+_BEHIND = re.compile(r"(/((stateless|random)_\w+|[A-Z]\w*))+$")
 _MOST = 5  # of a graph's draws that are named
 _FRAMES = 12  # callers that are asked for the target's name
 
@@ -92,9 +94,13 @@ def draws() -> list[str] | None:
 
 
 def drawn(graph: Any) -> list[str]:
-    """The operations of a graph, and of the functions that it calls, whose result is drawn at random."""
+    """The operations of a graph, and of the functions that it calls, whose result is drawn at random, each once.
+
+    Named by kind and layer: "StatelessRandomUniformV2 at sequential/dropout".
+    """
     own = [(operation.name, operation.type) for operation in graph.get_operations()]
-    return [f"{kind} at {name}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)][:_MOST]
+    found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)]
+    return list(dict.fromkeys(found))[:_MOST]
 
 
 def clips() -> list[str] | None:
