@@ -16,16 +16,21 @@ import interrupts
 pytestmark = pytest.mark.trains
 
 COLLECTIVE, CALLBACK, END = 12, 18, 24  # the first trial of each place
+QUICK = [COLLECTIVE, COLLECTIVE + 3, COLLECTIVE + 5, CALLBACK + 30, END + 34]  # raised, killed, out of memory
+MORE = [
+    pytest.param(number, marks=pytest.mark.slow) for number in (COLLECTIVE + 1, COLLECTIVE + 2, COLLECTIVE + 4, END + 3)
+]
+NEW_PARENT = pytest.param(0, marks=pytest.mark.slow)  # every parent of this process ends, and is started again
 
 
-@pytest.mark.parametrize("number", [*range(COLLECTIVE, COLLECTIVE + 6), CALLBACK + 30, END + 3, END + 34])
+@pytest.mark.parametrize("number", [*QUICK, *MORE])
 def test_the_culprit_is_named_and_never_its_peer(number):
     _how, _where, right, seconds, said = culprits.trial(number)
     assert right, (said, seconds)
     assert seconds >= 0
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", [NEW_PARENT, 1, 2, 3])
 def test_the_cell_is_back_after_an_interrupt(number):
     kind, at, seconds, left = interrupts.interrupt(number, random.Random(number))
     assert left == 0, (kind, at, seconds)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from starting import mostly_warm
 from waiting import newest_run, wait_for, wait_gone
 
 import dtk
@@ -63,6 +64,7 @@ def lone_pid():
     return os.getpid()
 
 
+@mostly_warm
 def test_a_timeout_shows_where_everybody_is(start):
     seconds = 3 if start == "warm" else 10  # a process on a busy machine takes its time
     states = "states: worker 0 running, worker 1 running"
@@ -84,6 +86,7 @@ def busy():
     return "done"
 
 
+@mostly_warm
 def test_silent_work_is_no_stall(start):
     assert dtk.run(busy, workers=1, stall_timeout=1.2, start=start).results == ["done"]
 
@@ -166,6 +169,7 @@ def test_a_run_that_lasts_keeps_its_directory(start, monkeypatch, tmp_path):
     assert dtk.run(while_others_make_room, workers=1, start=start).results == [(True, 4)]
 
 
+@mostly_warm
 def test_old_run_directories_make_room_but_those_that_somebody_holds(start, monkeypatch, tmp_path):
     from dtk.launch import folders
 

@@ -38,6 +38,7 @@ def test_tf_config_has_the_evaluator_apart_from_the_workers(run):
     assert [sorted(config["cluster"]) for config in run.tf_config] == [["worker"], ["worker"]]
 
 
+@pytest.mark.slow  # lesson 06 has it, too
 def test_a_local_evaluation_agrees(run):
     baseline = dtk.baseline(estimating.train, kwargs={"steps": 40})
     dtk.verify(run, baseline)

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from starting import mostly_warm
 from waiting import meet, newest_run, wait_for, wait_gone
 
 import dtk
@@ -87,12 +88,14 @@ def role_of_all(factor):
     return here().role, factor * here().worker
 
 
+@mostly_warm
 def test_true_runs_the_same_function_with_the_same_arguments(start):
     run = dtk.run(role_of_all, args=(2,), evaluator=True, start=start)
     assert run.results == [("worker", 0), ("worker", 2)]
     assert run.evaluator == ("evaluator", 4)
 
 
+@mostly_warm
 def test_a_run_without_one_has_no_evaluations(start):
     run = dtk.run(role_of_all, args=(1,), evaluator=None, start=start)
     assert (run.evaluator, run.evaluator_log, run.tf_config.evaluator) == (None, "", None)
@@ -164,6 +167,7 @@ def wrong_everywhere():
     raise KeyError("missing")
 
 
+@mostly_warm
 def test_the_same_mistake_everywhere_is_the_chiefs_and_the_evaluators(start):
     with pytest.raises(dtk.WorkerFailed, match="^worker 0 raised KeyError: 'missing'$") as caught:
         dtk.run(wrong_everywhere, evaluator=True, start=start)
@@ -175,6 +179,7 @@ def wait_for_a_file():
         time.sleep(0.1)
 
 
+@mostly_warm
 def test_an_evaluator_without_end_is_a_stall_with_the_remedy(start):
     with pytest.raises(dtk.WorkerStalled, match="the evaluator made no progress for 1.5 s after the workers had") as e:
         dtk.run(write_checkpoints, evaluator=wait_for_a_file, stall_timeout=1.5, start=start)
@@ -198,12 +203,14 @@ def test_a_long_evaluation_and_a_long_wait_are_no_stalls(start):
     assert dtk.run(busy, workers=1, evaluator=evaluate_them, stall_timeout=1.2, start=start).results == ["done"]
 
 
+@mostly_warm
 def test_a_busy_evaluator_does_not_hide_workers_that_stall(start):
     evaluator = functools.partial(busy, 60.0)
     with pytest.raises(dtk.WorkerStalled, match="no worker made progress for 1.2 s; .*, evaluator running"):
         dtk.run(sleep, evaluator=evaluator, stall_timeout=1.2, start=start)
 
 
+@mostly_warm
 def test_a_timeout_counts_for_the_evaluator(start):
     with pytest.raises(dtk.RunTimeout, match="its timeout of 4 s; .*, evaluator running"):
         dtk.run(role_of_all, args=(1,), evaluator=busy_for_ever, timeout=4, start=start)
@@ -223,6 +230,7 @@ def pids_in(folder):
 
 
 # An interrupt that falls between the opening of a file and its `with` leaves it to be closed when it is collected.
+@mostly_warm
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_leaves_no_process(start, monkeypatch, tmp_path):
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))  # whatever else runs on this machine

@@ -46,7 +46,9 @@ def evaluate():
     return seen, model.get_weights(), strategy.num_replicas_in_sync
 
 
-@pytest.fixture(scope="module", params=[None, 2], ids=["keras 3", "tf_keras"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(None, id="keras 3"), pytest.param(2, id="tf_keras", marks=pytest.mark.slow)]
+)
 def run(request):
     if request.param == 2:
         pytest.importorskip("tf_keras")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from faking import in_step, steps_of
+from starting import mostly_warm
 
 import dtk
 from dtk import faults
@@ -15,6 +16,7 @@ def events(folder, worker):
     return of_kind(folder.worker(worker).events, FaultCame)
 
 
+@mostly_warm
 @pytest.mark.trains
 @pytest.mark.parametrize("worker", [0, 1])
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import types
 
 import lanes
 import pytest
+from starting import mostly_warm
 
 import dtk
 from dtk.compat.keras import keras2
@@ -75,6 +76,7 @@ def both():
     return all_ways(), drawn()
 
 
+@mostly_warm
 @pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
 @pytest.mark.parametrize(
     ("asked", "expected"), [(2, "tf_keras"), (3, "keras"), pytest.param(None, "keras", marks=pytest.mark.slow)]

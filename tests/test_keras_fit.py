@@ -219,6 +219,8 @@ def own_step(strategy):
 
 def test_a_train_step_of_the_learners_own():
     run, baseline = dtk.run(own_step, workers=2), dtk.baseline(own_step)
+    lines = (run.dir / "worker-1" / "records.jsonl").read_text().splitlines()
+    assert [json.loads(line)[0:2] for line in lines] == [[1, 1], [1, 2], [1, 3], [1, 4]], "JSON, a line for each step"
     np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
     assert [a.shape for a in baseline.folder.worker(0).weights("initial").arrays] == [(64, 10), (10,)]
 
@@ -246,9 +248,3 @@ def test_outside_of_a_run_it_says_so():
     baseline = dtk.baseline(nowhere)
     assert baseline.logs[0].count("dtk.Recorder: this process was not started by dtk.run") == 1
     assert len(baseline.records) == 0
-
-
-def test_records_are_json_lines_by_step():
-    run = dtk.run(lambda strategy: uneven(strategy, 128), workers=2)
-    lines = (run.dir / "worker-1" / "records.jsonl").read_text().splitlines()
-    assert [json.loads(line)[0:2] for line in lines] == [[1, 1], [1, 2]]

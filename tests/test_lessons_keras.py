@@ -92,7 +92,7 @@ def test_each_wrong_answer_gets_a_hint_of_its_own(update, answer, hint):
     assert hint in failed.value.remedy
 
 
-@pytest.mark.trains
+@pytest.mark.slow  # four runs, as the answer above
 def test_the_function_as_handed_out_is_not_solved(update):
     with pytest.raises(NotSolved, match="keras.clip is not solved yet; a gradient longer than 1 went through"):
         EXERCISE.judge(as_handed_out, update)

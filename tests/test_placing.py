@@ -7,13 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from starting import mostly_warm
 
 import dtk
 from dtk import limits
 from dtk.compat import transport
 from dtk.studies import plan as plans
-
-mostly_warm = pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.slow)], indirect=True)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import dtk
+from dtk import cli
 from dtk.errors import ClusterConfigError, WorkerFailed
 from dtk.launch import programs
 from dtk.process.program import Program
@@ -43,6 +44,19 @@ if __name__ == "__main__":
 
 
 LIVE = {**os.environ, "DTK_LIVE": "text"}  # the lessons' tests switch it off in this process
+
+
+@pytest.fixture
+def here(capsys, monkeypatch):
+    """As `dtk_run`, in this process, whose parent of workers has imported TensorFlow already."""
+    monkeypatch.setenv("DTK_LIVE", "text")
+
+    def dtk_run(*options):
+        capsys.readouterr()
+        code = cli.main(["run", *map(str, options)])
+        return code, *capsys.readouterr()
+
+    return dtk_run
 
 
 @pytest.fixture
@@ -127,9 +141,9 @@ def test_a_program_is_recorded_proved_and_told_as_it_stands(script):
 
 
 @pytest.mark.trains
-def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, tmp_path):
+def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_path):
     page = tmp_path / "page.html"
-    code, said, rest = dtk_run(script(TRAIN), "--verify", "--json", "--report", page, "--", "--policy", "OFF")
+    code, said, rest = here(script(TRAIN), "--verify", "--json", "--report", page, "--", "--policy", "OFF")
     found = json.loads(said)  # stdout has nothing else
     assert (code, found["exit_code"], found["verified"]) == (1, 1, False)
     assert (found["steps"], found["global_batch"], [each["steps"] for each in found["members"]]) == (4, 16, [4, 4])
@@ -141,16 +155,16 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, tmp_path):
 
 
 @pytest.mark.trains
-def test_how_a_program_ends_is_how_the_command_ends(script):
+def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
-    code, said, error = dtk_run(script(alone.format("sys.exit(3)")))
+    code, _, error = here(script(alone.format("sys.exit(3)")))
     assert (code, "worker 1 called sys.exit(3) before the program's end" in error) == (3, True)
-    code, said, error = dtk_run(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
+    code, said, error = here(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
     assert code == 1
     assert "dtk: worker 1 raised ValueError: no such colour" in error
     assert "logs and records: " in said
-    assert dtk_run(script("import sys\nsys.exit(0)"))[0] == 0
-    code, said, error = dtk_run(script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
+    assert here(script("import sys\nsys.exit(0)"))[0] == 0
+    code, _, _ = here(script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))
     assert code == 128 + signal.SIGSEGV
 
 
@@ -194,7 +208,10 @@ def test_an_interrupt_ends_the_command_and_its_workers(script):
 
 
 @pytest.mark.trains
-def test_a_fit_that_has_a_recorder_is_recorded_once_and_other_callbacks_stay(script):
+@pytest.mark.parametrize(
+    "given", ["list", *(pytest.param(each, marks=pytest.mark.slow) for each in ("none", "one", "tuple"))]
+)
+def test_a_fit_that_has_a_recorder_is_recorded_once_and_other_callbacks_stay(given):
     def train(strategy, given):
         import keras
         import numpy as np
@@ -206,9 +223,9 @@ def test_a_fit_that_has_a_recorder_is_recorded_once_and_other_callbacks_stay(scr
             model.compile("sgd", "mse")
         model.fit(np.ones((8, 4)), np.ones((8, 1)), 4, 2, 0, callbacks=kinds[given])
 
-    for given in ("none", "one", "list", "tuple"):
-        run = dtk.run(train, workers=1, args=(given,), record=True)
-        assert len(run.records) == 4
-        assert ("own callback ran" in run.logs[0]) == (given != "none")
-    assert len(dtk.run(train, workers=1, args=("one",)).records) == 0
+    run = dtk.run(train, workers=1, args=(given,), record=True)
+    assert len(run.records) == 4
+    assert ("own callback ran" in run.logs[0]) == (given != "none")
+    if given == "one":
+        assert len(dtk.run(train, workers=1, args=("one",)).records) == 0  # nothing asks for a record
     assert os.environ.get("TF_CONFIG") is None

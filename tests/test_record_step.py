@@ -72,7 +72,7 @@ def whole_epoch(strategy):
         run(tf.constant(epoch))
 
 
-LOOPS = [step_by_step, inside, iterator, whole_epoch]
+LOOPS = [step_by_step, pytest.param(inside, marks=pytest.mark.slow), iterator, whole_epoch]  # inside: lesson 05's loop
 
 
 @pytest.mark.parametrize(

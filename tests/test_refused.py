@@ -13,7 +13,8 @@ pytestmark = [
     pytest.mark.skipif(not lanes.KERAS_3, reason="Keras 2 refuses these itself, or has them"),
 ]
 
-TWO_WORKERS, TWO_REPLICAS = {"workers": 2}, {"workers": 1, "replicas": 2}
+TWO_WORKERS = {"workers": 2}
+WHERE = [TWO_WORKERS, pytest.param({"workers": 1, "replicas": 2}, marks=pytest.mark.slow)]
 
 
 def rows(count=64, batch=16, **options):
@@ -78,7 +79,7 @@ CAN_NOT = {
 }
 
 
-@pytest.mark.parametrize("where", [TWO_WORKERS, TWO_REPLICAS], ids=["workers", "replicas"])
+@pytest.mark.parametrize("where", WHERE, ids=["workers", "replicas"])
 @pytest.mark.parametrize("what", CAN_NOT)
 def test_it_is_refused_under_a_strategy_and_not_on_one_device(what, where):
     options, sentence, _ = CAN_NOT[what]
@@ -88,7 +89,7 @@ def test_it_is_refused_under_a_strategy_and_not_on_one_device(what, where):
     assert len(dtk.baseline(lambda strategy: trained(strategy, **options)).results[0]) == 4
 
 
-@pytest.mark.parametrize("where", [TWO_WORKERS, TWO_REPLICAS], ids=["workers", "replicas"])
+@pytest.mark.parametrize("where", WHERE, ids=["workers", "replicas"])
 @pytest.mark.parametrize("what", CAN_NOT)
 def test_without_the_refusal_it_still_fails(what, where):
     options, _, words = CAN_NOT[what]

@@ -82,6 +82,7 @@ def test_four_replicas_in_two_workers_compute_what_one_device_does(train, capsys
     assert "4 replicas" in dtk.plot.processes(run).get_title("left")
 
 
+@pytest.mark.slow  # fit and a loop have it, too
 def test_of_an_estimator_too():
     run = dtk.run(estimating.train, workers=2, replicas=2)
     assert sorted(run.records.replica.unique()) == [0, 1, 2, 3]

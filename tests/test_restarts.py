@@ -87,7 +87,8 @@ def fitting(strategy, save_freq="epoch"):
     model.fit(batches(256), epochs=3, verbose=0, callbacks=[backup, dtk.Recorder()])  # 4 steps an epoch
 
 
-@pytest.mark.parametrize("keras", [3, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # lesson 07 has it of Keras 3, too
+@pytest.mark.parametrize("keras", [3, 2])
 def test_fit_goes_on_from_its_backup_to_the_same_weights(keras):
     run = dtk.run(fitting, faults=[faults.kill(worker=1, step=7)], restarts=1, keras=keras)
     assert [attempt.steps for attempt in run.attempts] == [(1, 6), (5, 12)]
@@ -139,6 +140,7 @@ def looping(strategy):
     return done
 
 
+@pytest.mark.slow  # lesson 07 has it, too
 def test_a_loop_goes_on_from_its_checkpoint_to_the_same_weights():
     run = dtk.run(looping, faults=[faults.kill(worker=0, step=7)], restarts=1)
     assert [attempt.steps for attempt in run.attempts] == [(1, 6), (5, 12)]

@@ -8,6 +8,7 @@ import random
 import sys
 
 import pytest
+from starting import mostly_warm
 
 import dtk
 from dtk.process import warm
@@ -98,6 +99,7 @@ def flood():
         os.write(1, line.encode())
 
 
+@mostly_warm
 def test_a_flood_blocks_nobody_and_is_kept_whole(start):
     run = dtk.run(flood, start=start)
     assert [(worker.path / "log.txt").stat().st_size for worker in run.folder.each] == [10_000_000] * 2

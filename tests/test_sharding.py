@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import dtk
 from dtk.measure.sharding import from_lists, in_words
+
+FIRST = [(2, "FILE", "tfrecord"), (2, "AUTO", "txt"), (3, "AUTO", "tfrecord")]  # the other products are slow
+TWO_OR_THREE = pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 
 
 def sixteen():
@@ -72,7 +77,7 @@ def flat(steps):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("policy", [None, "AUTO", "DATA"])
+@pytest.mark.parametrize("policy", [None, pytest.param("AUTO", marks=pytest.mark.slow), "DATA"])
 def test_each_global_batch_is_dealt_out(policy):
     seen = dtk.shards(sixteen, workers=2, policy=policy)
     assert seen_by(seen) == [[[0, 1], [4, 5], [8, 9], [12, 13]], [[2, 3], [6, 7], [10, 11], [14, 15]]]
@@ -91,7 +96,7 @@ def test_a_batch_that_three_workers_cannot_share_leaves_one_with_nothing():
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("workers", [2, 3])
+@TWO_OR_THREE
 def test_off_gives_everything_to_everybody(workers):
     seen = dtk.shards(sixteen, workers=workers, policy="OFF")
     assert [sorted(flat(steps)) for steps in seen_by(seen)] == [[*range(16)]] * workers
@@ -101,10 +106,14 @@ def test_off_gives_everything_to_everybody(workers):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("kind", ["tfrecord", "txt"])
-@pytest.mark.parametrize("policy", ["FILE", "AUTO"])
-@pytest.mark.parametrize("workers", [2, 3])
-def test_files_are_dealt_out_whole(kind, policy, workers):
+@pytest.mark.parametrize(
+    ("workers", "policy", "kind"),
+    [
+        pytest.param(*each, marks=[] if each in FIRST else pytest.mark.slow)
+        for each in itertools.product((2, 3), ("FILE", "AUTO"), ("tfrecord", "txt"))
+    ],
+)
+def test_files_are_dealt_out_whole(workers, policy, kind):
     seen = dtk.shards(files_of(6, kind), workers=workers, policy=policy)
     for worker, steps in enumerate(seen_by(seen)):
         files = range(worker, 6, workers)
@@ -121,7 +130,7 @@ def test_divided_by_files_the_steps_differ_from_one_devices():
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("policy", ["FILE", "AUTO"])
+@pytest.mark.parametrize("policy", ["FILE", pytest.param("AUTO", marks=pytest.mark.slow)])
 def test_fewer_files_than_workers_is_one_sentence(policy):
     with pytest.raises(dtk.WorkerFailed, match=r"fewer than 3 files.*can't divide among 3 workers.*Policy\.DATA"):
         dtk.shards(files_of(2), workers=3, policy=policy)
@@ -136,7 +145,7 @@ def test_file_without_files_is_one_sentence():
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("workers", [2, 3])
+@TWO_OR_THREE
 def test_a_function_that_takes_the_context_divides_by_itself(workers):
     seen = dtk.shards(by_context, workers=workers)
     assert [flat(steps) for steps in seen_by(seen)] == [[*range(k, 16, workers)] for k in range(workers)]
@@ -144,7 +153,7 @@ def test_a_function_that_takes_the_context_divides_by_itself(workers):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("workers", [2, 3])
+@TWO_OR_THREE
 def test_a_function_that_takes_the_context_and_forgets_to_divide(workers):
     seen = dtk.shards(not_divided, workers=workers)
     assert in_words(seen) == "Every replica saw all 16 examples"

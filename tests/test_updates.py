@@ -73,6 +73,7 @@ def test_weights_that_change_after_the_fit_are_compared():
     assert error.reason == "final weights"
 
 
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
 def test_a_second_fit_of_one_model_is_covered(capsys):
     run, baseline = pair(then_more, what="recorded fit")
     capsys.readouterr()
@@ -137,6 +138,7 @@ def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
     assert "4 of the 9 updates" in str(error)
 
 
+@pytest.mark.slow  # the gallery has it, too
 def test_updates_of_a_scaled_loss_are_recorded_and_the_loss_is_unscaled(capsys):
     run, baseline = pair(in_float16)
     capsys.readouterr()
@@ -146,7 +148,7 @@ def test_updates_of_a_scaled_loss_are_recorded_and_the_loss_is_unscaled(capsys):
     np.testing.assert_allclose(baseline.records.loss, plain.records.loss, rtol=1e-5)
 
 
-@pytest.mark.parametrize("keras", [2, None])
+@pytest.mark.parametrize("keras", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_optimizer_may_be_called_by_keyword(keras, capsys):
     facts = {"keras": keras}
     dtk.verify(dtk.run(by_keyword, workers=2, **facts), dtk.baseline(by_keyword, **facts))
@@ -176,6 +178,7 @@ def test_training_by_hand_beside_a_recorded_fit_is_found():
     assert "gradients were taken of 4 variables" in str(error)
 
 
+@pytest.mark.slow  # test_estimator.py has it on one device
 def test_an_estimators_steps_are_recorded_once():
     run = dtk.run(estimator_with_two_hooks, workers=2)
     assert run.records.groupby("worker").step.apply(list).tolist() == [[1, 2, 3, 4, 5]] * 2

@@ -159,6 +159,7 @@ def sleeps(strategy):
             time.sleep(100)
 
 
+@pytest.mark.slow  # with two workers test_it_is_told_in_time has it, too
 def test_a_worker_that_sleeps():
     error = stalled(sleeps, 4, workers=3)
     assert (error.reason, error.waits) == ("silent", {0: [1, 2]})
