@@ -44,7 +44,7 @@ from dtk.process.vitals import listening
 __all__ = ["Agent", "main"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
-TURN_SECONDS = 0.05
+TURN_SECONDS = 0.1
 _LOOK = 0.25  # seconds between two looks at the vitals
 _REACH_SECONDS = 4.0
 # What decides how many threads a worker has, where it is set on the machine.
@@ -68,6 +68,7 @@ class Agent:
         self._news = News()
         self._port: socket.socket | None = None
         self._looked = 0.0
+        self._listening: set[str] = set()  # workers whose server has been seen: it stays
 
     # ---- what it hears
 
@@ -168,6 +169,7 @@ class Agent:
         self.source.forget(message["forget"])
         for key in message["forget"]:
             self._workers.pop(key, None)
+            self._listening.discard(key)
 
     def _ask(self, message: Message) -> None:
         if message["ask"] in self.source.started:
@@ -229,10 +231,11 @@ class Agent:
             seen = self.source.vitals(key) if key in self.source.started else None
             if seen is not None:
                 found[key] = list(seen)
-            if spec.get("port"):
+            if spec.get("port") and key not in self._listening:
                 ports[key] = spec["port"]
         there = listening(ports.values()) if ports else set()
-        return [{"vitals": found, "listening": [key for key, port in ports.items() if port in there]}]
+        self._listening |= {key for key, port in ports.items() if port in there}
+        return [{"vitals": found, "listening": sorted(self._listening)}]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
