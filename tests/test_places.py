@@ -98,20 +98,20 @@ def lent(*versions, **facts):
             {"Python": "3.9.1"},
             "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor version",
         ),
-        ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that ray starts"),
+        ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that is started"),
         ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
         ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* here; install the same"),
         ({"keras": "3.9.0"}, "^worker 1 on n2: keras 3.9.0 there, 3.15.1 on n1; install the same on every machine"),
     ],
 )
 def test_a_machine_with_other_versions_is_named(other, words):
-    examine.versions("ray", lent({}, {}))
+    examine.versions(lent({}, {}))
     with pytest.raises(dtk.ClusterConfigError, match=words):
-        examine.versions("ray", lent({}, other))
+        examine.versions(lent({}, other))
 
 
 def test_a_clock_that_is_apart_is_mentioned(capsys):
-    examine.versions("ray", lent({}, wall=time.time() + 300))
+    examine.versions(lent({}, wall=time.time() + 300))
     assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
 
 
@@ -155,6 +155,24 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place):
     with pytest.raises(dtk.WorkerFailed, match="^worker 1 on localhost is lost with its machine, or dtk's agent there"):
         dtk.run(wait, workers=2, on=place, timeout=60)
     assert psutil.wait_procs(below, 10)[1] == []
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_one_run_at_a_time(place):
+    caught = []
+
+    def other():
+        try:
+            dtk.run(three, workers=2, on=place)
+        except dtk.ClusterConfigError as error:
+            caught.append(str(error))
+
+    thread = threading.Timer(1, other)
+    thread.start()
+    dtk.run(lambda: time.sleep(3), workers=2, on=place)
+    thread.join()
+    assert caught == ["another run is under way on this place (other machines); make one for each run"]
 
 
 @pytest.mark.slow

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtk.errors import ClusterConfigError
 from dtk.launch.place import Site
 from dtk.places.carriers import Heard, Lent
 from dtk.places.remote import Remote
@@ -28,6 +30,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._remote: Remote | None = None
+        self._run: Path | None = None  # the one that is under way
         self.given_back = contextlib.ExitStack()
         weakref.finalize(self, self.given_back.close)  # also at the end of this process
 
@@ -41,6 +44,9 @@ class Engine:
     def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
         """Machines for the members of the run in `folder`, ready to start them; those of the run before, if it can."""
         count = len(folder.members)
+        if self._run not in (None, folder.path):
+            raise ClusterConfigError(f"another run is under way on this place ({self.name}); make one for each run")
+        self._run = folder.path
         try:
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
                 self.close()
@@ -54,6 +60,9 @@ class Engine:
 
     def end(self, folder: RunFolder) -> None:
         """Brings back what the function wrote into the run's directory, and removes it there."""
+        if self._run != folder.path:
+            return  # it never began here
+        self._run = None
         if self._remote is not None:
             self._remote.end(folder)
 

@@ -18,7 +18,7 @@ _CLOCK_SECONDS = 60.0  # beyond that certificates, file times and logs of two ma
 _MUST = ("tensorflow", "keras")  # the same on each machine, or they don't compute the same
 
 
-def versions(place: str, lent: Sequence[Lent]) -> None:
+def versions(lent: Sequence[Lent]) -> None:
     """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
     own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
     for worker, each in enumerate(lent):
@@ -31,7 +31,7 @@ def versions(place: str, lent: Sequence[Lent]) -> None:
             raise ClusterConfigError(f"{who}: {what}")
         for package in ("tensorflow", "dtk"):
             if there[package] is None:
-                raise ClusterConfigError(f"{who}: {package} is not installed there, for {_python(place)}")
+                raise ClusterConfigError(f"{who}: {package} is not installed there, for the Python that is started")
         if there["dtk"] != own["dtk"]:
             words = f"dtk {there['dtk']} there, {own['dtk']} here; install the same"
             raise ClusterConfigError(f"{who}: {words}")
@@ -51,10 +51,6 @@ def versions(place: str, lent: Sequence[Lent]) -> None:
 
 def _minor(version: str | None) -> list[str]:
     return (version or "").split(".")[:2]
-
-
-def _python(place: str) -> str:
-    return f"the Python that {place} starts"
 
 
 def reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:

@@ -25,7 +25,7 @@ class Hosts(Engine):
         storage: a directory that all of them share; needed for `restarts`.
     """
 
-    name = "hosts"
+    name = "other machines"
 
     def __init__(self, hosts: Sequence[str] | Mapping[str, str], python: str = "python3", storage: str = ""):
         super().__init__()

@@ -80,7 +80,7 @@ class Remote:
         for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
             lent.facts = facts
         if first:
-            examine.versions(self.place, self.lent)
+            examine.versions(self.lent)
             self._set_clocks(tick)
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
             lent.port = answer["port"]
@@ -125,11 +125,14 @@ class Remote:
             tick()
             lent = self.lent[member]
             if lent.gone:
-                raise ClusterConfigError(f"worker {member} on {lent.host}: dtk's agent did not start: {lent.gone}")
+                raise ClusterConfigError(f"{self._name(member)}: dtk's agent did not start: {lent.gone}")
             if time.monotonic() > deadline:
-                words = f"worker {member} on {lent.host}: dtk's agent there has not answered for {seconds:g} s"
-                raise ClusterConfigError(words)
+                raise ClusterConfigError(f"{self._name(member)}: dtk's agent has not answered for {seconds:g} s")
         return self._answers.pop(number)
+
+    def _name(self, member: int) -> str:
+        assert self._folder is not None
+        return f"{self._folder.members[member].name} on {self.lent[member].host}"
 
     def addresses(self) -> list[str]:
         return [f"{lent.address}:{lent.port}" for lent in self.lent]

@@ -121,7 +121,7 @@ class Slurm(Engine):
     def end(self, folder: RunFolder) -> None:
         """Brings the run's directory back; an allocation of its own is given back."""
         super().end(folder)
-        if self._job:
+        if self._job and self._run is None:
             self._job = ""
             self.close()
 
