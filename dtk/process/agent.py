@@ -58,8 +58,8 @@ class Agent:
     """
 
     def __init__(self, storage: str = ""):
-        _tidy()
-        self.root = Path(storage).expanduser() if storage else _own()
+        owned.tidy_folders()
+        self.root = Path(storage).expanduser() if storage else owned.own_folder()
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks())
         self._said: list[Message] = []
@@ -247,28 +247,6 @@ class Agent:
 
 def _corner(spec: Message) -> Path:
     return Path(spec["dir"]) / ("evaluator" if spec["role"] == "evaluator" else f"worker-{spec['worker']}")
-
-
-# ---- directories: each agent has its own, whose name says whose it is
-
-
-def _folder() -> Path:
-    return environment.scratch() / "away"
-
-
-def _own() -> Path:
-    folder = _folder() / f"{owned.machine()}-{os.getpid()}-{owned.start_of(os.getpid())}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def _tidy() -> None:
-    """Removes what agents left that were killed."""
-    prefix = f"{owned.machine()}-"
-    for path in _folder().glob(f"{prefix}*"):
-        pid, _, start = path.name.removeprefix(prefix).partition("-")
-        if pid.isdecimal() and owned.start_of(int(pid)) != start:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 # ---- the agent that a command starts

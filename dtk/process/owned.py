@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Iterable
@@ -32,10 +33,12 @@ __all__ = [
     "kill",
     "machine",
     "new_mark",
+    "own_folder",
     "processes",
     "start_of",
     "sweep",
     "tidy",
+    "tidy_folders",
     "write",
 ]
 
@@ -255,3 +258,23 @@ def tidy() -> None:
         _, pid, start, _ = content["mark"].split(":")
         if token not in living and start_of(int(pid)) != start:
             forget(content["mark"])
+    tidy_folders()
+
+
+# ---- directories that belong to one process, by their names: agents keep other machines' runs there
+
+
+def own_folder() -> Path:
+    """A directory that goes with this process."""
+    folder = environment.scratch() / "away" / f"{machine()}-{os.getpid()}-{start_of(os.getpid())}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def tidy_folders() -> None:
+    """Removes those of processes that were killed."""
+    prefix = f"{machine()}-"
+    for path in (environment.scratch() / "away").glob(f"{prefix}*"):
+        pid, _, start = path.name.removeprefix(prefix).partition("-")
+        if pid.isdecimal() and start_of(int(pid)) != start:
+            shutil.rmtree(path, ignore_errors=True)
