@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -86,7 +85,7 @@ def export(
     _write(folder, job, text)
     start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
     said = start(folder, job, image or "", plain)
-    (folder / "README.md").write_text(_readme(fn, kind, said, found.reason, workers))
+    (folder / "README.md").write_text(_readme(fn, said, found.reason, plain))
     return folder
 
 
@@ -198,19 +197,23 @@ def _slurm(folder: Path, job: Job, image: str, plain: bool) -> str:
 
 def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
     (folder / "job.yaml").write_text(manifests.kubernetes(folder.name, job.workers, image, plain))
-    versions = environment.versions("tensorflow", "dtk")
+    versions = environment.versions("tensorflow", "dtk", "tf_keras")
     minor = ".".join(str(versions["Python"]).split(".")[:2])
-    entry = json.dumps(_entry(plain, "/job").split())
-    (folder / "Dockerfile").write_text(
-        manifests.DOCKERFILE.format(python=minor, tensorflow=versions["tensorflow"], dtk=versions["dtk"], entry=entry)
+    install = (
+        f"RUN pip install --no-cache-dir tensorflow=={versions['tensorflow']} tf_keras=={versions['tf_keras']}"
+        if plain
+        else manifests.INSTALL.format(**versions)
     )
+    entry = json.dumps(_entry(plain, "/job").split())
+    (folder / "Dockerfile").write_text(manifests.DOCKERFILE.format(python=minor, install=install, entry=entry))
     return manifests.KUBERNETES_WORDS.format(image=image, name=manifests.job_name(folder.name), workers=job.workers)
 
 
-def _readme(fn: Any, kind: str, said: str, reason: str, workers: int) -> str:
+def _readme(fn: Any, said: str, reason: str, plain: bool) -> str:
     what = (
         f"`function.pkl`, because {reason}; it needs the same minor version of Python"
         if reason
         else f"`{PROGRAM}`, a program that can be read and changed"
     )
-    return manifests.README.format(name=fn.__name__, what=what, said=said, workers=workers, cores=os.cpu_count())
+    also, records = ("tf_keras", "") if plain else ("dtk", manifests.RECORDS)
+    return manifests.README.format(name=fn.__name__, what=what, said=said, records=records, also=also)

@@ -6,7 +6,7 @@ import re
 
 from dtk.launch.cluster_of import PORT
 
-__all__ = ["DOCKERFILE", "README", "SBATCH", "START", "job_name", "kubernetes"]
+__all__ = ["DOCKERFILE", "INSTALL", "README", "RECORDS", "SBATCH", "START", "job_name", "kubernetes"]
 
 START = """#!/bin/bash
 # {workers} workers on this machine. On several machines, each starts its own, with the TF_CONFIG that is made here.
@@ -58,7 +58,7 @@ unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY  # gRPC would send the worke
 srun --kill-on-bad-exit=1 --label {entry}
 """
 
-SLURM_WORDS = """From this directory, which all nodes must see, with a Python on PATH that has TensorFlow and dtk:
+SLURM_WORDS = """From this directory, which all nodes must see, with a Python on PATH that has what is listed below:
 
     sbatch job.sbatch
 
@@ -66,17 +66,23 @@ SLURM_WORDS = """From this directory, which all nodes must see, with a Python on
 """
 
 DOCKERFILE = """FROM python:{python}-slim
-# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`), or install it from where you have it.
-COPY *.whl /wheels/
-RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl
+{install}
 COPY . /job
 WORKDIR /job
 ENTRYPOINT {entry}
 """
 
+INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`), or install it from where you have it.
+COPY *.whl /wheels/
+RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
+
+RECORDS = """Each worker writes into `runs/`: `dtk show runs/run*` prints the table of a run, `dtk report runs/run*` makes a page.
+
+"""
+
 KUBERNETES_WORDS = """    docker build -t {image} . && docker push {image}
     kubectl apply -f job.yaml
-    kubectl logs -f job/{name} --all-containers --prefix
+    kubectl logs -f -l job-name={name} --prefix --max-log-requests {workers}
 
 {workers} pods of an Indexed Job, which a headless Service gives names: `{name}-0.{name}` and so on. Each pod has a
 directory /job/runs of its own, which goes with it: for records that stay, and for checkpoints that a restart finds,
@@ -88,10 +94,8 @@ README = """# {name}
 Written by `dtk.export`. The function is {what}.
 
 {said}
-Each worker writes into `runs/`: `dtk show runs/run*` prints the table of a run, `dtk report runs/run*` makes a page.
-
-What every machine needs: the same versions of Python, TensorFlow and dtk; the data, at the same place; ports above 1023
-open between all of them, both ways.
+{records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place; ports
+above 1023 open between all of them, both ways.
 """
 
 

@@ -52,7 +52,6 @@ class Remote:
         self._numbers = itertools.count(1)
         self._folder: RunFolder | None = None
         self._sent: set[int] = set()  # members whose agent has the run's files
-        self._known: set[str] = set()
         self.lent = lend([self._hears(member) for member in range(count)])
 
     def _hears(self, member: int) -> Heard:
@@ -75,7 +74,6 @@ class Remote:
         shared: whether they must see one directory, as a restart does that begins where another machine has stopped.
         """
         self._folder, self._sent = folder, set()
-        self._known = {path.name for path in folder.path.iterdir()}
         first = not self.lent[0].facts
         for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
             lent.facts = facts
