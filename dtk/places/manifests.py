@@ -94,8 +94,8 @@ README = """# {name}
 Written by `dtk.export`. The function is {what}.
 
 {said}
-{records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place; ports
-above 1023 open between all of them, both ways.
+{records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place;
+ports above 1023 open between all of them, both ways.
 """
 
 
