@@ -49,12 +49,12 @@ class Slurm(Engine):
         nodes: int | None = None,
         time: str | None = None,
         options: Sequence[str] = (),
-        python: str = sys.executable,
+        python: str | None = None,
         storage: str = "~/.dtk",
     ):
         super().__init__()
         self.partition, self.nodes, self.time, self.options = partition, nodes, time, list(options)
-        self.python, self.storage = python, Path(storage).expanduser()
+        self.python, self.storage = python or sys.executable, Path(storage).expanduser()
         self._job = ""  # an allocation that is ours
 
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
