@@ -212,3 +212,9 @@ def test_labs_have_names_of_their_own(own_file, tmp_path, capsys, monkeypatch):
 def test_without_an_answer_there_is_no_report(own_file):
     with pytest.raises(dtk.DtkError, match="nothing was answered or checked in lesson 42"):
         dtk.report("42")
+
+
+def test_a_report_of_nothing_at_all_is_a_line(own_file, capsys, monkeypatch):
+    monkeypatch.setattr("dtk.lessons.report.current_lesson", lambda: "")
+    dtk.report()
+    assert "nothing was answered or checked yet" in capsys.readouterr().out

@@ -21,18 +21,22 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         path: where to; None: `lesson-02-report.html`, or `lab-3-report.html`, in the current directory.
 
     Raises:
-        DtkError: there is nothing to report: no question was answered and nothing was checked in this lesson.
+        DtkError: there is nothing to report of the lesson that was named: no question was answered there and nothing
+            was checked. Without a name a line says so.
     """
     if place() is None:
         print("dtk: no answers are kept here (DTK_LIVE is off), so there is no report")
         return
-    lesson = lesson or current_lesson()
+    asked, lesson = lesson, lesson or current_lesson()
     named = f"lab {lesson[3:]}" if lesson.startswith("lab") else f"lesson {lesson}"
     said = answers()
     said = said[[name.partition(".")[0] == lesson for name in said.index]]
+    if said.empty and not asked:
+        print("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first")
+        return
     if said.empty:
         raise DtkError(
-            f"nothing was answered or checked in {named if lesson else 'any lesson'}",
+            f"nothing was answered or checked in {named}",
             remedy="run its cells first, from dtk.ask on",
         )
     predicted = said[(said.predicted != "") | (said.came_out != "")]

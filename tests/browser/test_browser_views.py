@@ -30,7 +30,7 @@ def test_the_live_view_moves_and_fits(server, visit, width, dark):
 def test_logs_open_by_keyboard_without_a_stack(server, visit):
     """As with ipywidgets before 8.1, Colab's for one."""
     page = visit(server, "00_start_here")
-    page.type("from dtk.view import dashboard\ndashboard.in_a_row = lambda: False")
+    page.type("from dtk.live import dashboard\ndashboard.in_a_row = lambda: False")
     page.run("dashboard.in_a_row")
     page.start_slow()
     view = page.dashboards.first
