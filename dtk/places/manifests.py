@@ -76,7 +76,7 @@ INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`)
 COPY *.whl /wheels/
 RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
 
-RECORDS = """Each worker writes into `runs/`: `dtk show runs/run*` prints its table, `dtk report runs/run*` makes a page.
+RECORDS = """Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` makes a page.
 
 """
 
