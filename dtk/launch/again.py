@@ -28,15 +28,17 @@ def folder_of(path: Path) -> tuple[RunFolder, dict[str, Any]]:
         raise ClusterConfigError(f"{path} is no directory of a run: no job.json is there that can be read") from None
 
 
-def job_of(folder: RunFolder, changes: dict[str, Any]) -> Job:
+def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = None) -> Job:
     """The job of the run in `folder`, with changes; without its faults and restarts.
+
+    payload: what is called, packed; None: what the directory has.
 
     Raises ClusterConfigError where the directory does not hold what it takes, or for a switch that there is not.
     """
     _check_names(changes)
     try:
         facts = json.loads((folder.path / "job.json").read_text())
-        payload = (folder.path / "function.pkl").read_bytes()
+        payload = (folder.path / "function.pkl").read_bytes() if payload is None else payload
         sources = json.loads((folder.path / "sources.json").read_text())
         beside = (folder.path / "evaluator.pkl").read_bytes() if folder.has_evaluator else None
     except FileNotFoundError as error:

@@ -102,14 +102,8 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
 
 def _job(folder: RunFolder) -> launch.Job:
     program = folder.path / PROGRAM
-    if not program.exists():
-        return again.job_of(folder, {})
-    packed = ship.pack(Program(str(program), module=False), (), {})
-    (folder.path / "function.pkl").write_bytes(packed)
-    try:
-        return again.job_of(folder, {})
-    finally:
-        (folder.path / "function.pkl").unlink()
+    payload = ship.pack(Program(str(program), module=False), (), {}) if program.exists() else None
+    return again.job_of(folder, {}, payload)
 
 
 def _began(run: Path) -> float:

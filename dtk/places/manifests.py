@@ -19,6 +19,7 @@ while [ $k -lt "$workers" ]; do
     cluster="$cluster${{cluster:+, }}\\"127.0.0.1:$((port + k))\\""
     k=$((k + 1))
 done
+export DTK_RUN=${{DTK_RUN:-$(date +%Y%m%d-%H%M%S)}}  # its directory in runs/
 # gRPC would send the workers' own traffic to a proxy.
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
 k=0
