@@ -51,7 +51,7 @@ class Remote:
         self._answers: dict[int, dict[str, Any]] = {}
         self._numbers = itertools.count(1)
         self._folder: RunFolder | None = None
-        self._sent: set[int] = set()  # members whose agent has the run's files
+        self._files: dict[str, str] = {}  # of the run, for each agent
         self.lent = lend([self._hears(member) for member in range(count)])
 
     def _hears(self, member: int) -> Heard:
@@ -73,7 +73,7 @@ class Remote:
 
         shared: whether they must see one directory, as a restart does that begins where another machine has stopped.
         """
-        self._folder, self._sent = folder, set()
+        self._folder, self._files = folder, mirror.files(folder.path)
         first = not self.lent[0].facts
         for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
             lent.facts = facts
@@ -183,13 +183,8 @@ class Remote:
     # ---- what `dtk.launch.members` asks for
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
-        assert self._folder is not None
         member = self._member[key] = spec["worker"]
-        files = {}
-        if member not in self._sent:
-            self._sent.add(member)
-            files = mirror.files(self._folder.path)
-        self.lent[member].carrier.send({"start": key, "spec": spec, "files": files})
+        self.lent[member].carrier.send({"start": key, "spec": spec, "files": self._files})
 
     def wait_started(self, keys: list[str]) -> None:
         deadline = time.monotonic() + START_SECONDS

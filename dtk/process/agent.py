@@ -40,6 +40,7 @@ from dtk.errors import DtkError
 from dtk.process import owned, warm
 from dtk.process.news import Message, News
 from dtk.process.vitals import listening
+from dtk.records import RunFolder
 
 __all__ = ["Agent", "main"]
 
@@ -246,7 +247,8 @@ class Agent:
 
 
 def _corner(spec: Message) -> Path:
-    return Path(spec["dir"]) / ("evaluator" if spec["role"] == "evaluator" else f"worker-{spec['worker']}")
+    folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
+    return folder.members[spec["worker"]].path
 
 
 # ---- the agent that a command starts
