@@ -1,77 +1,161 @@
-"""What it costs that workers are on other machines: steps through agents beside localhost's, and an agent's time.
+"""What it costs that workers are on other machines: a step beside localhost's and beside workers started by hand.
 
-    python benchmarks/places.py [--rounds 3] [--steps 600] [--on hosts|ray]
+    python benchmarks/places.py [--rounds 5] [--steps 400] [--on hosts|slurm|ray]
 
 Workers, agents and engine are all on this machine, so that only what lies between differs. A round runs the same
-function in turn; what is printed are medians over the rounds, of ratios within each.
+function in each way in turn; what is printed are medians over the rounds, of ratios within each. A way that is called
+recorded has a `dtk.Recorder`, and its records come back while it runs; the others have no marks (DTK_MARKS=0), as
+`dtk run` has none without --record.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 
 import dtk
+from dtk.launch.launch import THREADS
+from dtk.launch.place import free_ports
+from dtk.launch.tf_config import build
+from dtk.process.warm import MALLOC
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cluster"))
+
+GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
 
 
-def train(strategy, steps):
+def train(strategy, steps, recorded):
+    """Seconds of a step: the median from one's end to the next one's."""
+    import time
+
     import numpy as np
     import tensorflow as tf
 
     import dtk
 
-    x = np.random.default_rng(0).normal(size=(64, 32)).astype("float32")
+    draw = np.random.default_rng(0)
+    images, labels = draw.random((64, 28, 28, 1), "f"), draw.integers(0, 10, 64)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = tf.data.Dataset.from_tensors((x, x.sum(axis=1, keepdims=True))).repeat().with_options(options)
+    data = tf.data.Dataset.from_tensors((images, labels)).repeat().with_options(options)
+    layers = tf.keras.layers
     with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.layers.Dense(64, activation="tanh"), tf.keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[dtk.Recorder()])
+        model = tf.keras.Sequential([layers.Conv2D(16, 3, activation="relu"), layers.Flatten(), layers.Dense(10)])
+        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ends = []
+    seen = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: ends.append(time.perf_counter()))
+    model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[seen, *([dtk.Recorder()] if recorded else [])])
+    return float(np.median(np.diff(ends[len(ends) // 4 :])))
 
 
-def step_ms(run):
-    """Milliseconds a step: the median over the steps of the chief, from one's end to the next one's."""
-    ended = run.records[run.records.worker == 0].sort_values("step").ended
-    return 1000 * float(ended.diff().iloc[len(ended) // 4 :].median())
+def by_hand(steps):
+    """Two processes with a TF_CONFIG each and a worker's settings of threads and malloc: milliseconds of a step."""
+    share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    settings = {**MALLOC, **dict.fromkeys((*THREADS, *GRPC * (share == "1")), share), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "step.json")
+        command = [sys.executable, __file__, "--steps", str(steps), "--worker", str(out)]
+        workers = [
+            subprocess.Popen(
+                command, env={**os.environ, "TF_CONFIG": json.dumps(config), **settings}, stderr=subprocess.DEVNULL
+            )
+            for config in build(free_ports(2))
+        ]
+        for worker in workers:
+            worker.wait()
+        return 1000 * json.loads(out.read_text())
 
 
-def agents():
-    """The agents that this process started by a command, and their processor seconds."""
-    found = [each for each in psutil.Process().children() if "agent" in each.cmdline()]
-    return {each.pid: sum(each.cpu_times()[:2]) for each in found}
+def worker(steps, out):
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    dtk.correct_keras()
+    found = train(strategy, steps, recorded=False)
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+        out.write_text(json.dumps(found))
+
+
+def processor_seconds(of):
+    """By process id: this one's, and the agents' that it started by a command."""
+    found = [each for each in of.children() if "agent" in each.cmdline()]
+    return {each.pid: sum(each.cpu_times()[:2]) for each in (of, *found)}
+
+
+@contextlib.contextmanager
+def place(name):
+    with contextlib.ExitStack() as given_back:
+        if name == "hosts":
+            found = dtk.places.Hosts({"127.0.0.1": "env", "localhost": "env"}, python=sys.executable)
+        elif name == "slurm":
+            import slurm_here
+
+            given_back.enter_context(slurm_here.Slurm(Path(given_back.enter_context(tempfile.TemporaryDirectory()))))
+            found = dtk.places.Slurm()
+        else:
+            import ray_here
+
+            given_back.enter_context(ray_here.Ray(2))
+            found = dtk.places.Ray()
+        given_back.callback(found.close)
+        yield found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--on", choices=("hosts", "ray"), default="hosts")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--on", choices=("hosts", "slurm", "ray"), default="hosts")
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    hosts = {"127.0.0.1": "env", "localhost": "env"}
-    place = dtk.places.Hosts(hosts, python=sys.executable) if options.on == "hosts" else dtk.places.Ray()
-    kwargs = {"steps": options.steps}
-    with dtk.environment.quiet():
-        for on in (None, place):
-            dtk.run(train, on=on, kwargs={"steps": 5})  # imports, and whatever is made once
-        ratios, firsts, busy = [], [], []
+    if options.worker:
+        worker(options.steps, options.worker)
+        return
+    me = psutil.Process()
+    ways = {"by hand": [], "localhost": [], "there": [], "localhost, recorded": [], "there, recorded": []}
+    firsts, busy, kernel, sizes = [], [], [], []
+    with place(options.on) as there, dtk.environment.quiet():
+        for on in (None, there):
+            dtk.run(train, on=on, args=(5, False))  # imports, and whatever is made once
         for _ in range(options.rounds):
-            here = dtk.run(train, kwargs=kwargs)
-            before, began = agents(), time.monotonic()
-            there = dtk.run(train, on=place, kwargs=kwargs)
-            seconds, after = time.monotonic() - began, agents()
-            ratios.append(step_ms(there) / step_ms(here))
-            firsts.append(there.first_step_seconds / here.first_step_seconds)
-            busy += [(after[pid] - before[pid]) / seconds for pid in after if pid in before]
-            print(f"{step_ms(here):.2f} ms a step here, {step_ms(there):.2f} through agents", flush=True)
-    place.close()
-    print(f"a step: {statistics.median(ratios):.3f} of localhost's; to the first: {statistics.median(firsts):.2f}")
+            ways["by hand"].append(by_hand(options.steps))
+            for recorded, more in ((False, ""), (True, ", recorded")):
+                os.environ["DTK_MARKS"] = str(int(recorded))
+                first = {}
+                for name, on in (("localhost", None), ("there", there)):
+                    before, began = processor_seconds(me), time.monotonic()
+                    run = dtk.run(train, on=on, args=(options.steps, recorded))
+                    seconds, after = time.monotonic() - began, processor_seconds(me)
+                    ways[name + more].append(1000 * run.results[0])
+                    first[name] = run.first_step_seconds
+                    spent = {pid: (after[pid] - before[pid]) / seconds for pid in after if pid in before}
+                    if recorded:
+                        kernel.append((name, spent.pop(me.pid)))
+                        sizes.append(sum(path.stat().st_size for path in run.dir.rglob("*.jsonl")) / seconds)
+                        busy += spent.values() if name == "there" else ()
+                if recorded:
+                    firsts.append(first["there"] / first["localhost"])
+            print(", ".join(f"{name} {found[-1]:.2f} ms" for name, found in ways.items()), flush=True)
+    for a, b in (("there", "by hand"), ("there", "localhost"), ("there, recorded", "localhost, recorded")):
+        ratio = statistics.median(x / y for x, y in zip(ways[a], ways[b], strict=True))
+        print(f"a step, {a} / {b}: {ratio:.3f}")
+    print(f"to the first step, there / localhost: {statistics.median(firsts):.2f}")
+    for name in ("localhost", "there"):
+        share = statistics.median(each for which, each in kernel if which == name)
+        print(f"this process, {name}, recorded: {100 * share:.1f} % of a core")
+    print(f"records: {statistics.median(sizes) / 1000:.0f} kB/s")
     if busy:
-        print(f"an agent took {100 * statistics.median(busy):.1f} % of a core")
+        print(f"an agent, recorded: {100 * statistics.median(busy):.1f} % of a core")
 
 
 if __name__ == "__main__":
