@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from dtk import limits
-from dtk.errors import DtkError
 from dtk.events import Finished, of_kind
 from dtk.records import Journal, RunFolder, WorkerFolder
+from dtk.scratch import scratch
 
 __all__ = [
     "Description",
@@ -137,20 +136,6 @@ def run_dir() -> Path:
     return _here.run.path
 
 
-def scratch() -> Path:
-    """This user's directory for runs and logs, mode 0700, under the system's temporary directory."""
-    # A worker has a TMPDIR of its own, but shares its kernel's scratch.
-    try:
-        path = Path(os.environ.get("DTK_SCRATCH") or Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}")
-        path.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        where = f"{error.filename} can't" if error.filename else "no directory for temporary files can"
-        raise DtkError(f"{where} be written ({error.strerror}); set TMPDIR to a directory of your own") from error
-    if path.stat().st_uid != os.getuid():
-        raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
-    return path
-
-
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")
 
 
@@ -245,7 +230,7 @@ def _mode() -> str:
 _quiet = False
 
 
-@contextmanager
+@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Runs inside show nothing while they go: for those that record nothing there would be to see."""
     global _quiet

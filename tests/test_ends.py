@@ -159,6 +159,7 @@ def while_others_make_room():
     runs = dtk.run_dir().parent
     for k in range(5):
         (runs / f"9{k}").mkdir()
+        (runs / f"9{k}" / "kernel").write_text("1 0")  # of a kernel that is gone
     folders.KEPT_RUNS = 3
     folders._make_room(runs)
     return dtk.run_dir().exists(), len(list(runs.iterdir()))

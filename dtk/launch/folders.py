@@ -29,8 +29,7 @@ _held: weakref.WeakSet[RunFolder] = weakref.WeakSet()
 
 def fresh(workers: int, has_evaluator: bool) -> RunFolder:
     """A new and empty directory (mode 0700), which stays as long as something holds what is returned."""
-    runs = environment.scratch() / "runs"
-    runs.mkdir(mode=0o700, exist_ok=True)
+    runs = environment.scratch("runs")
     _make_room(runs)
     path = Path(tempfile.mkdtemp(prefix=_next_name(runs), dir=runs))
     (path / _OWNER).write_text(_us())
@@ -62,10 +61,10 @@ def _make_room(runs: Path) -> None:
     kept = sorted(runs.iterdir(), key=lambda path: path.name)
     ours = {folder.path for folder in list(_held)}
     for path in kept[: max(0, len(kept) - KEPT_RUNS)]:
-        if path in ours or _is_anothers(path):
+        if path in ours or not _is_free(path):
             continue
         with contextlib.suppress(OSError):  # a run that is going on, or another kernel was quicker
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
@@ -77,13 +76,18 @@ def _us() -> str:
     return f"{os.getpid()} {start_of(os.getpid())}"
 
 
-def _is_anothers(path: Path) -> bool:
-    """Whether the kernel that made it is another one and lives: what that still refers to is not known here."""
+def _is_free(path: Path) -> bool:
+    """Whether dtk made it, in a kernel that is gone or is this one; what another still refers to is not known here.
+
+    Only a directory with dtk's mark is dtk's to remove: whatever else somebody has put beside it stays.
+    """
     try:
+        if path.is_symlink() or (path / _OWNER).is_symlink():
+            return False
         pid, _, start = (path / _OWNER).read_text().partition(" ")
-    except OSError:
+        return bool(start) and (int(pid) == os.getpid() or start_of(int(pid)) != start)
+    except (OSError, ValueError):
         return False
-    return int(pid) != os.getpid() and start_of(int(pid)) == start
 
 
 # ---- between two starts of one cluster: what the first left is put aside, so that the next finds its place empty

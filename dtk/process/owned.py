@@ -117,9 +117,7 @@ def new_mark() -> str:
 
 
 def _folder() -> Path:
-    folder = environment.scratch() / "owned"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+    return environment.scratch("owned")
 
 
 def write(mark: str, members: dict[int, tuple[str, str]]) -> None:
@@ -266,15 +264,13 @@ def tidy() -> None:
 
 def own_folder() -> Path:
     """A directory that goes with this process."""
-    folder = environment.scratch() / "away" / f"{machine()}-{os.getpid()}-{start_of(os.getpid())}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+    return environment.scratch("away", f"{machine()}-{os.getpid()}-{start_of(os.getpid())}")
 
 
 def tidy_folders() -> None:
     """Removes those of processes that were killed."""
     prefix = f"{machine()}-"
-    for path in (environment.scratch() / "away").glob(f"{prefix}*"):
+    for path in environment.scratch("away").glob(f"{prefix}*"):
         pid, _, start = path.name.removeprefix(prefix).partition("-")
         if pid.isdecimal() and start_of(int(pid)) != start:
             shutil.rmtree(path, ignore_errors=True)
