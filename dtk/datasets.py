@@ -197,6 +197,8 @@ def _agreed(name: str) -> str:
 def _prepare(name: str) -> str:
     """Downloads what is not in the cache; "" where it is there afterwards, otherwise the reason in words."""
     if _version(name) is None:
+        if environment.isolated():
+            return f"this run is isolated and has no network: call dtk.datasets.load({name!r}) in a cell before it"
         with alone(_cache() / f".dtk-{name}.lock"):
             if _version(name) is None:  # another process may have prepared it while this one waited
                 return _download(name)
@@ -292,8 +294,6 @@ def _proxies() -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in before:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if value is not None})

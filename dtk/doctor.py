@@ -1,11 +1,14 @@
-"""`dtk doctor`: what works here, what doesn't, and what to do about it; in some seconds, without TensorFlow."""
+"""`dtk doctor`: what works here, what doesn't, and what to do about it; only its last look imports TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +46,8 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """What it finds, one by one, as it finds it."""
-    for look in (_versions, _start, _cores, _memory, _parents, _disk, _loopback, _workers, _display, _data, _listening):
+    looks = (_versions, _start, _cores, _memory, _parents, _disk, _loopback, _workers, _display, _data, _isolation)
+    for look in (*looks, _listening):
         yield from look()
 
 
@@ -152,13 +156,48 @@ def _data() -> Iterator[Finding]:
 
 def _listening() -> Iterator[Finding]:
     kinds = (socket.AF_INET, socket.AF_INET6)
-    open_to = [
-        name
-        for name, addresses in psutil.net_if_addrs().items()
-        if any(each.family in kinds and not each.address.startswith(("127.", "::1", "fe80")) for each in addresses)
+    outward = [
+        each.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for each in addresses
+        if each.family in kinds and not each.address.startswith(("127.", "::1", "fe80"))
     ]
-    if open_to:
-        said = f"TensorFlow's servers listen on every interface while a run lasts, here on {', '.join(open_to)} too"
-        yield Finding("note", "network", said, "on a network that you don't trust, block incoming connections")
-    else:
+    if not outward:
         yield Finding("ok", "network", "only the loopback has an address: no other machine can connect")
+        return
+    try:
+        with environment.quiet():
+            (reached,) = run(_reached, args=(outward,), workers=1).results
+    except DtkError as error:
+        yield Finding("note", "network", f"whether a server can be reached from outside is not known: {error}")
+        return
+    if reached:
+        said = f"TensorFlow's servers take connections at {', '.join(reached)}"
+        remedy = "on a network that you don't trust, block incoming connections, or pass isolate=True"
+        yield Finding("note", "network", said, "DTK_LISTEN=all is set" if os.environ.get("DTK_LISTEN") else remedy)
+    else:
+        yield Finding("ok", "network", f"TensorFlow's servers refuse connections at {', '.join(outward)}")
+
+
+def _reached(addresses: list[str]) -> list[str]:
+    """In a worker: those of the machine's addresses at which a server of TensorFlow's takes a connection."""
+    import tensorflow as tf
+
+    port = int(tf.distribute.Server.create_local_server().target.rpartition(":")[2])
+    found = []
+    for address in addresses:
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 2):
+            found.append(address)
+    return found
+
+
+def _isolation() -> Iterator[Finding]:
+    try_it = "from dtk.process import isolation; isolation.enter()"
+    done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
+    if done.returncode:
+        why = done.stderr.strip().rpartition("\n")[2]
+        yield Finding("note", "isolation", f"isolate=True is not possible here: {why}")
+    else:
+        yield Finding(
+            "ok", "isolation", "isolate=True keeps other users of this machine out; DTK_ISOLATE=1 for every run"
+        )

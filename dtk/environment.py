@@ -29,6 +29,7 @@ __all__ = [
     "forks",
     "here",
     "is_chief",
+    "isolated",
     "live_mode",
     "on_colab",
     "quiet",
@@ -134,6 +135,14 @@ def run_dir() -> Path:
     if _here is None:
         raise RuntimeError("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir")
     return _here.run.path
+
+
+ISOLATED = "DTK_ISOLATED"  # in the environment of a worker of an isolated run
+
+
+def isolated() -> bool:
+    """Whether this process has a network of its own, with loopback alone (`dtk.run(..., isolate=True)`)."""
+    return ISOLATED in os.environ
 
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")

@@ -58,9 +58,11 @@ class Starting(Event, state="starting"):
     version: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Imported(Event, state="imported"):
-    """TensorFlow was imported."""
+    """TensorFlow was imported. open: its servers will listen on every address of the machine."""
+
+    open: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,6 @@ class Evaluation(Event, state="evaluation"):
 @dataclass(frozen=True, kw_only=True)
 class Ring(Event):
     """Something in the ring. round: the all-reduce's number, from 1. step: the exchange's number in it, from 1.
-
     chunk: its number, of `bytes` bytes. sender, receiver: the other worker.
     """
 

@@ -130,6 +130,7 @@ def run(
     record: bool = False,
     on: str | Place | None = None,
     gpus_per_worker: int | None = None,
+    isolate: bool | None = None,
 ) -> Run:
     """Runs `fn` in several processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
@@ -160,6 +161,8 @@ def run(
         on: where the workers are, if not on this machine: "ray", "slurm", or what a class of `dtk.places` makes.
         gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
             An evaluator sees none. None: each sees all.
+        isolate: True gives the processes a network of their own with loopback alone, so that no other user of this
+            machine can connect to them, and they to nothing outside; Linux. None: as DTK_ISOLATE says (1 or 0).
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -172,16 +175,15 @@ def run(
     began = time.monotonic()
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
+    place = places.named(on, isolate)
     fn = programs.what_to_call(fn, argv, args, kwargs)
-    payload = request.pack(fn, args, kwargs)
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
-    place = places.named(on)
     layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force or on is not None)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
-        payload=payload,
+        payload=request.pack(fn, args, kwargs),
         gpus=request.checked_gpus(gpus_per_worker, layout.workers, layout.replicas, here=on is None),
         **request.of_each_job(fn, seed, keras, start, timeout, record),
         workers=layout.workers,
@@ -212,6 +214,7 @@ def baseline(
     start: str = "auto",
     argv: Sequence[str] = (),
     record: bool = False,
+    isolate: bool | None = None,
 ) -> Run:
     """Runs `fn` in one process on one device, without TF_CONFIG: what a cluster is compared with.
 
@@ -220,7 +223,7 @@ def baseline(
 
     Args:
         fn: as for `dtk.run`; a parameter `strategy` gets TensorFlow's default strategy.
-        args, kwargs, seed, keras, timeout, start, argv, record: as for `dtk.run`.
+        args, kwargs, seed, keras, timeout, start, argv, record, isolate: as for `dtk.run`.
         workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
             workers), so that a comparison of speeds compares workers and not numbers of cores.
 
@@ -242,6 +245,7 @@ def baseline(
         mode="single",
         share=workers,
         stall_timeout=None,
+        place=places.named(None, isolate),
     )
     return carry_out(job, began)
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,20 +84,34 @@ def test_a_full_disk_and_no_loopback(monkeypatch):
     assert found(doctor._loopback)["loopback"].mark == "bad"
 
 
-def test_who_can_reach_tensorflows_servers(monkeypatch):
+@pytest.mark.parametrize(
+    ("reached", "mark", "words"),
+    [
+        ([], "ok", "refuse connections at 10.0.0.7, fd00::7"),
+        (["10.0.0.7"], "note", "take connections at 10.0.0.7"),
+        (ClusterConfigError("no process can be started"), "note", "is not known: no process can be started"),
+    ],
+)
+def test_who_can_reach_tensorflows_servers(monkeypatch, reached, mark, words):
     class Address:
-        family = socket.AF_INET
-
         def __init__(self, address):
             self.address = address
+            self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
-    interfaces = {"lo": [Address("127.0.0.1")]}
+    def run(fn, args, workers):
+        assert (fn, args, workers) == (doctor._reached, (["10.0.0.7", "fd00::7"],), 1)
+        if isinstance(reached, Exception):
+            raise reached
+        return SimpleNamespace(results=[reached])
+
+    interfaces = {"lo": [Address("127.0.0.1"), Address("::1")]}
     monkeypatch.setattr(doctor.psutil, "net_if_addrs", lambda: interfaces)
-    assert found(doctor._listening)["network"].mark == "ok"
-    interfaces["eth0"] = [Address("10.0.0.7")]
+    monkeypatch.setattr(doctor, "run", run)
+    assert found(doctor._listening)["network"].said == "only the loopback has an address: no other machine can connect"
+    interfaces["eth0"] = [Address("10.0.0.7"), Address("fe80::1%eth0"), Address("fd00::7")]
     finding = found(doctor._listening)["network"]
-    assert finding.mark == "note"
-    assert "on eth0 too" in finding.said
+    assert finding.mark == mark
+    assert words in finding.said
 
 
 @pytest.mark.trains

@@ -58,7 +58,8 @@ def test_what_dtk_did_not_make_stays(planned, tmp_path):
     (runs / "00000000-link").symlink_to(tmp_path / "theirs")
     made = folders.fresh(1, False)
     there = {path.name for path in runs.iterdir()}
-    assert len(there) == folders.KEPT_RUNS + 7 and made.path.name in there
+    assert len(there) == folders.KEPT_RUNS + 7
+    assert made.path.name in there
     assert (tmp_path / "theirs" / "kernel").exists()
 
 

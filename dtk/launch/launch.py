@@ -30,6 +30,12 @@ PORT_ATTEMPTS = 3
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
+# Said once a kernel: there is nothing that the learner could do about it.
+OPEN = (
+    "TensorFlow's servers listen on every address of this machine while a run lasts; see docs/guide/shared_machines.md"
+)
+_said_here: set[str] = set()
+
 Tick = Callable[[Sequence[Line | str]], None]
 
 
@@ -155,7 +161,7 @@ def spec(
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
-        "port": _port(config),
+        **_server(config),
         "core": None if machine.host else _own_core(job, member.worker, env),
         "cwd": machine.cwd,
         "sys_path": machine.sys_path,
@@ -181,12 +187,16 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _port(config: dict[str, Any] | None) -> int | None:
-    """The port of the member's own server; None for one without TF_CONFIG, and for the evaluator."""
+def _server(config: dict[str, Any] | None) -> dict[str, Any]:
+    """The name or address that the member's own server listens on, and its port.
+
+    None for one without TF_CONFIG, and for the evaluator: if that makes a server, it is for itself.
+    """
     if config is None or config["task"]["type"] == "evaluator":
-        return None
+        return {"listen": None, "port": None}
     kind, index = config["task"]["type"], config["task"]["index"]
-    return int(config["cluster"][kind][index].rsplit(":", 1)[1])
+    host, _, port = config["cluster"][kind][index].rpartition(":")
+    return {"listen": host, "port": int(port)}
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
@@ -198,11 +208,13 @@ def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
 
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
-    since, awaited, said = time.monotonic(), folder.each, False
+    since, awaited = time.monotonic(), folder.each
+    said: set[str] = set()
     for now in _ticks(members, tick):
-        if watch.alone and not said:
-            said = True
-            environment.say(ALONE.format(job.workers))
+        if watch.alone:
+            _say(ALONE.format(job.workers), said)
+        if watch.open:
+            _say(OPEN, _said_here)
         if watch.culprit() is not None:
             raise _failure(members)
         if watch.finished:
@@ -220,6 +232,12 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         found = members.cut() or (members.uneven(limit) if limit is not None else None)
         if found is not None:
             raise WorkerStalled(found.sentence, folder, members.signs.stacks(watch), found.reason, found.edges)
+
+
+def _say(words: str, said: set[str]) -> None:
+    if words not in said:
+        said.add(words)
+        environment.say(words)
 
 
 def _stall(members: Members, limit: float) -> WorkerStalled:

@@ -114,12 +114,18 @@ class Place(Protocol):
 
 
 class Localhost:
-    """This machine, the only place that forks its workers from the kernel's own warm parent."""
+    """This machine, the only place that forks its workers from the kernel's own warm parent.
+
+    isolated: whether they have a network of their own (`dtk.process.isolation`); None: as DTK_ISOLATE says.
+    """
 
     name = ""
 
+    def __init__(self, isolated: bool | None = None):
+        self.isolated = isolated
+
     def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
-        source = parent(job.fork)
+        source = parent(job.fork, self.isolated)
         source.wait_ready(tick)
         return _Here(source, folder, job.share)
 
@@ -140,7 +146,7 @@ class _Here:
     def machine(self, member: int) -> Machine:
         return Machine(
             host="",
-            env=os.environ,
+            env={**os.environ, environment.ISOLATED: "1"} if self.source.isolated else os.environ,
             cores=environment.cores(),
             share=self.share,
             dir=self.folder.path,

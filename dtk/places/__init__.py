@@ -25,10 +25,15 @@ _NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the n
 _KINDS: dict[str, Callable[[], Engine]] = {"ray": Ray, "slurm": Slurm}
 
 
-def named(on: Any) -> Place:
-    """The place that `dtk.run(..., on=on)` means; None: this machine."""
+def named(on: Any, isolate: Any = None) -> Place:
+    """The place that `dtk.run(..., on=on, isolate=isolate)` means; None: this machine."""
+    if isolate not in (None, False, True):
+        raise ClusterConfigError(f"isolate={isolate!r}: it takes True, False, or None for what DTK_ISOLATE says")
     if on is None:
-        return Localhost()
+        return Localhost(isolate)
+    if isolate:
+        words = "a network of its own has no other machines"
+        raise ClusterConfigError(f"isolate=True with on={on!r}: {words}; leave one of them out")
     if isinstance(on, Engine):
         return on
     if isinstance(on, str) and on in _KINDS:

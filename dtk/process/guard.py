@@ -16,7 +16,7 @@ import signal
 import sys
 from pathlib import Path
 
-from dtk.process import owned
+from dtk.process import isolation, owned
 from dtk.process.family import adopt_orphans, die_with, end_children
 
 __all__ = ["main"]
@@ -26,6 +26,13 @@ def main() -> None:
     """The program: `python -c ... SYS_PATH OPTIONS`; see `warm.py`. The parent is forked from here."""
     options = json.loads(sys.argv[2])
     kernel = os.getppid()
+    if options["isolated"]:
+        try:
+            isolation.enter()
+        except OSError as error:
+            words = f"isolate=True: a network of its own is refused here ({error.strerror}); leave it out, or see "
+            os.write(1, json.dumps({"failed": f"{words}docs/guide/shared_machines.md"}).encode() + b"\n")
+            return
     adopt_orphans()
     # Before the fork, or no one would end the parent at a signal in between.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -30,6 +30,7 @@ import warnings
 from multiprocessing import connection
 from typing import Any
 
+from dtk.compat import binding
 from dtk.process import owned, worker
 from dtk.process.family import adopt_orphans, end_children, kill_tree
 
@@ -172,4 +173,6 @@ def _preload(modules: list[str]) -> str | None:
                 return f"importing {name}: {error}"  # an optional package that is not there is no problem
         except Exception as error:  # a broken installation can raise anything; the kernel reads what
             return f"importing {name}: {type(error).__name__}: {error}"
+    if modules:
+        binding.patch()  # once, for all workers that are forked from here
     return None

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import io
 import linecache
 import os
 import sys
@@ -31,6 +32,7 @@ __all__ = [
     "own_functions",
     "own_modules",
     "pack",
+    "pack_result",
     "takes_strategy",
     "unpack_sources",
     "uses_estimator",
@@ -267,3 +269,28 @@ def _travels(value: Any) -> bool:
 def _kind(value: Any) -> str:
     name = type(value).__name__.lstrip("_")
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+# ---- the way back
+
+
+class _ResultPickler(cloudpickle.Pickler):
+    """Tensors and variables travel as NumPy arrays: reading a result must not start TensorFlow in the kernel."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        tf = sys.modules.get("tensorflow")
+        if tf is not None and isinstance(obj, (tf.Tensor, tf.Variable)) and hasattr(obj, "numpy"):
+            return obj.numpy().__reduce__()
+        return super().reducer_override(obj)
+
+
+def pack_result(result: Any) -> bytes:
+    """What a function returned; TypeError for what can't be pickled."""
+    buffer = io.BytesIO()
+    try:
+        _ResultPickler(buffer).dump(result)
+    except Exception as error:
+        kind = type(result).__name__
+        words = f"the function returned a {kind} that can't be pickled ({error}); return numbers, arrays or strings"
+        raise TypeError(words) from None
+    return buffer.getvalue()

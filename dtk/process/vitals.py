@@ -48,10 +48,13 @@ def ask(pid: int) -> None:
         os.kill(pid, signal.SIGUSR1)
 
 
-def listening(ports: Iterable[int]) -> set[int]:
-    """Those of the ports that a process listens on, by Linux's own tables; none where there are no such tables."""
+def listening(ports: Iterable[int], pid: int | None = None) -> set[int]:
+    """Those of the ports that a process listens on, by Linux's own tables; none where there are no such tables.
+
+    pid: of a process in whose network they are, if not this one's.
+    """
     wanted, found = set(ports), set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in (f"/proc/{pid or 'self'}/net/{name}" for name in ("tcp", "tcp6")):
         try:
             lines = Path(table).read_text().splitlines()[1:]
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import selectors
@@ -20,7 +21,7 @@ from dtk.errors import DtkError
 from dtk.process import owned
 from dtk.process.vitals import Vitals, ask, listening, vitals
 
-__all__ = ["ParentProcess", "idle_seconds", "is_warm", "parent", "warm"]
+__all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets", "sklearn.datasets")
@@ -30,9 +31,8 @@ ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there
 END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
 
-# Few malloc arenas and large pages instead of an arena a thread and small ones: 0.35 instead of 0.40 of a cold
-# process's memory for a further worker, and more examples/s; how much by which number of arenas is in
-# docs/explanation/facts.md. Read at a process's start, and only by glibc; what the learner has set there stays.
+# Few malloc arenas and large pages instead of an arena a thread and small ones: a further worker takes 0.35 instead of
+# 0.40 of a cold process's memory, and more examples/s (docs/explanation/facts.md). glibc reads it as a process starts.
 _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 
@@ -46,8 +46,8 @@ class ParentProcess:
     only its log says so.
     """
 
-    def __init__(self, fork: bool):
-        self.fork = fork
+    def __init__(self, fork: bool, isolated: bool = False):
+        self.fork, self.isolated = fork, isolated
         self.started: dict[str, int] = {}
         self.exited: dict[str, tuple[int, float]] = {}
         self._asked_for: set[str] = set()
@@ -63,12 +63,12 @@ class ParentProcess:
         self._swept = False
         self.mark = owned.new_mark()
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
-        preload = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
-        options = {"fork": self.fork, "preload": preload, "idle": idle_seconds(), "log": str(self.log)}
+        modules = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
+        options = {"fork": self.fork, "isolated": self.isolated, "idle": idle_seconds(), "log": str(self.log)}
         with self.log.open("wb", buffering=0) as log:
             log.write(first_line.encode())
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps(options)],
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -167,7 +167,7 @@ class ParentProcess:
 
     def listening(self, ports: Mapping[str, int]) -> set[str]:
         """Which of these workers listen; ports: by key."""
-        found = listening(ports.values())
+        found = listening(ports.values(), next((self.started[key] for key in ports), None))
         return {key for key, port in ports.items() if port in found}
 
     def _send(self, command: dict[str, Any]) -> None:
@@ -233,10 +233,8 @@ def _ended(code: int) -> str:
 
 
 def _remove(log: Path) -> None:
-    try:
+    with contextlib.suppress(OSError):  # it is gone already
         log.unlink()
-    except OSError:
-        pass  # it is gone already
 
 
 def idle_seconds() -> float:
@@ -253,13 +251,22 @@ def idle_seconds() -> float:
     return seconds
 
 
-# By (process that owns it, fork or not): a fork of the kernel must not talk to the kernel's parent.
-_parents: dict[tuple[int, bool], ParentProcess] = {}
+# By (process that owns it, fork or not, isolated or not): a fork of the kernel must not talk to the kernel's parent.
+_parents: dict[tuple[int, bool, bool], ParentProcess] = {}
 
 
-def parent(fork: bool) -> ParentProcess:
-    """The parent of this process for that way of starting; a new one where there is none or it could not start."""
-    key = (os.getpid(), fork)
+def isolates() -> bool:
+    """Whether runs are isolated that don't say: DTK_ISOLATE=1, which a hub can set for everybody."""
+    return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
+
+
+def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
+    """The parent of this process for that way of starting; a new one where there is none or it could not start.
+
+    isolated: whether it has a network of its own; None: as `isolates` says.
+    """
+    isolated = isolates() if isolated is None else isolated
+    key = (os.getpid(), fork, isolated)
     known = _parents.get(key)
     if known is None or not known.lives():
         if known is not None and known.ready:
@@ -267,13 +274,13 @@ def parent(fork: bool) -> ParentProcess:
             return known
         if known is not None:
             known.close()
-        _parents[key] = ParentProcess(fork)
+        _parents[key] = ParentProcess(fork, isolated)
     return _parents[key]
 
 
-def is_warm(fork: bool) -> bool:
+def is_warm(fork: bool, isolated: bool | None = None) -> bool:
     """Whether this process's parent for that way of starting is there, with its imports behind it."""
-    known = _parents.get((os.getpid(), fork))
+    known = _parents.get((os.getpid(), fork, isolates() if isolated is None else isolated))
     return known is not None and known.ready and known.lives()
 
 
@@ -288,6 +295,6 @@ def warm() -> None:
 
 @atexit.register
 def _close_all() -> None:
-    for (owner, _), process in list(_parents.items()):
+    for (owner, *_), process in list(_parents.items()):
         if owner == os.getpid():
             process.close()

@@ -20,14 +20,13 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import wrapt
 
 from dtk import environment, events
-from dtk.compat import causes, checkpoints, strategies, transport, without
+from dtk.compat import binding, causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
 from dtk.environment import Here
-from dtk.process import ship
+from dtk.process import isolation, ship
 from dtk.process.family import die_with
 from dtk.recording import marks, updates
 from dtk.recording.progress import progress
@@ -128,7 +127,7 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
     marks.listen(here)
     updates.listen(here)
-    wrapt.register_post_import_hook(lambda _: here.journal.event(events.Imported(here.now())), "tensorflow")
+    wrapt.register_post_import_hook(lambda _: _imported(here, spec["listen"]), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
@@ -141,9 +140,14 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     updates.keep_beside(here)
     progress(here).finish()
     updates.write(here)
-    here.folder.save_result(_dumps(result))
+    here.folder.save_result(ship.pack_result(result))
     del fn, args, kwargs, result
     gc.collect()  # closes what the function left open: summary writers flush when they are collected
+
+
+def _imported(here: Here, host: str | None) -> None:
+    narrow = binding.narrow(host or "127.0.0.1")
+    here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
 def _prepare_libraries(spec: dict[str, Any]) -> None:
@@ -209,27 +213,6 @@ def _options(asked: dict[str, Any]) -> Any:
     return distribute.experimental.CommunicationOptions(**asked) if asked else None
 
 
-class _ResultPickler(cloudpickle.Pickler):
-    """Tensors and variables travel as NumPy arrays: reading a result must not start TensorFlow in the kernel."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        tf = sys.modules.get("tensorflow")
-        if tf is not None and isinstance(obj, (tf.Tensor, tf.Variable)) and hasattr(obj, "numpy"):
-            return obj.numpy().__reduce__()
-        return super().reducer_override(obj)
-
-
-def _dumps(result: Any) -> bytes:
-    buffer = io.BytesIO()
-    try:
-        _ResultPickler(buffer).dump(result)
-    except Exception as error:
-        kind = type(result).__name__
-        words = f"the function returned a {kind} that can't be pickled ({error}); return numbers, arrays or strings"
-        raise TypeError(words) from None
-    return buffer.getvalue()
-
-
 def _record_failure(here: Here, error: BaseException) -> int:
     at = here.now()
     trace = error.__traceback__
@@ -239,7 +222,10 @@ def _record_failure(here: Here, error: BaseException) -> int:
     try:
         sys.stderr.write(text)
         by_a_peer = getattr(causes.cause_of(error), "by_a_peer", False)
-        here.folder.save_error(*causes.message_of(error), text, by_a_peer)
+        kind, message = causes.message_of(error)
+        if environment.isolated() and isolation.wanted_a_network(error):
+            message += " (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
+        here.folder.save_error(kind, message, text, by_a_peer)
         here.journal.event(events.Failed(at))
     except OSError:
         pass  # a full disk: the kernel sees the exit code and the disk

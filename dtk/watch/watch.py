@@ -22,7 +22,8 @@ class Heard:
 
     began: whether it has said anything yet. imported: whether its function was the one to import TensorFlow, and has.
     planned: steps an epoch that its `fit` announced last; None where that is not known. alone: whether it has begun to
-    train without any strategy. lost: what is said of it where its machine can't be reached any more.
+    train without any strategy. open: whether its server accepts whoever reaches the machine. lost: what is said of it
+    where its machine can't be reached any more.
     """
 
     state: str = "starting"
@@ -30,6 +31,7 @@ class Heard:
     imported: bool = False
     planned: int | None = None
     alone: bool = False
+    open: bool = False
     failed: float | None = None  # seconds since the call of dtk.run
     exited: tuple[int, float] | None = None  # exit code, seconds since the call
     lost: str = ""
@@ -70,7 +72,7 @@ class Watch:
         if isinstance(event, events.Failed):
             heard.failed = event.at
         elif isinstance(event, events.Imported):
-            heard.imported = heard.state == "running"
+            heard.imported, heard.open = heard.state == "running", event.open
         elif isinstance(event, events.Training):
             heard.planned = event.steps
         elif isinstance(event, events.Alone):
@@ -84,6 +86,11 @@ class Watch:
     def alone(self) -> bool:
         """Whether a worker of a cluster trains without any strategy, and so without the others."""
         return any(heard.alone for heard in self.heard)
+
+    @property
+    def open(self) -> bool:
+        """Whether a worker's server accepts whoever reaches the machine."""
+        return any(heard.open for heard in self.heard)
 
     @property
     def training_ended(self) -> bool:
