@@ -148,8 +148,9 @@ def run(
             Estimator's train_and_evaluate. A function: it calls that, without arguments, a parameter `strategy` filled
             with TensorFlow's default. The run lasts until it, too, returns (`dtk.training_ended`).
         timeout: seconds that the whole run may take; None: no limit.
-        stall_timeout: seconds without progress anywhere (no record, no output, no processor time) after which the run
-            ends, with every worker's stack; None: never.
+        stall_timeout: seconds without progress anywhere (no record, no output, no processor time, nothing read or
+            written) after which the run ends, with every worker's stack; three of its longest steps, where that is
+            more. Said as soon as the run's own steps tell that a silence is long. None: never.
         faults: what goes wrong, made by `dtk.faults`. Those that never came are named after the run.
         restarts: how often the whole cluster starts again, in the same run directory, after WorkerFailed or
             WorkerStalled. `fn` is called anew, and continues from what it saved there, if it looks. See `Run.attempts`.

@@ -20,6 +20,7 @@ from dtk.process import ship
 from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch.hindrances import refused_by_the_machine
+from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 from dtk.watch.watch import port_was_taken
@@ -210,6 +211,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
     since, awaited = time.monotonic(), folder.each
     said: set[str] = set()
+    patience = Patience(job.stall_timeout)
     for now in _ticks(members, tick):
         if watch.alone:
             _say(ALONE.format(job.workers), said)
@@ -225,10 +227,14 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
             members.site.training_ended()
-        limit = job.stall_timeout
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
-        if limit is not None and min(now - since, members.signs.quiet_seconds(awaited)) > limit:
+        quiet = min(now - since, members.signs.quiet_seconds(awaited))
+        pace = members.signs.step_seconds() if quiet > 1 else None
+        limit = patience.limit(pace)
+        if limit is not None and quiet > limit:
             raise _stall(members, limit)
+        if patience.says(quiet, pace):
+            environment.say(patience.words(quiet, pace, members.waits()))
         found = members.cut() or (members.uneven(limit) if limit is not None else None)
         if found is not None:
             raise WorkerStalled(found.sentence, folder, members.signs.stacks(watch), found.reason, found.edges)

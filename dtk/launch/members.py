@@ -108,6 +108,10 @@ class Members:
         self.signs.ask(self.watch)
         return self.signs.stacks(self.watch)
 
+    def waits(self) -> str:
+        """Who waits for whom, in words, by what they have answered so far."""
+        return waiting.explain(self._workers()).sentence or self.watch.words()
+
     def explain(self) -> Waiting:
         """Who of the workers waits for whom, by what they answered last; also written to the run's directory."""
         found = waiting.explain(self._workers())

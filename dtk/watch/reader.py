@@ -5,7 +5,9 @@ Each line is read once. Events are handed on as soon as they are there; records 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +19,8 @@ __all__ = ["Follows", "Member", "Reader", "Watches", "size"]
 
 _FILES = ("records.jsonl", "events.jsonl", "log.txt")
 _BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next
+_ENDS = 100  # looks at which a worker's steps are timed
+_STEADY = 5  # steps that may take longer, being the first
 
 
 class Watches(Protocol):
@@ -43,6 +47,7 @@ class Member:
     sizes: list[int] = field(default_factory=lambda: [0] * len(_FILES))
     step: int = 0
     behind: bool = False
+    ends: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_ENDS))  # of a step: number, seconds
     _inode: int = 0
     _events: Tail = field(init=False)
     _records: Tail = field(init=False)
@@ -52,6 +57,7 @@ class Member:
 
     def _begin(self) -> None:
         self.step = 0
+        self.ends.clear()
         self._records, self._events = (Tail(self.folder.path / name) for name in _FILES[:2])
 
     def look(self) -> tuple[list[Event], list[bytes]]:
@@ -66,9 +72,17 @@ class Member:
         found = [parse(line) for line in self._events.lines()] if events > self._events.offset else []
         lines = self._records.lines(_BYTES) if records > self._records.offset else []
         if lines:
-            self.step = self.folder.record(lines[-1]).step
+            last = self.folder.record(lines[-1])
+            self.step = last.step
+            self.ends.append((last.step, last.ended))
         self.behind = before < self._records.offset < records
         return found, lines
+
+    def pace(self) -> float | None:
+        """Seconds of a step, at most, by the last looks that found new ones; None where these are the first steps."""
+        ends = list(self.ends)
+        found = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(ends) if b[0] > a[0] >= _STEADY]
+        return max(found, default=None)
 
 
 class Reader:

@@ -30,6 +30,8 @@ _ASK = 3.0  # seconds of silence after which a worker is asked where it is
 _ANSWER = 0.5  # seconds that an answer may take; a stopped process gives none
 # A worker that waits inside a collective uses next to nothing; one that computes uses most of a core.
 _BUSY = 0.05
+_DISK = 1 << 20  # bytes that it reads and writes since the last sign of life; an answer to us takes less
+_AWAY = 2.0  # seconds between two looks beyond which this process has not looked for want of running itself
 
 
 class Bodies(Protocol):
@@ -64,6 +66,7 @@ class _Pulse:
     activity: Activity | None = None
     pid: int | None = None
     sizes: list[int] = field(default_factory=list)
+    disk: int = 0
     cpu: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=round(1 / _LOOK) + 1))
 
     def look(self, pid: int | None, vitals: Vitals | None, now: float) -> None:
@@ -76,10 +79,11 @@ class _Pulse:
                 self.pid = pid
                 self.cpu.clear()
             self.stopped = vitals.stopped
-            if self._busy(vitals.used, now):
+            if self._busy(vitals.used, now) or vitals.disk - self.disk >= _DISK:
                 self.moved = now
         if self.moved == now:
             self.activity = None
+            self.disk = vitals.disk if vitals is not None else 0
 
     def _busy(self, used: float, now: float) -> bool:
         """Whether it used the processor in the last second. A second: the system counts in steps of 10 ms."""
@@ -124,6 +128,10 @@ class Signs:
         now = time.monotonic()
         if now - self._looked < _LOOK and not anew:
             return
+        away = now - self._looked - _AWAY
+        if 0 < away < float("inf"):  # this process was stopped, or the machine was: what happened then, nobody has seen
+            for pulse in self._pulses:
+                pulse.moved += away
         self._looked = now
         pids = self.bodies.pids()
         for member, pulse in enumerate(self._pulses):
@@ -146,8 +154,14 @@ class Signs:
         self.bodies.ask(member)
 
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
-        """Seconds since any of these made progress: a record, an event, output, or processor time."""
+        """Seconds since any of these made progress: a record, an event, output, processor time, or bytes of a disk."""
         return time.monotonic() - max(self._pulses[member.worker].moved for member in members)
+
+    def step_seconds(self) -> float | None:
+        """How long a step of the slowest worker took lately, at most; None as long as there are only the first."""
+        paces = [pulse.written.pace() for pulse in self._pulses[: self.folder.workers]]
+        known = [pace for pace in paces if pace is not None]
+        return max(known) if len(known) == len(paces) else None
 
     def ask(self, watch: Watch) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
