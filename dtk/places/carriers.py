@@ -7,10 +7,13 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from dtk.process.piped import ALIVE_SECONDS
 
 __all__ = ["Carrier", "Heard", "Lent", "Pipes"]
 
@@ -51,8 +54,12 @@ class Pipes:
 
     def _hear(self, heard: Heard) -> None:
         assert self._process.stdout is not None
+        sent = time.monotonic()
         with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
             for line in said:
+                if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
+                    sent = time.monotonic()
+                    self.send({"alive": 0})
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(json.loads(line))
         code = self._process.wait()
