@@ -178,6 +178,55 @@ def test_who_a_worker_is_by_tf_config_first():
     assert cluster_of.find({}) is None
 
 
+class NeverAsked(dtk.places.Hosts):
+    def lend(self, heard, tick):
+        raise AssertionError("no machine may be asked for")
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        ("cloud", """on='cloud': it takes "ray", "slurm", or what a class of dtk.places makes"""),
+        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
+        (dtk.places.Hosts({"n1": "sh -c 'echo ssh: n1: No route to host >&2; exit 255'", "n2": "false"}),
+         "worker 0 on n1: dtk's agent did not start: ssh: n1: No route to host$"),
+        (dtk.places.Hosts({"n1": "no-such-program", "n2": "false"}),
+         "no-such-program, which is to start dtk's agent on another machine, can't be run here .no such file"),
+        (dtk.places.Hosts({"n1": "env", "n2": "env"}, python="no-such-python"),
+         "^worker 0 on n1: dtk's agent did not start: env: .no-such-python.: No such file or directory$"),
+    ],
+)  # fmt: skip
+def test_bad_places(on, words, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(three, workers=2, on=on)
+
+
+def test_a_function_that_can_not_travel_is_refused_before_machines_are_asked_for():
+    lock = threading.Lock()
+
+    def train():
+        return lock
+
+    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
+        dtk.run(train, workers=2, on=NeverAsked(["n1", "n2"]))
+
+
+@pytest.mark.trains
+def test_without_slurm_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(
+        dtk.ClusterConfigError, match="^on Slurm: there is no sbatch on this machine; run it on a login"
+    ):
+        dtk.run(three, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
+    few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
+    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1: ask for as many nodes, or for fewer"):
+        dtk.run(three, workers=2, on=few)
+    assert list(tmp_path.iterdir()) == []
+
+
 def three():
     return dtk.run_dir().name, 3
 

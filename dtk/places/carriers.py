@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from dtk.errors import ClusterConfigError
 from dtk.process.piped import ALIVE_SECONDS
 
 __all__ = ["Carrier", "Heard", "Lent", "Pipes"]
@@ -41,15 +42,19 @@ class Pipes:
 
     def __init__(self, command: Sequence[str], heard: Heard, log: Path):
         self._log, self._lock = log, threading.Lock()
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
-                env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
-            )
+        try:
+            with log.open("wb") as file:
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
+                    env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
+                )
+        except OSError as error:
+            words = f"{command[0]}, which is to start dtk's agent on another machine, can't be run here"
+            raise ClusterConfigError(f"{words} ({(error.strerror or str(error)).lower()})") from None
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
     def _hear(self, heard: Heard) -> None:

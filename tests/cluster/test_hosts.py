@@ -140,16 +140,3 @@ def test_restarts_take_a_shared_directory(network, place, tmp_path):
 
     assert dtk.run(twice, workers=2, on=shared, restarts=1, timeout=90).results == ["again", "again"]
     assert not list(tmp_path.iterdir()), "the run's directory is removed there"
-
-
-@pytest.mark.parametrize(
-    ("on", "words"),
-    [
-        ("cloud", 'on=\'cloud\': it takes "ray", "slurm", or what a class of dtk.places makes'),
-        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
-        (dtk.places.Hosts({"10.77.0.9": "false", "b": "false"}), "worker 0 on 10.77.0.9: dtk's agent did not start"),
-    ],
-)
-def test_bad_places(on, words):
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(programs.raises, workers=2, on=on)
