@@ -14,8 +14,7 @@ import pytest
 
 import dtk
 from dtk.launch import cluster_of
-from dtk.places import carriers, examine, mirror
-from dtk.places.carriers import Lent
+from dtk.places import carriers, mirror
 from dtk.process import piped
 from dtk.process.news import News
 from dtk.records import GROWING
@@ -84,47 +83,6 @@ def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     assert list(tmp_path.rglob("out.txt*")) == []
 
 
-def lent(*versions, **facts):
-    whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
-    return [
-        Lent(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
-        for k, each in enumerate(versions, 1)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (
-            {"Python": "3.9.1"},
-            "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor version",
-        ),
-        ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that is started"),
-        ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
-        ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* here; install the same"),
-        ({"keras": "3.9.0"}, "^worker 1 on n2: keras 3.9.0 there, 3.15.1 on n1; install the same on every machine"),
-    ],
-)
-def test_a_machine_with_other_versions_is_named(other, words):
-    examine.versions(lent({}, {}))
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        examine.versions(lent({}, other))
-
-
-@pytest.mark.parametrize("other", [{}, {"tensorflow": "2.20.0"}])
-def test_the_odd_machine_is_named_and_not_the_second(other):
-    words = "^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2; install the same on every machine$"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        examine.versions(lent({"tensorflow": "2.19.0"}, {}, other, {}))
-
-
-def test_of_two_machines_the_kernel_s_versions_tell_which_is_odd(monkeypatch):
-    machines = lent({"tensorflow": "2.19.0"}, {})
-    monkeypatch.setattr(examine.environment, "versions", lambda *_: machines[1].facts["versions"])
-    with pytest.raises(dtk.ClusterConfigError, match="^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2;"):
-        examine.versions(machines)
-
-
 class Silent:
     """An agent that has nothing to do."""
 
@@ -167,64 +125,10 @@ def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
     pipes.close()
 
 
-def test_a_clock_that_is_apart_is_mentioned(capsys):
-    examine.versions(lent({}, wall=time.time() + 300))
-    assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
-
-
 def test_who_a_worker_is_by_tf_config_first():
     config = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
     assert cluster_of.find({"TF_CONFIG": config, "JOB_COMPLETION_INDEX": "1"})["task"]["index"] == 0
     assert cluster_of.find({}) is None
-
-
-class NeverAsked(dtk.places.Hosts):
-    def lend(self, heard, tick):
-        raise AssertionError("no machine may be asked for")
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize(
-    ("on", "words"),
-    [
-        ("cloud", """on='cloud': it takes "ray", "slurm", or what a class of dtk.places makes"""),
-        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
-        (dtk.places.Hosts({"n1": "sh -c 'echo ssh: n1: No route to host >&2; exit 255'", "n2": "false"}),
-         "worker 0 on n1: dtk's agent did not start: ssh: n1: No route to host$"),
-        (dtk.places.Hosts({"n1": "no-such-program", "n2": "false"}),
-         "no-such-program, which is to start dtk's agent on another machine, can't be run here .no such file"),
-        (dtk.places.Hosts({"n1": "env", "n2": "env"}, python="no-such-python"),
-         "^worker 0 on n1: dtk's agent did not start: env: .no-such-python.: No such file or directory$"),
-    ],
-)  # fmt: skip
-def test_bad_places(on, words, monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(three, workers=2, on=on)
-
-
-def test_a_function_that_can_not_travel_is_refused_before_machines_are_asked_for():
-    lock = threading.Lock()
-
-    def train():
-        return lock
-
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
-        dtk.run(train, workers=2, on=NeverAsked(["n1", "n2"]))
-
-
-@pytest.mark.trains
-def test_without_slurm_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(
-        dtk.ClusterConfigError, match="^on Slurm: there is no sbatch on this machine; run it on a login"
-    ):
-        dtk.run(three, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
-    few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
-    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1: ask for as many nodes, or for fewer"):
-        dtk.run(three, workers=2, on=few)
-    assert list(tmp_path.iterdir()) == []
 
 
 def three():

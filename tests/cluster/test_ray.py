@@ -9,6 +9,7 @@ import pytest
 from programs import when_it_runs
 
 import dtk
+from dtk.launch.place import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains, pytest.mark.timeout(900)]
 
@@ -54,11 +55,12 @@ def falls(strategy):
 
     import tensorflow as tf
 
-    step = tf.function(
-        lambda: strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
-    )
-    step()
-    if (dtk.run_dir() / "first").exists():
+    def one():
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
+
+    step, again = tf.function(lambda: strategy.run(one)), (dtk.run_dir() / "first").exists()
+    step()  # no worker goes on before each has looked
+    if again:
         return "again"
     (dtk.run_dir() / f"raylet-{dtk.environment.here().worker}").write_text(os.environ["RAY_RAYLET_PID"])
     if dtk.is_chief():
@@ -92,6 +94,30 @@ def test_where_too_few_nodes_are_left_one_sentence_says_so(place, ray):
         dtk.run(falls, workers=4, on=place, restarts=1, timeout=400)
     doing.join()
     ray.add()
+
+
+def test_another_cluster_than_the_one_that_is_connected(place):
+    port = free_ports(1)[0]
+    words = f"^Ray's cluster at 127.0.0.1:{port} is another than the one that this process is connected to, .*:"
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(programs.long, workers=2, on=dtk.places.Ray(f"127.0.0.1:{port}"))
+
+
+def test_an_address_where_no_cluster_is(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    for name, address in (
+        ("", f"127.0.0.1:{free_ports(1)[0]}"),
+        ("RAY_ADDRESS", f"ray://127.0.0.1:{free_ports(1)[0]}"),
+    ):
+        if name:
+            monkeypatch.setenv(name, address)
+        words = (
+            f"^no Ray cluster answers at {address} .connection refused.; `ray start --head` on its first node prints"
+        )
+        with pytest.raises(dtk.ClusterConfigError, match=words):
+            dtk.run(programs.long, workers=2, on=dtk.places.Ray(None if name else address))
 
 
 def test_without_ray_one_sentence(monkeypatch):
