@@ -159,18 +159,20 @@ def one_round(here: Here, place: dtk.places.Hosts, failure: str, rng: random.Ran
 
 
 def _after(here: Here, place: dtk.places.Hosts, failure: str, k: int, stays: bool) -> list[str]:
-    """What is left when the place is closed; then the host is repaired, and a run must go well there."""
+    """What is left when the place is closed; then the host is repaired. That runs go well there, the next round shows."""
     place.close()
     left: list[str] = []
     if failure == "link cut":
         if stays:
             left = _gone(lambda: here.ours(k), away=True)
         here.network.join(k)
-    if failure != "other TensorFlow":
+    if failure in ("node killed", "link cut"):
         here.repair(k)
-        run_nothing(place)
-        place.close()
-    return left + _gone(here.left)
+    dead = f"n{k}: " if failure == "node killed" else "none"  # its files stay until there is an agent again
+    left += _gone(lambda: {what: words for what, words in here.left().items() if not what.startswith(dead)})
+    left += [f"{what} after another run there" for what in here.left() if what in here.stale]
+    here.stale = {what for what in here.left() if what.startswith(dead)}
+    return left
 
 
 def run_nothing(place: dtk.places.Hosts) -> None:
@@ -214,7 +216,13 @@ def campaign(here: Here, failures: list[str], rounds: int, seed: int) -> list[Ro
             print(f"  round {number}: {last.verdict}, {last.seconds:.1f} s: {last.said}", flush=True)
             for line in last.left:
                 print(f"  LEFT {line}", flush=True)
+        if failure not in WARM:
+            run_nothing(place)
         place.close()
+        left = _gone(here.left)
+        found[-1].left += left
+        here.stale.clear()
+        print("".join(f"  LEFT at the end: {line}\n" for line in left), end="", flush=True)
     return found
 
 
@@ -223,13 +231,13 @@ def main() -> int:
     parser.add_argument("--on", choices=list(HERE), default="hosts")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=list(RIGHT))
+    parser.add_argument("--only", choices=list(RIGHT), action="append", help="one failure; may be given several times")
     options = parser.parse_args()
     why = reason_to_skip(options.on)
     if why:
         print(f"no {options.on} here: {why}")
         return 1
-    failures = [options.only] if options.only else list(RIGHT)
+    failures = options.only or list(RIGHT)
     if "no data" in failures and not Path(os.environ.get("TFDS_DATA_DIR", ""), "mnist").exists():
         print("no MNIST in TFDS_DATA_DIR: what happens on a host without it is left out")
         failures.remove("no data")

@@ -33,6 +33,7 @@ class Here:
         self.folder.chmod(0o755)
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.folder)  # the scratch directory is in it
         self.network = stack.enter_context(netns.Network(len(HOSTS)))
+        self.stale: set[str] = set()  # files on a host that died
         self.begin(stack)
 
     def begin(self, stack: contextlib.ExitStack) -> None:
