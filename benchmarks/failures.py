@@ -159,7 +159,7 @@ def one_round(here: Here, place: dtk.places.Hosts, failure: str, rng: random.Ran
 
 
 def _after(here: Here, place: dtk.places.Hosts, failure: str, k: int, stays: bool) -> list[str]:
-    """What is left when the place is closed; then the host is repaired. That runs go well there, the next round shows."""
+    """What is left when the place is closed; the host is repaired. That runs go well there, the next one shows."""
     place.close()
     left: list[str] = []
     if failure == "link cut":
