@@ -45,6 +45,14 @@ class Ray:
         self.running: dict[int, subprocess.Popen] = {}  # node -> `ray start`; 0: the head
 
     def __enter__(self):
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self):
         os.environ.update(PATIENCE)  # this process reads them, too
         port = free_ports(1)[0]
         self.address = f"{self._address(0)}:{port}"
@@ -52,7 +60,6 @@ class Ray:
         for k in range(1, self.count + 1):
             self.add(k)
         os.environ["RAY_ADDRESS"] = self.address
-        return self
 
     def add(self, k=None):
         """Starts node k, or a further one, and waits until it is there."""

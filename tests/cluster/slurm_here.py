@@ -58,6 +58,14 @@ class Slurm:
         self.folder, self.network, self.running = folder, network, []
 
     def __enter__(self):
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self):
         for name in ("state", "spool-n1", "spool-n2"):
             (self.folder / name).mkdir()
         os.chmod(self.folder, 0o755)
@@ -83,7 +91,6 @@ class Slurm:
         self._start("slurmctld", "-D", "-i")
         for name in ("n1", "n2"):
             self.start(name)
-        return self
 
     def start(self, node):
         """Starts a node's daemon, and waits until it is there."""
