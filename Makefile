@@ -86,7 +86,7 @@ $(VENV)/.browser: $(READY)
 # Workers on other machines: Ray's nodes, Slurm's (apt-get install slurm-wlm munge), hosts in network namespaces (root). What is
 # not there is skipped, and said.
 test-cluster: $(VENV)/.cluster
-	$(BIN)/python -m pytest -rs tests/cluster
+	DTK_THOROUGH=1 $(BIN)/python -m pytest -rs tests/cluster
 
 $(VENV)/.cluster: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cluster]' -c constraints/main.txt

@@ -147,9 +147,9 @@ def _demo(out: Path, workers: int) -> None:
 
 
 def _agent(storage: str) -> None:
-    from dtk.process import agent
+    from dtk.process import piped
 
-    agent.main(storage)
+    piped.main(storage)
 
 
 def _ps() -> None:

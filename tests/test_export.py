@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import dtk
 from dtk import cli
+from dtk.launch.place import free_ports
 from dtk.process import source
 from dtk.runs import opened
 
@@ -144,6 +146,16 @@ def test_a_worker_without_an_engine_says_so(tmp_path, capsys, monkeypatch):
     assert "neither TF_CONFIG nor SLURM_PROCID nor JOB_COMPLETION_INDEX is set" in capsys.readouterr().err
 
 
+def free_port():
+    """Of two in a row that are free: start.sh counts on from the first."""
+    return next(str(port) for port in sorted(free_ports(50)) if _is_free(port + 1))
+
+
+def _is_free(port):
+    with socket.socket() as each:
+        return each.connect_ex(("127.0.0.1", port)) != 0
+
+
 def start(folder, **env):
     root = Path(__file__).parents[1]
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(root), **env}
@@ -153,7 +165,7 @@ def start(folder, **env):
 
 @pytest.mark.trains
 def test_the_script_is_the_same_training(tmp_path):
-    done = start(dtk.export(train, "script", tmp_path / "out", record=True), PORT="24456")
+    done = start(dtk.export(train, "script", tmp_path / "out", record=True), PORT=free_port())
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines().count("6") == 2, "each worker prints what the function returns"
     run = opened(next((tmp_path / "out" / "runs").iterdir()))
@@ -167,7 +179,7 @@ def test_the_plain_script_needs_no_dtk(tmp_path):
     assert "dtk" not in (found / "train.py").read_text().replace("written by dtk.export", "").replace("DTK_", "")
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "dtk.py").write_text("raise ImportError('no dtk here')")
-    done = start(found, PORT="24556", PYTHONPATH=str(tmp_path / "none"))
+    done = start(found, PORT=free_port(), PYTHONPATH=str(tmp_path / "none"))
     assert done.returncode == 0, done.stderr
     losses = re.findall(r"\[[\d.]+\]", done.stdout)  # two processes may write into one line
     assert len(losses) == 2
@@ -185,5 +197,5 @@ def test_a_worker_that_fails_ends_the_others(tmp_path):
             raise SystemExit(7)
         time.sleep(100)
 
-    done = start(dtk.export(fails, "script", tmp_path / "out"), PORT="24656")
+    done = start(dtk.export(fails, "script", tmp_path / "out"), PORT=free_port())
     assert done.returncode == 7

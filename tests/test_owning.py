@@ -116,8 +116,12 @@ def test_lists_of_which_nothing_runs_are_removed(list_here):
     token, _, _, machine = owned.new_mark().split(":")
     (folder / f"{token}.json").write_text(json.dumps({"mark": f"{token}:1:0:{machine}", "members": []}))
     (folder / "broken.json").write_text("{")
+    logs = [list_here / f"parent-{pid}-1.log" for pid in (os.getpid(), 1 << 30)]
+    for log in logs:
+        log.touch()
     owned.tidy()
     assert [path.name for path in folder.iterdir()] == ["broken.json"]
+    assert [log.exists() for log in logs] == [True, False]
 
 
 def pid_of():

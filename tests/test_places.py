@@ -14,8 +14,8 @@ import pytest
 
 import dtk
 from dtk.launch import cluster_of
-from dtk.places import examine, mirror
-from dtk.places.carriers import Lent
+from dtk.places import carriers, mirror
+from dtk.process import piped
 from dtk.process.news import News
 from dtk.records import GROWING
 
@@ -83,36 +83,46 @@ def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     assert list(tmp_path.rglob("out.txt*")) == []
 
 
-def lent(*versions, **facts):
-    whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
-    return [
-        Lent(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
-        for k, each in enumerate(versions, 1)
-    ]
+class Silent:
+    """An agent that has nothing to do."""
+
+    def __init__(self, said=()):
+        self.said = list(said)
+
+    def turn(self, seconds):
+        return self.said
+
+    def take(self, message):
+        pass
 
 
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (
-            {"Python": "3.9.1"},
-            "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor version",
-        ),
-        ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that is started"),
-        ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
-        ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* here; install the same"),
-        ({"keras": "3.9.0"}, "^worker 1 on n2: keras 3.9.0 there, 3.15.1 on n1; install the same on every machine"),
-    ],
-)
-def test_a_machine_with_other_versions_is_named(other, words):
-    examine.versions(lent({}, {}))
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        examine.versions(lent({}, other))
+def test_an_agent_ends_when_it_has_not_heard_of_its_kernel_for_long(monkeypatch):
+    monkeypatch.setattr(piped, "LEASE_SECONDS", 0.5)
+    commands, kernel = os.pipe()
+    events_out, events = os.pipe()
+    began = time.monotonic()
+    os.write(kernel, b'{"alive": 0}\n')
+    with pytest.raises(TimeoutError):
+        piped.serve(Silent(), commands, events)
+    assert time.monotonic() - began >= 0.5
+    os.set_blocking(events, False)
+    with pytest.raises(TimeoutError):  # nothing takes what it says, and the pipe is full
+        piped.serve(Silent([{"data": "x" * 1000}]), commands, events)
+    os.close(kernel)
+    piped.serve(Silent(), commands, events)  # the kernel has ended
+    for each in (commands, events, events_out):
+        os.close(each)
 
 
-def test_a_clock_that_is_apart_is_mentioned(capsys):
-    examine.versions(lent({}, wall=time.time() + 300))
-    assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
+def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
+    monkeypatch.setattr(carriers, "ALIVE_SECONDS", 0.2)
+    speaks = "import sys, time\nfor _ in range(20):\n    print('{}', flush=True)\n    time.sleep(0.05)\n"
+    heard = threading.Event()
+    command = [sys.executable, "-c", f"{speaks}print(sys.stdin.readline(), file=sys.stderr, flush=True)"]
+    pipes = carriers.Pipes(command, lambda message: heard.set() if "gone" in message else None, tmp_path / "log")
+    assert heard.wait(10), "a line came by its stdin, and it ended"
+    assert (tmp_path / "log").read_text().split("\n")[0] == '{"alive": 0}'
+    pipes.close()
 
 
 def test_who_a_worker_is_by_tf_config_first():
@@ -137,6 +147,19 @@ def test_a_run_through_agents_is_a_run(place):
     run = dtk.run(three, workers=2, on=place)
     assert run.results == [(run.dir.name, 3)] * 2
     assert [config["cluster"]["worker"][1].split(":")[0] for config in run.tf_config] == ["localhost"] * 2
+
+
+@pytest.mark.trains
+def test_who_is_killed_is_said_soon(place):
+    def dies():
+        if not dtk.is_chief():
+            (dtk.run_dir() / "moment.txt").write_text(str(time.monotonic()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    with pytest.raises(dtk.WorkerFailed, match="^worker 1 on localhost was killed by SIGKILL") as caught:
+        dtk.run(dies, workers=2, on=place, timeout=60)
+    assert time.monotonic() - float((caught.value.folder.path / "moment.txt").read_text()) < 5
 
 
 @pytest.mark.trains

@@ -28,6 +28,7 @@ from dtk.watch.watch import port_was_taken
 __all__ = ["THREADS", "Job", "launch", "new_folder", "spec", "write_job"]
 
 PORT_ATTEMPTS = 3
+_SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
@@ -272,14 +273,15 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
 
 
 def _failure(members: Members) -> WorkerFailed:
-    watch = members.watch
-    deadline = time.monotonic() + members.site.grace
+    watch, now = members.watch, time.monotonic()
+    deadline, same = now + members.site.grace, now + min(members.site.grace / 2, _SAME_SECONDS)
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
     while time.monotonic() < deadline:
-        heard, culprit = watch.heard, watch.culprit()
-        alone = culprit == 0 or time.monotonic() > deadline - members.site.grace / 2
-        if culprit is not None and heard[culprit].exited and not watch.is_consequence(culprit) and alone:
+        culprit = watch.culprit()
+        ended = culprit is not None and (watch.heard[culprit].exited or watch.heard[culprit].lost)
+        alone = culprit == 0 or time.monotonic() > same
+        if culprit is not None and ended and not watch.is_consequence(culprit) and alone:
             break
         members.look(0.02)
     return members.failure()

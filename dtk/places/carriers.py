@@ -7,10 +7,14 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from dtk.errors import ClusterConfigError
+from dtk.process.piped import ALIVE_SECONDS
 
 __all__ = ["Carrier", "Heard", "Lent", "Pipes"]
 
@@ -38,21 +42,29 @@ class Pipes:
 
     def __init__(self, command: Sequence[str], heard: Heard, log: Path):
         self._log, self._lock = log, threading.Lock()
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
-                env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
-            )
+        try:
+            with log.open("wb") as file:
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
+                    env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
+                )
+        except OSError as error:
+            words = f"{command[0]}, which is to start dtk's agent on another machine, can't be run here"
+            raise ClusterConfigError(f"{words} ({(error.strerror or str(error)).lower()})") from None
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
     def _hear(self, heard: Heard) -> None:
         assert self._process.stdout is not None
+        sent = time.monotonic()
         with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
             for line in said:
+                if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
+                    sent = time.monotonic()
+                    self.send({"alive": 0})
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(json.loads(line))
         code = self._process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +37,22 @@ def versions(lent: Sequence[Lent]) -> None:
             words = f"dtk {there['dtk']} there, {own['dtk']} here; install the same"
             raise ClusterConfigError(f"{who}: {words}")
         for package in _MUST:
-            first = lent[0].facts["versions"][package]
-            if there[package] != first:
-                words = (
-                    f"{package} {there[package]} there, {first} on {lent[0].host}; install the same on every machine"
-                )
+            usual, host = _usual(package, own, lent)
+            if there[package] != usual:
+                words = f"{package} {there[package]} there, {usual} on {host}; install the same on every machine"
                 raise ClusterConfigError(f"{who}: {words}")
         apart = each.facts["wall"] - time.time()
         if abs(apart) > _CLOCK_SECONDS:
             environment.say(
                 f"the clock of {each.host} is {apart:+.0f} s from this machine's; its log's times are its own"
             )
+
+
+def _usual(package: str, own: Mapping[str, Any], lent: Sequence[Lent]) -> tuple[str | None, str]:
+    """The version that most machines have, and the first with it. This one counts: of two it says which is odd."""
+    found = [each.facts["versions"][package] for each in lent]
+    usual = Counter([*found, own[package]]).most_common(1)[0][0]  # of as many, the first machine's
+    return usual, lent[found.index(usual)].host
 
 
 def _minor(version: str | None) -> list[str]:

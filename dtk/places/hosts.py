@@ -31,10 +31,9 @@ class Hosts(Engine):
         super().__init__()
         if isinstance(hosts, str) or not hosts:
             raise ClusterConfigError(f"Hosts({hosts!r}): it takes a list of names, such as ['10.0.0.1', '10.0.0.2']")
-        # BatchMode: a question for a password would wait for ever.
-        self.hosts = (
-            dict(hosts) if isinstance(hosts, Mapping) else {host: f"ssh -o BatchMode=yes {host}" for host in hosts}
-        )
+        # BatchMode: a question for a password would wait for ever. The system itself tries an address for minutes.
+        ssh = "ssh -o BatchMode=yes -o ConnectTimeout=20"
+        self.hosts = dict(hosts) if isinstance(hosts, Mapping) else {host: f"{ssh} {host}" for host in hosts}
         self.python, self.storage = python, storage
 
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +16,7 @@ from dtk.process.agent import TURN_SECONDS, Agent
 
 __all__ = ["Ray"]
 
+REACH_SECONDS = 10.0
 READY_SECONDS = 60.0  # for Ray to make room where it says that there is some
 
 
@@ -120,11 +123,16 @@ class Ray(Engine):
             import ray
         except ImportError:
             raise ClusterConfigError('on="ray": Ray is not installed here; pip install "dtk[ray]"') from None
+        address = self.address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
+            _reach(address)
             try:
                 ray.init(self.address, log_to_driver=False, logging_level="error")
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ClusterConfigError(f"no Ray cluster answers at {self.address}: {_in_short(error)}") from None
+                raise ClusterConfigError(f"no Ray cluster answers at {address}: {_in_short(error)}") from None
+        elif self.address and _are_two(self.address, there := str(ray.get_runtime_context().gcs_address)):
+            words = f"the one that this process is connected to, {there}: call ray.shutdown() before"
+            raise ClusterConfigError(f"Ray's cluster at {self.address} is another than {words}")
         return ray
 
     def _check(self, ray: Any, count: int) -> None:
@@ -149,6 +157,33 @@ class Ray(Engine):
             "runtime_env": self.environment or None,
         }
         return ray.remote(_Actor).options(**options).remote(self.storage)
+
+
+def _port(address: str) -> tuple[str, int] | None:
+    """("10.0.0.1", 6379); None for an address of another kind, such as "auto"."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
+
+
+def _reach(address: str | None) -> None:
+    """Whether something listens there: Ray itself tries for minutes."""
+    at = _port(address or "")
+    if at is None:
+        return
+    try:
+        socket.create_connection(at, timeout=REACH_SECONDS).close()
+    except OSError as error:
+        words = f"no Ray cluster answers at {address} ({(error.strerror or str(error)).lower()})"
+        raise ClusterConfigError(f"{words}; `ray start --head` on its first node prints the address") from None
+
+
+def _are_two(address: str, other: str) -> bool:
+    """Whether these are certainly of two clusters: a machine has several names, and Ray's client a port of its own."""
+    one, two = _port(address), _port(other)
+    if one is None or two is None or address.startswith("ray://"):
+        return False
+    numbers = all(host.replace(".", "").isdecimal() and not host.startswith("127.") for host in (one[0], two[0]))
+    return one[1] != two[1] or (numbers and one[0] != two[0])
 
 
 def _remove(group: Any) -> None:

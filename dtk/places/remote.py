@@ -8,6 +8,7 @@ import itertools
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,11 +175,15 @@ class Remote:
         found = []
         for k, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
-                failed = self._answer(k, number, lambda: None, ANSWER_SECONDS)["failed"]
+                failed = self._answer(k, number, partial(self._still_there, k), ANSWER_SECONDS)["failed"]
                 # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
                 cut = {address: words for address, (number, words) in failed.items() if number != errno.ECONNREFUSED}
                 found += [(k, by_address[address], words) for address, words in cut.items()]
         return found
+
+    def _still_there(self, member: int) -> None:
+        if member in self.lost():
+            raise ClusterConfigError(f"{self._name(member)} is lost")
 
     # ---- what `dtk.launch.members` asks for
 

@@ -37,8 +37,7 @@ class Slurm(Engine):
         partition, nodes, time: of an allocation of its own, as sbatch takes them; nodes: by default as many as workers.
         options: more words for sbatch, such as ["--gres=gpu:1"].
         python: the interpreter on the nodes, with TensorFlow and this version of dtk; by default this one's path.
-        storage: a directory that all nodes share, for the runs' directories and Slurm's own output; by default `.dtk`
-            in the home directory.
+        storage: a directory that all nodes share, for the runs' directories; by default `.dtk` in the home directory.
     """
 
     name = "slurm"
@@ -93,7 +92,7 @@ class Slurm(Engine):
         wanted = [f"--nodes={nodes}", "--ntasks-per-node=1", "--job-name=dtk", *self.options]
         wanted += [f"--partition={self.partition}"] * (self.partition is not None)
         wanted += [f"--time={self.time}"] * (self.time is not None)
-        wanted += [f"--output={self.storage}/slurm-%j.log", "--parsable"]
+        wanted += ["--output=/dev/null", "--parsable"]
         script = _HOLD.format(file=shlex.quote(str(alive)))
         self._job = _said(["sbatch", *wanted], script).strip().partition(";")[0]
         self.given_back.callback(_cancel, self._job)

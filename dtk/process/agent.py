@@ -2,7 +2,7 @@
 
 An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
 so that they end when it does. What it hears and says are messages of JSON's types, the same in an actor of Ray's as
-through the pipes of `python -m dtk agent`:
+through the pipes of `python -m dtk agent` (`dtk.process.piped`):
 
     {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
     {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
@@ -13,6 +13,7 @@ through the pipes of `python -m dtk agent`:
     {"kill": [key, ...]}                  ->  {"exited": key, "code", "at"}
     {"forget": [key, ...]}
     {"ended": run}                            every worker of it has finished; an evaluator there asks
+    {"alive": 0}                              nothing: the kernel is there
     {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
                                               but for names at its top that are known; then it is removed
 
@@ -23,12 +24,9 @@ and by itself, of the workers' files, what `dtk.process.news` has; and
 from __future__ import annotations
 
 import base64
-import json
 import os
 import platform
-import select
 import shutil
-import signal
 import socket
 import sys
 import time
@@ -42,7 +40,7 @@ from dtk.process.news import Message, News
 from dtk.process.vitals import listening
 from dtk.records import RunFolder
 
-__all__ = ["Agent", "main"]
+__all__ = ["Agent"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.1
@@ -59,7 +57,7 @@ class Agent:
     """
 
     def __init__(self, storage: str = ""):
-        owned.tidy_folders()
+        owned.tidy()  # no one else looks for what is left on this machine
         self.root = Path(storage).expanduser() if storage else owned.own_folder()
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks())
@@ -249,41 +247,3 @@ class Agent:
 def _corner(spec: Message) -> Path:
     folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
     return folder.members[spec["worker"]].path
-
-
-# ---- the agent that a command starts
-
-
-def main(storage: str) -> None:
-    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
-    commands, events = os.dup(0), os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # nothing that is imported may speak among the messages
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(0))
-    agent = Agent(storage)
-    try:
-        _serve(agent, commands, events)
-    except BrokenPipeError:
-        pass  # the kernel is gone
-    finally:
-        agent.close()
-
-
-def _serve(agent: Agent, commands: int, events: int) -> None:
-    begun = b""
-    while True:
-        if select.select([commands], [], [], TURN_SECONDS)[0]:
-            data = os.read(commands, 1 << 20)
-            if not data:
-                return
-            *lines, begun = (begun + data).split(b"\n")
-            for line in lines:
-                agent.take(json.loads(line))
-        for message in agent.turn(0):
-            _put(events, json.dumps(message).encode() + b"\n")
-
-
-def _put(events: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(events, data) :]

@@ -38,7 +38,6 @@ __all__ = [
     "start_of",
     "sweep",
     "tidy",
-    "tidy_folders",
     "write",
 ]
 
@@ -250,13 +249,17 @@ def sweep(mark: str) -> None:
 
 
 def tidy() -> None:
-    """Removes the lists of which nothing runs any more."""
-    living = {owned.token for owned in processes()}
-    for token, content in _lists().items():
-        _, pid, start, _ = content["mark"].split(":")
-        if token not in living and start_of(int(pid)) != start:
-            forget(content["mark"])
-    tidy_folders()
+    """Removes what is left of kernels and agents that were killed: lists of which nothing runs, logs, directories."""
+    marks = {token: content["mark"] for token, content in _lists().items()}
+    gone = {token: mark for token, mark in marks.items() if start_of(int(mark.split(":")[1])) != mark.split(":")[2]}
+    living = {owned.token for owned in processes()} if gone else set()
+    for token, mark in gone.items():
+        if token not in living:
+            forget(mark)
+    for log in environment.scratch().glob("parent-*.log"):
+        if start_of(int(log.name.split("-")[1])) is None:
+            log.unlink(missing_ok=True)
+    _tidy_folders()
 
 
 # ---- directories that belong to one process, by their names: agents keep other machines' runs there
@@ -267,8 +270,7 @@ def own_folder() -> Path:
     return environment.scratch("away", f"{machine()}-{os.getpid()}-{start_of(os.getpid())}")
 
 
-def tidy_folders() -> None:
-    """Removes those of processes that were killed."""
+def _tidy_folders() -> None:
     prefix = f"{machine()}-"
     for path in environment.scratch("away").glob(f"{prefix}*"):
         pid, _, start = path.name.removeprefix(prefix).partition("-")

@@ -134,7 +134,7 @@ class ParentProcess:
             tick()
             late = time.monotonic() > deadline
             if self._problem or late or not self.lives():
-                why = self._problem or ("it took too long" if late else "it ended while starting")
+                why = self._problem = self._problem or ("it took too long" if late else "it ended while starting")
                 self.close()
                 words = f"the process that starts workers could not start: {why}; its output is in {self.log}"
                 raise DtkError(words)
@@ -222,7 +222,7 @@ class ParentProcess:
             self.lives()
             self._selector.close()
             self._out.close()
-            if self._problem is None and self.ready:
+            if self._problem is None:
                 _remove(self.log)
 
 

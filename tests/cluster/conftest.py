@@ -11,30 +11,30 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import netns
 import programs
+import ray_here
 import slurm_here
 
 import dtk
 from dtk.environment import scratch
 
 
-@pytest.fixture(scope="session")
-def network():
-    """Two hosts with addresses of their own."""
-    why = netns.reason_to_skip()
-    if why:
-        pytest.skip(why)
-    with netns.Network(2) as found:
-        yield found
+def engine(name, module, make):
+    """A fixture: what `make` makes in a folder of its own, or the module's reason why it can't be had."""
+
+    @pytest.fixture(scope="session", name=name)
+    def found(tmp_path_factory):
+        why = module.reason_to_skip()
+        if why:
+            pytest.skip(why)
+        with make(tmp_path_factory.mktemp(name)) as it:
+            yield it
+
+    return found
 
 
-@pytest.fixture(scope="session")
-def slurm(tmp_path_factory):
-    """A Slurm cluster of two nodes."""
-    why = slurm_here.reason_to_skip()
-    if why:
-        pytest.skip(why)
-    with slurm_here.Slurm(tmp_path_factory.mktemp("slurm")) as found:
-        yield found
+network = engine("network", netns, lambda folder: netns.Network(2))  # two hosts with addresses of their own
+slurm = engine("slurm", slurm_here, slurm_here.Slurm)  # two nodes
+ray = engine("ray", ray_here, lambda folder: ray_here.Ray(folder, 4))  # four nodes with a core each
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +44,11 @@ def baseline():
 
 
 @pytest.fixture
-def nothing_left():
+def nothing_left(request):
     """No file of a run is left behind on any host."""
     yield
     left = list((scratch() / "away").glob("*/*"))
+    if "network" in request.fixturenames:
+        hosts = request.getfixturevalue("network")
+        left += [file for k in hosts.holders for file in hosts.files(k) if file.startswith("away/")]
     assert not left

@@ -1,4 +1,4 @@
-"""A Slurm cluster of two nodes on this machine: munged, slurmctld and two slurmd, in a folder of their own."""
+"""A Slurm cluster of two nodes on this machine: munged, slurmctld, two slurmd, on hosts of their own if there are."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from pathlib import Path
 
 import psutil
 
+from dtk.launch.place import free_ports
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 SBIN = "/usr/sbin"  # not on everybody's path
 CONFIG = """
 ClusterName=dtk
-SlurmctldHost={name}(127.0.0.1)
+SlurmctldHost={name}({addresses[0]})
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
-SlurmctldPort=16817
+SlurmctldPort={ports[0]}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -32,8 +34,8 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 MpiDefault=none
 ReturnToService=2
-NodeName=n1 NodeHostname={name} NodeAddr=127.0.0.1 Port=16818 CPUs={cores} State=UNKNOWN
-NodeName=n2 NodeHostname={name} NodeAddr=127.0.0.1 Port=16819 CPUs={cores} State=UNKNOWN
+NodeName=n1 NodeHostname={hosts[1]} NodeAddr={addresses[1]} Port={ports[1]} CPUs={cores} State=UNKNOWN
+NodeName=n2 NodeHostname={hosts[2]} NodeAddr={addresses[2]} Port={ports[2]} CPUs={cores} State=UNKNOWN
 PartitionName=short Nodes=n1,n2 Default=YES MaxTime=10 State=UP
 """
 
@@ -47,19 +49,37 @@ def reason_to_skip():
 
 
 class Slurm:
-    """While it lives, SLURM_CONF is set, and Slurm's programs find the cluster."""
+    """While it lives, SLURM_CONF is set, and Slurm's programs find the cluster.
 
-    def __init__(self, folder: Path):
-        self.folder, self.running = folder, []
+    network: a `netns.Network` with a host for each node.
+    """
+
+    def __init__(self, folder: Path, network=None):
+        self.folder, self.network, self.running = folder, network, []
 
     def __enter__(self):
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self):
         for name in ("state", "spool-n1", "spool-n2"):
             (self.folder / name).mkdir()
         os.chmod(self.folder, 0o755)
         config = self.folder / "slurm.conf"
-        config.write_text(
-            CONFIG.format(name=socket.gethostname(), folder=self.folder, cores=os.cpu_count()), encoding="utf-8"
+        name, net = socket.gethostname(), self.network
+        text = CONFIG.format(
+            name=name,
+            folder=self.folder,
+            cores=os.cpu_count(),
+            ports=free_ports(3),
+            addresses=[net.address(k) for k in (254, 1, 2)] if net else ["127.0.0.1"] * 3,
+            hosts=[name, "n1", "n2"] if net else [name] * 3,
         )
+        config.write_text(text, encoding="utf-8")
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
@@ -71,15 +91,18 @@ class Slurm:
         self._start("slurmctld", "-D", "-i")
         for name in ("n1", "n2"):
             self.start(name)
-        return self
 
     def start(self, node):
         """Starts a node's daemon, and waits until it is there."""
-        self._start("slurmd", "-D", "-N", node)
+        at = self.network.command(int(node[1:])).split() if self.network else []
+        self._start("slurmd", "-D", "-N", node, at=at)
         self._until(lambda: f"{node} idle" in self.states(), node)
 
     def kill(self, node):
         """As if the node's power were cut: its daemon, and what that has started, at once."""
+        if self.network:
+            self.network.kill(int(node[1:]))
+            return
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -99,11 +122,13 @@ class Slurm:
         done = subprocess.run(["squeue", "--noheader", "--format=%i %T"], capture_output=True, text=True)
         return done.stdout.split("\n")[:-1]
 
-    def _start(self, name, *words):
+    def _start(self, name, *words, at=()):
         program = shutil.which(name, path=f"{os.environ['PATH']}:{SBIN}")
         log = (self.folder / f"{name}-{len(self.running)}.out").open("wb")
         with log:
-            self.running.append(subprocess.Popen([program, *words], stdout=log, stderr=log, start_new_session=True))
+            self.running.append(
+                subprocess.Popen([*at, program, *words], stdout=log, stderr=log, start_new_session=True)
+            )
 
     def _until(self, there, what, seconds=40):
         deadline = time.monotonic() + seconds

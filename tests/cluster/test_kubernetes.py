@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import netns
 import programs
 import pytest
 import yaml
@@ -35,18 +34,16 @@ def test_the_manifests_hold_to_the_published_schemas(written):
 
 
 @pytest.fixture
-def names(network, written):
-    """The names that the headless Service would give: in the hosts file of each namespace."""
+def names(network, written, tmp_path):
+    """The names that the headless Service would give: in the hosts file of each host."""
     service = yaml.safe_load((written / "job.yaml").read_text().split("---")[0])["metadata"]["name"]
     lines = [f"{network.address(k + 1)} {service}-{k}.{service}\n" for k in range(2)]
-    folders = [Path("/etc/netns") / f"dtk{k}" for k in (1, 2)]
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
+    (tmp_path / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
+    for k in (1, 2):
+        network.cover(k, "/etc/hosts", tmp_path / "hosts")
     yield
-    for folder in folders:
-        (folder / "hosts").unlink()
-        folder.rmdir()
+    for k in (1, 2):
+        network.uncover(k, "/etc/hosts")
 
 
 def test_pods_train_together(network, names, written, tmp_path, baseline):
@@ -58,7 +55,7 @@ def test_pods_train_together(network, names, written, tmp_path, baseline):
     for k in range(2):
         env = {**os.environ, **{each["name"]: each["value"] for each in container["env"]}}
         env |= {"JOB_COMPLETION_INDEX": str(k), "PYTHONPATH": str(ROOT)}
-        command = [*netns.Network.command(k + 1).split(), sys.executable, *container["command"][1:-1], str(written)]
+        command = [*network.command(k + 1).split(), sys.executable, *container["command"][1:-1], str(written)]
         command += ["--out", str(tmp_path / f"pod-{k}")]  # a pod's storage is its own
         log = (tmp_path / f"pod-{k}.log").open("w")
         with log:

@@ -2,82 +2,122 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import programs
 import pytest
-import ray_here
 from programs import when_it_runs
 
 import dtk
+from dtk.launch.place import free_ports
 
-pytestmark = [pytest.mark.slow, pytest.mark.trains]
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two nodes with a core each."""
-    why = ray_here.reason_to_skip()
-    if why:
-        pytest.skip(why)
-    with ray_here.Ray(2) as found:
-        yield found
+pytestmark = [pytest.mark.slow, pytest.mark.trains, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def place(cluster, tmp_path_factory):
+def place(ray, tmp_path_factory):
     found = dtk.places.Ray(storage=str(tmp_path_factory.mktemp("storage")))
     yield found
     found.close()
 
 
-def test_the_same_function_is_the_same_run(cluster, baseline, nothing_left):
-    run = dtk.run(programs.digits, workers=2, on="ray", timeout=120)
+def test_the_same_function_is_the_same_run(ray, baseline, nothing_left):
+    run = dtk.run(programs.digits, workers=2, on="ray", timeout=200)
     dtk.verify(run, baseline)
     assert run.results[0] == run.results[1]
     assert (run.dir / "saved.txt").read_text() == "by the chief"
-    again = dtk.run(programs.digits, workers=2, on="ray", timeout=120)
+    again = dtk.run(programs.digits, workers=2, on="ray", timeout=200)
     assert again.weights[0].tolist() == run.weights[0].tolist()
     dtk.places.named("ray").close()
 
 
 def test_who_raises_is_named_with_the_host(place):
     with pytest.raises(dtk.WorkerFailed, match="^worker 1 on .* raised ValueError: no such thing$"):
-        dtk.run(programs.raises, workers=2, on=place, timeout=60)
+        dtk.run(programs.raises, workers=2, on=place, timeout=100)
+
+
+def test_four_nodes(place, baseline):
+    run = dtk.run(programs.digits, workers=4, on=place, timeout=250)
+    dtk.verify(run, baseline)
+    assert run.records.groupby("worker").size().to_dict() == dict.fromkeys(range(4), 12)
 
 
 def test_more_workers_than_there_is_room_for(place):
-    words = "5 workers with 1 CPU each on Ray: its 2 nodes have 2; ask for fewer workers, for less .*, or add nodes"
+    words = "5 workers with 1 CPU each on Ray: its 5 nodes have 4; ask for fewer workers, for less .*, or add nodes"
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(programs.long, workers=5, on=place)
 
 
-def test_a_restart_goes_on_with_the_nodes_that_are_left(place, cluster):
-    def train():
-        import tensorflow as tf
+def falls(strategy):
+    """Trains until a node of its dies; on those that are left, it returns."""
+    import os
+    import time
 
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        step = tf.function(
-            lambda: strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
-        )
+    import tensorflow as tf
+
+    def one():
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
+
+    step, again = tf.function(lambda: strategy.run(one)), (dtk.run_dir() / "first").exists()
+    step()  # no worker goes on before each has looked
+    if again:
+        return "again"
+    (dtk.run_dir() / f"raylet-{dtk.environment.here().worker}").write_text(os.environ["RAY_RAYLET_PID"])
+    if dtk.is_chief():
+        (dtk.run_dir() / "first").touch()
+    print("began", flush=True)
+    for _ in range(1200):
         step()
-        if (dtk.run_dir() / "first").exists():
-            return "again"
-        if dtk.is_chief():
-            (dtk.run_dir() / "first").touch()
-        print("began", flush=True)
-        for _ in range(1200):
-            step()
-            tf.timestamp()
-            import time
+        time.sleep(0.05)
+    return "once"
 
-            time.sleep(0.05)
-        return "once"
 
-    cluster.add()
-    doing = when_it_runs(cluster.kill)
-    run = dtk.run(train, workers=2, on=place, restarts=1, timeout=200)
+def kill_the_node_of_worker_1(ray, place):
+    found = max(Path(place.storage).glob("*/raylet-1"), key=lambda path: path.stat().st_mtime)
+    ray.kill(ray.node_of(int(found.read_text())))
+
+
+def test_a_restart_goes_on_with_the_nodes_that_are_left(place, ray):
+    doing = when_it_runs(lambda: kill_the_node_of_worker_1(ray, place))
+    run = dtk.run(falls, workers=3, on=place, restarts=1, timeout=400)
     doing.join()
-    assert run.results == ["again", "again"]
-    assert len(run.attempts) == 2
+    ray.add()
+    assert run.results == ["again"] * 3
+    assert [bool(attempt.failed) for attempt in run.attempts] == [True, False]
+    assert "worker 1 on" in run.attempts[0].failed
+
+
+def test_where_too_few_nodes_are_left_one_sentence_says_so(place, ray):
+    doing = when_it_runs(lambda: kill_the_node_of_worker_1(ray, place))
+    words = "4 workers with 1 CPU each on Ray: its 4 nodes have 3; |Ray found no room for 4 workers of .* in 60 s; "
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(falls, workers=4, on=place, restarts=1, timeout=400)
+    doing.join()
+    ray.add()
+
+
+def test_another_cluster_than_the_one_that_is_connected(place):
+    port = free_ports(1)[0]
+    words = f"^Ray's cluster at 127.0.0.1:{port} is another than the one that this process is connected to, .*:"
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(programs.long, workers=2, on=dtk.places.Ray(f"127.0.0.1:{port}"))
+
+
+def test_an_address_where_no_cluster_is(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    for name, address in (
+        ("", f"127.0.0.1:{free_ports(1)[0]}"),
+        ("RAY_ADDRESS", f"ray://127.0.0.1:{free_ports(1)[0]}"),
+    ):
+        if name:
+            monkeypatch.setenv(name, address)
+        words = (
+            f"^no Ray cluster answers at {address} .connection refused.; `ray start --head` on its first node prints"
+        )
+        with pytest.raises(dtk.ClusterConfigError, match=words):
+            dtk.run(programs.long, workers=2, on=dtk.places.Ray(None if name else address))
 
 
 def test_without_ray_one_sentence(monkeypatch):

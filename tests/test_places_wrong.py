@@ -1,0 +1,128 @@
+"""Places and machines that won't do: one sentence each, before a worker starts."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+import dtk
+from dtk.places import examine, ray
+from dtk.places.carriers import Lent
+
+
+def lent(*versions, **facts):
+    whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
+    return [
+        Lent(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
+        for k, each in enumerate(versions, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (
+            {"Python": "3.9.1"},
+            "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor version",
+        ),
+        ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that is started"),
+        ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
+        ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* here; install the same"),
+        ({"keras": "3.9.0"}, "^worker 1 on n2: keras 3.9.0 there, 3.15.1 on n1; install the same on every machine"),
+    ],
+)
+def test_a_machine_with_other_versions_is_named(other, words):
+    examine.versions(lent({}, {}))
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        examine.versions(lent({}, other))
+
+
+@pytest.mark.parametrize("other", [{}, {"tensorflow": "2.20.0"}])
+def test_the_odd_machine_is_named_and_not_the_second(other):
+    words = "^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2; install the same on every machine$"
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        examine.versions(lent({"tensorflow": "2.19.0"}, {}, other, {}))
+
+
+def test_of_two_machines_the_kernel_s_versions_tell_which_is_odd(monkeypatch):
+    machines = lent({"tensorflow": "2.19.0"}, {})
+    monkeypatch.setattr(examine.environment, "versions", lambda *_: machines[1].facts["versions"])
+    with pytest.raises(dtk.ClusterConfigError, match="^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2;"):
+        examine.versions(machines)
+
+
+def test_a_clock_that_is_apart_is_mentioned(capsys):
+    examine.versions(lent({}, wall=time.time() + 300))
+    assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
+
+
+class NeverAsked(dtk.places.Hosts):
+    def lend(self, heard, tick):
+        raise AssertionError("no machine may be asked for")
+
+
+def three():
+    return 3
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        ("cloud", """on='cloud': it takes "ray", "slurm", or what a class of dtk.places makes"""),
+        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
+        (dtk.places.Hosts({"n1": "sh -c 'echo ssh: n1: No route to host >&2; exit 255'", "n2": "false"}),
+         "worker 0 on n1: dtk's agent did not start: ssh: n1: No route to host$"),
+        (dtk.places.Hosts({"n1": "no-such-program", "n2": "false"}),
+         "no-such-program, which is to start dtk's agent on another machine, can't be run here .no such file"),
+        (dtk.places.Hosts({"n1": "env", "n2": "env"}, python="no-such-python"),
+         "^worker 0 on n1: dtk's agent did not start: env: .no-such-python.: No such file or directory$"),
+    ],
+)  # fmt: skip
+def test_bad_places(on, words, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.run(three, workers=2, on=on)
+
+
+def test_a_function_that_can_not_travel_is_refused_before_machines_are_asked_for():
+    lock = threading.Lock()
+
+    def train():
+        return lock
+
+    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
+        dtk.run(train, workers=2, on=NeverAsked(["n1", "n2"]))
+
+
+@pytest.mark.trains
+def test_without_slurm_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(
+        dtk.ClusterConfigError, match="^on Slurm: there is no sbatch on this machine; run it on a login"
+    ):
+        dtk.run(three, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
+    few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
+    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1: ask for as many nodes, or for fewer"):
+        dtk.run(three, workers=2, on=few)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "other", "two"),
+    [
+        ("10.0.0.1:6379", "10.0.0.1:6379", False),
+        ("10.0.0.1:6379", "10.0.0.2:6379", True),
+        ("10.0.0.1:6380", "10.0.0.1:6379", True),
+        ("head:6379", "10.0.0.1:6379", False),
+        ("127.0.0.1:6379", "10.0.0.1:6379", False),
+        ("ray://10.0.0.1:10001", "10.0.0.1:6379", False),
+        ("auto", "10.0.0.1:6379", False),
+    ],
+)
+def test_two_addresses_of_ray(address, other, two):
+    assert ray._are_two(address, other) is two
