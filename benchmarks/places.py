@@ -31,6 +31,9 @@ from dtk.process.warm import MALLOC
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cluster"))
 
+import ray_here
+import slurm_here
+
 GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
 
 
@@ -94,19 +97,16 @@ def processor_seconds(of):
 
 @contextlib.contextmanager
 def place(name):
+    """Two machines of that kind: agents and engines with an address of this machine's own, so that no bridge counts."""
+    if name == "hosts":
+        found = dtk.places.Hosts({"127.0.0.1": "env", "localhost": "env"}, python=sys.executable)
+    else:
+        found = dtk.places.Slurm() if name == "slurm" else dtk.places.Ray()
     with contextlib.ExitStack() as given_back:
-        if name == "hosts":
-            found = dtk.places.Hosts({"127.0.0.1": "env", "localhost": "env"}, python=sys.executable)
-        elif name == "slurm":
-            import slurm_here
-
-            given_back.enter_context(slurm_here.Slurm(Path(given_back.enter_context(tempfile.TemporaryDirectory()))))
-            found = dtk.places.Slurm()
-        else:
-            import ray_here
-
-            given_back.enter_context(ray_here.Ray(2))
-            found = dtk.places.Ray()
+        if name != "hosts":
+            folder = Path(given_back.enter_context(tempfile.TemporaryDirectory()))
+            engine = slurm_here.Slurm(folder) if name == "slurm" else ray_here.Ray(folder, 2)
+            given_back.enter_context(engine)
         given_back.callback(found.close)
         yield found
 
