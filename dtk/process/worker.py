@@ -34,6 +34,7 @@ from dtk.records import RunFolder
 
 __all__ = ["main", "of_replicas", "split"]
 
+_kept: list[Any] = []  # to the end of this process
 _ABOVE = (__name__, "dtk.process.program", "runpy")  # modules above the learner's own lines
 
 
@@ -142,7 +143,18 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     updates.write(here)
     here.folder.save_result(ship.pack_result(result))
     del fn, args, kwargs, result
-    gc.collect()  # closes what the function left open: summary writers flush when they are collected
+    _close_what_is_open()
+
+
+def _close_what_is_open() -> None:
+    """Collects what the function has left: summary writers flush then. Iterators of datasets stay.
+
+    TensorFlow's wait for their threads, with Python's lock in hand, which a generator may need: 5 to 20 s at times.
+    """
+    tf = sys.modules.get("tensorflow")
+    if tf is not None:
+        _kept.extend(each for each in gc.get_objects() if issubclass(type(each), tf.data.Iterator))
+    gc.collect()
 
 
 def _imported(here: Here, host: str | None) -> None:

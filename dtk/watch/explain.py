@@ -85,8 +85,10 @@ def mismatch(message: str) -> str:
     )
 
 
-def exit_in_words(code: int | None, program: bool = False) -> str:
+def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str:
     """How a process ended that said nothing: a signal by name (negative codes), or an exit of its own.
+
+    why: what is known of a signal's reason, in place of a hint.
 
     >>> exit_in_words(-9)
     "was killed by SIGKILL; the kernel's log or the memory limit may say why"
@@ -96,7 +98,7 @@ def exit_in_words(code: int | None, program: bool = False) -> str:
     if code < 0:
         name = signal.Signals(-code).name
         verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
-        return f"{verb} {name}{_HINTS.get(name, '')}"
+        return f"{verb} {name}{why or _HINTS.get(name, '')}"
     return f"ended itself with exit code {code} before {_END[program]} (os._exit?)"
 
 

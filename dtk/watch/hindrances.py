@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dtk.errors import DtkError
 
-__all__ = ["of_the_disk", "refused_by_the_machine", "sentence"]
+__all__ = ["memory_kills", "of_the_disk", "of_the_memory", "refused_by_the_machine", "sentence"]
 
 _ENOUGH = 1 << 16  # bytes: a disk with less can't take the few lines that a worker writes at its end
 _TEMPORARY = "free some, or set TMPDIR to a directory on another disk"
@@ -75,6 +75,26 @@ def _has_directory() -> bool:
         return bool(os.getcwd())
     except OSError:
         return False
+
+
+def memory_kills() -> int | None:
+    """How many processes Linux has killed for want of memory, a cgroup's included; None where it doesn't say."""
+    try:
+        counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(counts["oom_kill"])  # since Linux 4.13
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def of_the_memory(code: int | None, before: int | None) -> str:
+    """Why SIGKILL ended a worker; "" unless the system did it. before: `memory_kills` as the run began."""
+    now = memory_kills() if code == -9 else None
+    if now is None or before is None or now <= before:
+        return ""
+    return (
+        f"; the system has killed {now - before} process{'es' * (now - before > 1)} for want of memory meanwhile: "
+        "smaller batches, fewer workers, or more memory"
+    )
 
 
 def of_the_disk(folder: Path) -> str:

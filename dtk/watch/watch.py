@@ -51,6 +51,8 @@ class Watch:
     heard: list[Heard] = field(init=False)
 
     def __post_init__(self) -> None:
+        # Of another machine this one does not know it.
+        self._memory_kills = None if any(self.hosts) else hindrances.memory_kills()
         self.heard = [Heard() for _ in self.folder.members]
 
     def take_exits(self, exits: dict[int, tuple[int, float]]) -> None:
@@ -181,7 +183,9 @@ class Watch:
         error = self._member(worker).error
         if error is not None:
             return explain.in_one_sentence(error["type"], error["message"], _runs_a_program(self.folder))
-        return explain.exit_in_words(code, _runs_a_program(self.folder)) + hindrances.of_the_disk(self.folder.path)
+        why = hindrances.of_the_memory(code, self._memory_kills)
+        full = hindrances.of_the_disk(self.folder.path)
+        return explain.exit_in_words(code, _runs_a_program(self.folder), why) + full
 
     def _member(self, number: int) -> WorkerFolder:
         return self.folder.members[number]
