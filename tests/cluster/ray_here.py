@@ -55,9 +55,10 @@ class Ray:
 
     def _begin(self):
         os.environ.update(PATIENCE)  # this process reads them, too
-        port = free_ports(1)[0]
+        port, client = free_ports(2)
         self.address = f"{self._address(0)}:{port}"
-        self._start(0, "--head", f"--port={port}", f"--num-cpus={self.cores}", "--include-dashboard=false")
+        head = ["--head", f"--port={port}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
+        self._start(0, *head, f"--num-cpus={self.cores}")
         for k in range(1, self.count + 1):
             self.add(k)
         os.environ["RAY_ADDRESS"] = self.address
