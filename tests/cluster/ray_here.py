@@ -22,9 +22,9 @@ PATIENCE = {
     "RAY_worker_register_timeout_seconds": "180",
     "RAY_gcs_rpc_server_connect_timeout_s": "60",
     "RAY_gcs_server_port_wait_time_s": "180",
-    # `ray start` gives up after 30 s, and asks again only where a question has run out of time: not after 60 s.
+    # `ray start` gives up after 30 s, and asks again only where a question has run out of time, by default after 30 s.
     "RAY_gcs_server_request_timeout_seconds": "10",
-    "RAY_py_gcs_connect_timeout_s": "180",
+    "RAY_py_gcs_connect_timeout_s": "5",
 }
 START_SECONDS, TRIES = 240, 5
 OWN = ("raylet", "ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray.scripts.scripts", "log_monitor.py")
