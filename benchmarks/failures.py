@@ -166,6 +166,7 @@ def _after(here: Here, place: dtk.places.Hosts, failure: str, k: int, stays: boo
         if stays:
             left = _gone(lambda: here.ours(k), away=True)
         here.network.join(k)
+        left += _gone(lambda: here.ours(k))  # before the engine is started again there
     if failure in ("node killed", "link cut"):
         here.repair(k)
     dead = f"n{k}: " if failure == "node killed" else "none"  # its files stay until there is an agent again

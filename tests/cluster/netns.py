@@ -24,8 +24,9 @@ def reason_to_skip():
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"no {missing[0]}: apt-get install iproute2 util-linux hostname"
-    made = subprocess.run(["ip", "netns", "add", "dtkprobe"], capture_output=True, text=True)
-    subprocess.run(["ip", "netns", "del", "dtkprobe"], capture_output=True)
+    probe = f"dtkprobe{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "del", probe], capture_output=True)
     return "" if made.returncode == 0 else f"no network namespace can be made: {made.stderr.strip()}"
 
 

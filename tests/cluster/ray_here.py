@@ -22,10 +22,11 @@ PATIENCE = {
     "RAY_worker_register_timeout_seconds": "180",
     "RAY_gcs_rpc_server_connect_timeout_s": "60",
     "RAY_gcs_server_port_wait_time_s": "180",
-    "RAY_gcs_server_request_timeout_seconds": "180",
-    "RAY_py_gcs_connect_timeout_s": "180",
+    # `ray start` gives up after 30 s, and asks again only where a question has run out of time, by default after 30 s.
+    "RAY_gcs_server_request_timeout_seconds": "10",
+    "RAY_py_gcs_connect_timeout_s": "5",
 }
-START_SECONDS, TRIES = 240, 3
+START_SECONDS, TRIES = 240, 5
 OWN = ("raylet", "ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray.scripts.scripts", "log_monitor.py")
 
 
@@ -54,9 +55,10 @@ class Ray:
 
     def _begin(self):
         os.environ.update(PATIENCE)  # this process reads them, too
-        port = free_ports(1)[0]
+        port, client = free_ports(2)
         self.address = f"{self._address(0)}:{port}"
-        self._start(0, "--head", f"--port={port}", f"--num-cpus={self.cores}", "--include-dashboard=false")
+        head = ["--head", f"--port={port}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
+        self._start(0, *head, f"--num-cpus={self.cores}")
         for k in range(1, self.count + 1):
             self.add(k)
         os.environ["RAY_ADDRESS"] = self.address

@@ -96,7 +96,7 @@ class Slurm:
         """Starts a node's daemon, and waits until it is there."""
         at = self.network.command(int(node[1:])).split() if self.network else []
         self._start("slurmd", "-D", "-N", node, at=at)
-        self._until(lambda: f"{node} idle" in self.states(), node)
+        self._until(lambda: f"{node} idle" in self.states(), node, 180)  # after a cut, Slurm takes its time
 
     def kill(self, node):
         """As if the node's power were cut: its daemon, and what that has started, at once."""
