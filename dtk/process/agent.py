@@ -254,8 +254,11 @@ def _corner(spec: Message) -> Path:
 # ---- the agent that a command starts
 
 
-def main(storage: str) -> None:
-    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
+def main(storage: str, patience: float = 0.0) -> None:
+    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends.
+
+    patience: seconds after which it ends if no kernel has spoken yet; 0 for no limit.
+    """
     commands, events = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # nothing that is imported may speak among the messages
@@ -263,18 +266,18 @@ def main(storage: str) -> None:
         signal.signal(number, lambda *_: sys.exit(0))
     agent = Agent(storage)
     try:
-        _serve(agent, commands, events)
+        _serve(agent, commands, events, time.monotonic() + (patience or float("inf")))
     except BrokenPipeError:
         pass  # the kernel is gone
     finally:
         agent.close()
 
 
-def _serve(agent: Agent, commands: int, events: int) -> None:
+def _serve(agent: Agent, commands: int, events: int, until: float) -> None:
     begun = b""
-    while True:
+    while time.monotonic() < until:
         if select.select([commands], [], [], TURN_SECONDS)[0]:
-            data = os.read(commands, 1 << 20)
+            data, until = os.read(commands, 1 << 20), float("inf")
             if not data:
                 return
             *lines, begun = (begun + data).split(b"\n")

@@ -142,7 +142,7 @@ def test_restarts_take_a_shared_directory(network, place, tmp_path):
 @pytest.mark.parametrize(
     ("on", "words"),
     [
-        ("cloud", 'on=\'cloud\': it takes "ray", "slurm", or what a class of dtk.places makes'),
+        ("cloud", 'on=\'cloud\': it takes "kubernetes", "ray", "slurm", or what a class of dtk.places makes'),
         (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
         (dtk.places.Hosts({"10.77.0.9": "false", "b": "false"}), "worker 0 on 10.77.0.9: dtk's agent did not start"),
     ],
