@@ -66,9 +66,10 @@ class Api:
         """An answer as text. kind: the class of the client's that has the call."""
         import urllib3
 
-        api = getattr(self._client, kind)(self._fresh())
+        fresh = self._fresh()
+        do = getattr(getattr(self._client, kind)(fresh), call)
         try:
-            said = getattr(api, call)(*args, _preload_content=False, _request_timeout=REQUEST_SECONDS, **more)
+            said = do(*args, _preload_content=False, _request_timeout=REQUEST_SECONDS, **more)
             return said.data.decode(errors="replace")
         except self._client.ApiException as error:
             if not error.status:  # none has answered: TLS
@@ -76,9 +77,11 @@ class Api:
             raise self._refused(error) from None
         except urllib3.exceptions.HTTPError as error:
             raise self._unreachable(error) from None
+        finally:
+            fresh.rest_client.pool_manager.clear()  # its `close` does so in newer versions alone
 
     def _unreachable(self, error: BaseException) -> ClusterConfigError:
-        return ClusterConfigError(f"no Kubernetes answers at {self.server}: {system_words(error)}")
+        return ClusterConfigError(f"no Kubernetes answers at {self.server}: {system_words(error).lower()}")
 
     def _refused(self, error: Any) -> Refused:
         try:
@@ -139,8 +142,13 @@ class Api:
             if error.status != 404:
                 raise
 
-    def job(self, name: str) -> dict[str, Any]:
-        return dict(json.loads(self._ask("BatchV1Api", "read_namespaced_job", name, self.namespace)))
+    def given_up(self, name: str) -> str:
+        """Why Kubernetes has ended a Job by itself, "DeadlineExceeded (...)"; "" where it has not."""
+        job = json.loads(self._ask("BatchV1Api", "read_namespaced_job", name, self.namespace))
+        for condition in (job.get("status") or {}).get("conditions") or ():
+            if condition.get("type") in ("Failed", "FailureTarget") and condition.get("status") == "True":
+                return f"{condition.get('reason')} ({(condition.get('message') or '').strip().rstrip('.')})"
+        return ""
 
     # ---- pods
 
@@ -225,8 +233,10 @@ def system_words(error: BaseException) -> str:
     for _ in range(10):
         if isinstance(each, OSError):
             words = each.strerror or str(each) or words
+        elif getattr(each, "status_code", None):  # of an answer that is no websocket
+            words = f"HTTP status {each.status_code}"  # type: ignore[attr-defined]
         inner = each.__cause__ or each.__context__
         if inner is None:
             break
         each = inner
-    return (words or _in_short(error)).lower()
+    return words or _in_short(error)

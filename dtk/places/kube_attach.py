@@ -80,6 +80,7 @@ class Attached:
             finally:
                 with contextlib.suppress(Exception):
                     client.close(timeout=1)
+                client.sock.shutdown()  # where the other side was first, `close` leaves the socket open
         except Exception as caught:  # of the client's, of the library's below it, or of the system's
             error = caught
         with self._lock:

@@ -15,7 +15,7 @@ from dtk.errors import ClusterConfigError
 from dtk.places import kube_pods, manifests
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
-from dtk.places.kube_api import Api, system_words
+from dtk.places.kube_api import Api, Refused, system_words
 from dtk.places.kube_attach import Attached
 from dtk.places.kube_pods import Seen
 
@@ -25,6 +25,7 @@ LOOK_SECONDS = 1.0
 SAY_SECONDS = 3.0  # after which what a pod waits for is said: most are there sooner
 IMAGE_SECONDS = 40.0  # in which the kubelet has tried an image or a container three times
 PATIENCE_SECONDS = 300  # in which an agent is spoken to, or ends: its kernel was killed before it ran
+ANSWER_SECONDS = 30.0  # without an answer of the API server's
 ENDED_SECONDS = 5.0  # in which the API server hears why a container has ended
 
 
@@ -99,7 +100,8 @@ class Kubernetes(Engine):
             for index, pod in waiting.look().items():
                 if index not in found and pod.state == "running":
                     api = waiting.api
-                    carrier = Attached(partial(api.attach, pod.pod), heard[index], partial(_why_ended, api, pod.pod))
+                    why = partial(_why_ended, api, waiting.job, pod.pod)
+                    carrier = Attached(partial(api.attach, pod.pod), heard[index], why)
                     self.given_back.callback(carrier.close)
                     found[index] = Lent(pod.address, carrier, pod.host)
             if len(found) == len(heard):
@@ -114,15 +116,24 @@ class _Waiting:
     """What the pods of a Job wait for, said once for each reason; ClusterConfigError where they wait in vain."""
 
     def __init__(self, api: Api, job: str, count: int, seconds: float):
-        self.api, self._job, self._count, self._seconds = api, job, count, seconds
+        self.api, self.job, self._count, self._seconds = api, job, count, seconds
         self._until = time.monotonic() + seconds
+        self._answered = time.monotonic()  # when the API server last did
         self._reasons: dict[str, float] = {}  # since when pods wait for it; infinite where it is said
         self._failed: dict[str, tuple[float, Seen]] = {}  # by pod: when, and how, the kubelet first failed to start it
 
     def look(self) -> dict[int, Seen]:
         """The pods that there are, by number."""
-        pods = kube_pods.by_index(self.api.pods(self._job))
         now = time.monotonic()
+        try:
+            pods = kube_pods.by_index(self.api.pods(self.job))
+        except Refused:
+            raise
+        except ClusterConfigError:  # no answer: that may pass
+            if now - self._answered > ANSWER_SECONDS:
+                raise
+            return {}
+        self._answered = now
         for pod in pods.values():
             self._refuse(pod, now)
         for reason, words in self._words(pods).items():
@@ -157,11 +168,13 @@ class _Waiting:
                 more = f" and {others} more wait" if others else " waits"
                 found.setdefault(pod.reason, f"{pod.host}{more}: {self._why(pod)}")
         if len(pods) < self._count:
-            self._refuse_if_given_up()
-            why = self.api.warning(self._job)
+            given_up = self.api.given_up(self.job)
+            if given_up:
+                raise ClusterConfigError(f"Kubernetes has ended the Job {self.job} before its pods ran: {given_up}")
+            why = self.api.warning(self.job)
             missing = f"{self._count - len(pods)} of {self._count} pods are not there yet"
             found[f"missing {why.partition(' ')[0]}"] = (
-                f"the Job {self._job} waits: {missing}{': ' + why if why else ''}"
+                f"the Job {self.job} waits: {missing}{': ' + why if why else ''}"
             )
         return found
 
@@ -170,30 +183,28 @@ class _Waiting:
         warning = "" if pod.words else self.api.warning(pod.pod)
         return f"{pod.why}, {warning}" if warning else pod.why
 
-    def _refuse_if_given_up(self) -> None:
-        for condition in self.api.job(self._job).get("status", {}).get("conditions") or ():
-            if condition.get("type") == "Failed" and condition.get("status") == "True":
-                why = f"{condition.get('reason')} ({condition.get('message')})"
-                raise ClusterConfigError(f"Kubernetes has given up the Job {self._job} before its pods ran: {why}")
 
-
-def _why_ended(api: Api, pod: str, error: BaseException | None) -> str:
+def _why_ended(api: Api, job: str, pod: str, error: BaseException | None) -> str:
     """What became of a pod whose agent can't be spoken to any more."""
-    until, last = time.monotonic() + ENDED_SECONDS, ""
+    until = time.monotonic() + ENDED_SECONDS
     while True:
         try:
             there = api.pod(pod)
+            now = kube_pods.seen(there) if there is not None else None
+            if now is None or (now.state == "over" and now.reason in ("", "Completed")):
+                why = api.given_up(job)  # its container was asked to end
+                if why:
+                    return f"Kubernetes has ended its Job: {why}"
         except ClusterConfigError as refused:
             return str(refused)
-        if there is None:
+        if now is None:
             return "its pod was deleted"
-        now = kube_pods.seen(there)
         if now.state == "over":
             words = kube_pods.last_words(api.log(pod)) if now.reason == "Error" else ""
             return f"{now.why}: {words}" if words else now.why
         if time.monotonic() > until:
-            last = system_words(error) if error is not None else "the API server has ended it"
-            return f"there is no connection to it any more ({last}), though it runs"
+            words = f" ({system_words(error)})" if error is not None else ""
+            return f"there is no connection to its container any more{words}, though it runs"
         time.sleep(0.5)
 
 

@@ -150,6 +150,7 @@ def for_agents(
     spec |= {"backoffLimitPerIndex": 0, "ttlSecondsAfterFinished": 60, "activeDeadlineSeconds": int(seconds)}
     pod["terminationGracePeriodSeconds"] = 10
     container = pod["containers"][0]
+    job["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "dtk"}
     for name_of in ("env", "ports"):  # agents choose their ports, and hear who they are
         del container[name_of]
     # stdinOnce: the agent's input ends when the kernel's connection does, and the agent with it.
