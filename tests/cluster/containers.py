@@ -87,6 +87,10 @@ class Pod:
             start_new_session=True,
             limit=1 << 20,
         )
+        if self.over:  # deleted in this moment
+            self.kill()
+            await self.process.communicate()
+            return
         address = netns.Network.address(self.node)
         self.status |= {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
         self.says(running={"startedAt": now()})
@@ -121,7 +125,10 @@ class Pod:
 
     def terminate(self):
         """SIGTERM to process 1 of the container, and SIGKILL after its grace."""
-        if self.process is None or self.process.returncode is not None:
+        if self.process is None:
+            self.status["phase"] = "Failed"
+            return
+        if self.process.returncode is not None:
             return
         for child in psutil.Process(self.process.pid).children():
             with contextlib.suppress(psutil.Error):

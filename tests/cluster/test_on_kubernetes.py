@@ -198,7 +198,9 @@ def test_an_image_that_does_not_come(cluster, monkeypatch, capsys):
 
 def test_an_image_without_dtk(cluster):
     place = dtk.places.Kubernetes(image=IMAGE, python="/bin/ls")
-    words = r"(ended before dtk's agent answered|dtk's agent did not start): Error \(exit code 2\): /bin/ls: "
+    words = (
+        r"(ended before dtk's agent answered|dtk's agent did not start): Error \(exit code 2\): Try '/bin/ls --help'"
+    )
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(programs.long, workers=2, on=place)
     assert gone(cluster)
