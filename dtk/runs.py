@@ -159,7 +159,8 @@ def run(
         force: starts them where dtk would not: several on Colab (docs/guide/colab.md), or more than free memory allows.
         argv: what follows a program on its command line.
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
-        on: where the workers are, if not on this machine: "ray", "slurm", or what a class of `dtk.places` makes.
+        on: where the workers are, if not on this machine: "kubernetes", "ray", "slurm", or what a class of
+            `dtk.places` makes.
         gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
             An evaluator sees none. None: each sees all.
         isolate: True gives the processes a network of their own with loopback alone, so that no other user of this

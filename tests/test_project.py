@@ -51,7 +51,12 @@ def stated(browser: bool = False) -> dict[str, str]:
     """{name: requirement} of pyproject.toml: the dependencies and the optional groups, the browser's if asked for."""
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = ("browser", "cluster", "ray")  # in no lane's environment: installed by the targets that need them
+    own = (
+        "browser",
+        "cluster",
+        "kubernetes",
+        "ray",
+    )  # in no lane's environment: installed by the targets that need them
     optional = {name: group for name, group in project["optional-dependencies"].items() if browser or name not in own}
     groups = [project["dependencies"], *optional.values()]
     return {canonical(re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0]): one for group in groups for one in group}

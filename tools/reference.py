@@ -32,6 +32,7 @@ MADE_BY_USERS = {
     "Cluster",
     "Hosts",
     "Job",
+    "Kubernetes",
     "Link",
     "Ray",
     "Slurm",

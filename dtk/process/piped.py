@@ -22,8 +22,11 @@ ALIVE_SECONDS = 5.0  # between two signs of life
 LEASE_SECONDS = 120.0  # without any, after which an agent ends
 
 
-def main(storage: str) -> None:
-    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
+def main(storage: str, patience: float = 0.0) -> None:
+    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends.
+
+    patience: seconds in which a kernel has to speak first; 0: as always later.
+    """
     commands, events = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # nothing that is imported may speak among the messages
@@ -32,28 +35,31 @@ def main(storage: str) -> None:
     agent = Agent(storage)
     os.set_blocking(events, False)
     try:
-        serve(agent, commands, events)
+        serve(agent, commands, events, patience or LEASE_SECONDS)
     except BrokenPipeError:
         pass  # the kernel is gone
     except TimeoutError:
-        print(f"dtk's agent has not heard of its kernel for {LEASE_SECONDS:g} s, and ends", file=sys.stderr)
+        print("dtk's agent has not heard of its kernel for so long that it ends", file=sys.stderr)
     finally:
         agent.close()
 
 
-def serve(agent: Agent, commands: int, events: int) -> None:
-    """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block."""
+def serve(agent: Agent, commands: int, events: int, patience: float = LEASE_SECONDS) -> None:
+    """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block.
+
+    patience: seconds until the first word of a kernel.
+    """
     begun, heard = b"", time.monotonic()
     while True:
         if select.select([commands], [], [], TURN_SECONDS)[0]:
             data = os.read(commands, 1 << 20)
             if not data:
                 return
-            heard = time.monotonic()
+            heard, patience = time.monotonic(), LEASE_SECONDS
             *lines, begun = (begun + data).split(b"\n")
             for line in lines:
                 agent.take(json.loads(line))
-        elif time.monotonic() - heard > LEASE_SECONDS:
+        elif time.monotonic() - heard > patience:
             raise TimeoutError
         for message in agent.turn(0):
             _put(events, json.dumps(message).encode() + b"\n")

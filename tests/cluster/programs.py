@@ -72,12 +72,13 @@ def is_killed():
 
 
 def when_it_runs(do):
-    """Calls `do` in a thread as soon as the run's steps have begun; its end is waited for by `join`."""
+    """Calls `do` in a thread as soon as the next run's steps have begun; its end is waited for by `join`."""
+    before = {*(scratch() / "runs").glob("*")}
 
     def wait():
         until = time.monotonic() + 60
         while time.monotonic() < until:
-            runs = sorted((scratch() / "runs").glob("*"), key=lambda path: path.name)
+            runs = sorted({*(scratch() / "runs").glob("*")} - before, key=lambda path: path.name)
             newest = [path / "worker-1" / "log.txt" for path in runs[-1:]]
             if newest and newest[0].exists() and "began" in newest[0].read_text():
                 time.sleep(0.5)
