@@ -4,7 +4,8 @@
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
 Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.process.agent`) and back, `remote`
-starts workers through them, `examine` looks at the machines before. `ray`, `slurm` and `hosts` ask an engine.
+starts workers through them, `examine` looks at the machines before. `ray`, `slurm` and `hosts` ask an engine;
+`practice` makes machines of this one, on Ray by `ray_nodes`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from dtk.errors import ClusterConfigError
 from dtk.launch.place import Localhost, Place
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
+from dtk.places.practice import Practice
 from dtk.places.ray import Ray
 from dtk.places.slurm import Slurm
 
-__all__ = ["Hosts", "Ray", "Slurm"]
+__all__ = ["Hosts", "Practice", "Ray", "Slurm"]
 
 _NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the next run
 _KINDS: dict[str, Callable[[], Engine]] = {"ray": Ray, "slurm": Slurm}

@@ -116,7 +116,10 @@ class Remote:
         numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
 
-    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> dict[str, Any]:
+    def _answer(
+        self, member: int, number: int, tick: Callable[[], None], seconds: float, until_lost: bool = False
+    ) -> dict[str, Any]:
+        """until_lost: not beyond the moment at which its agent has been silent for too long."""
         deadline = time.monotonic() + seconds
         while number not in self._answers:
             self.poll(0.1)
@@ -124,7 +127,7 @@ class Remote:
             lent = self.lent[member]
             if lent.gone:
                 raise ClusterConfigError(f"{self._name(member)}: dtk's agent did not start: {lent.gone}")
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (until_lost and member in self.lost()):
                 raise ClusterConfigError(f"{self._name(member)}: dtk's agent has not answered for {seconds:g} s")
         return self._answers.pop(number)
 
@@ -174,7 +177,7 @@ class Remote:
         found = []
         for k, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
-                failed = self._answer(k, number, lambda: None, ANSWER_SECONDS)["failed"]
+                failed = self._answer(k, number, lambda: None, ANSWER_SECONDS, until_lost=True)["failed"]
                 # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
                 cut = {address: words for address, (number, words) in failed.items() if number != errno.ECONNREFUSED}
                 found += [(k, by_address[address], words) for address, words in cut.items()]
@@ -183,8 +186,10 @@ class Remote:
     # ---- what `dtk.launch.members` asks for
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
+        assert self._folder is not None
         member = self._member[key] = spec["worker"]
-        self.lent[member].carrier.send({"start": key, "spec": spec, "files": self._files})
+        asked = {**spec, "attempt": self._folder.attempt}  # it sees nothing of the starts before
+        self.lent[member].carrier.send({"start": key, "spec": asked, "files": self._files})
 
     def wait_started(self, keys: list[str]) -> None:
         deadline = time.monotonic() + START_SECONDS
