@@ -82,16 +82,15 @@ def _add(cluster: Any, name: str, more: dict[str, Any]) -> None:
 def _patient() -> Iterator[None]:
     """Ray waits longer than by itself, and says less."""
     before = {name: os.environ.get(name) for name in _PATIENT}
-    logger = logging.getLogger("ray")
-    level = logger.level
+    level = logging.root.manager.disable
     os.environ.update({name: value for name, value in _PATIENT.items() if before[name] is None})
-    logger.setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)  # Ray sets the levels of its loggers anew when it is imported
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(level)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
