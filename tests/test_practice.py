@@ -104,3 +104,6 @@ def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
     machine.broken = True
     takes({"gone": "the agent's last words"})
     assert [message["gone"] for message in heard[-2:]] == ["the agent's last words", "the connection to it has ended"]
+    machine.stopped = True
+    takes({"gone": "Ray says so"})
+    assert heard[-1] == {"gone": "the connection to it has ended"}, "a silent machine says nothing"

@@ -226,6 +226,8 @@ def _watched(heard: Heard, member: int, machine: _Machine, traps: dict[int, sign
     events = str(Path(f"worker-{member}") / "events.jsonl")
 
     def takes(message: dict[str, Any]) -> None:
+        if "gone" in message and machine.stopped:
+            return  # of a real one the engine would not know sooner
         if "gone" in message and machine.broken:
             message = {"gone": "the connection to it has ended"}  # in the same words, whatever the engine's are
         heard(message)
