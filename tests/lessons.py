@@ -27,6 +27,7 @@ ORDER = (
     "09_predicting",
     "10_batch_and_rate",
     "11_what_else",
+    "12_beyond_one_machine",
 )
 
 

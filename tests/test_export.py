@@ -22,6 +22,14 @@ STEPS = 6
 RATES = {"sgd": 0.1}
 
 
+_ = object()  # as IPython has one, beside a function's own
+
+
+def first_of(pair=(2, 3)):
+    first, _ = pair
+    return first
+
+
 def double(x):
     return 2 * x
 
@@ -95,6 +103,11 @@ def test_a_captured_value_becomes_a_global():
     space = {}
     exec(source.written(made(7)).text(), space)
     assert space["inner"]() == 7
+
+
+def test_a_functions_own_name_is_nothing_that_it_captures():
+    found = source.written(first_of)
+    assert (found.reason, found.values, list(found.functions)) == ("", {}, ["first_of"])
 
 
 def test_bad_requests_write_nothing(tmp_path):

@@ -69,6 +69,7 @@ WORKED_OUT = {
     "09_predicting": {"208": "2 * 99 * 0.05 + 2 * 100 * 99 / 100"},
     "10_batch_and_rate": {"0.94": "3 / 1000 / (8 / 2500)"},
     "11_what_else": {"1.5": GIVEN},
+    "12_beyond_one_machine": {"86": GIVEN, "101": GIVEN},  # seconds, as in docs/guide/clusters.md
     "appendix_checkpoints": {"15": "11 + 4"},
     "appendix_estimator": {"9": "(1280 * (1 / 2) ** 4) ** 0.5"},
     "appendix_keras": {

@@ -47,16 +47,15 @@ def constraints(lane: str = "main") -> dict[str, str]:
     return pins([line for line in lines if not line.startswith("#")])
 
 
-def stated(browser: bool = False) -> dict[str, str]:
-    """{name: requirement} of pyproject.toml: the dependencies and the optional groups, the browser's if asked for."""
+def stated(browser: bool = False, ray: bool = True) -> dict[str, str]:
+    """{name: requirement} of pyproject.toml: the dependencies and the optional groups, the browser's if asked for.
+
+    ray: of the main lane alone, for lesson 12, which does without elsewhere.
+    """
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = (
-        "browser",
-        "cluster",
-        "kubernetes",
-        "ray",
-    )  # in no lane's environment: installed by the targets that need them
+    own = ("browser", "cluster", "kubernetes")  # in no lane's environment: installed by the targets that need them
+    own += ("ray",) * (not ray)
     optional = {name: group for name, group in project["optional-dependencies"].items() if browser or name not in own}
     groups = [project["dependencies"], *optional.values()]
     return {canonical(re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0]): one for group in groups for one in group}
@@ -82,7 +81,7 @@ def test_environment_yml_lists_what_pyproject_asks_for():
 def test_the_pins_satisfy_pyproject(lane):
     requirements = pytest.importorskip("packaging.requirements", reason="packaging comes with pytest")
     pinned = constraints(lane)
-    for name, stated_range in stated(browser=lane == "main").items():
+    for name, stated_range in stated(browser=lane == "main", ray=lane == "main").items():
         pin = pinned[name]
         assert requirements.Requirement(stated_range).specifier.contains(pin), f"{name}=={pin} for {stated_range}"
 

@@ -106,6 +106,7 @@ CASES = [
     Case("09_predicting", "train", "steps=10"),
     Case("09_predicting", "dense(1_000_000)", ending="own"),
     Case("10_batch_and_rate", "learn", TRIALS),
+    Case("12_beyond_one_machine", "train"),
     Case("appendix_checkpoints", "train", "save=checkpoints"),
     Case("appendix_checkpoints", "train_or_go_on", "every=5"),
     Case("appendix_custom_loop", "train", "make=create_subclassed"),

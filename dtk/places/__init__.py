@@ -5,7 +5,7 @@
 
 Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.process.agent`) and back, `remote`
 starts workers through them, `examine` looks at the machines before. `ray`, `slurm`, `hosts` and `kubernetes`, with its
-`kube_` files, ask an engine.
+`kube_` files, ask an engine; `practice` makes machines of this one, on Ray by `ray_nodes`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from dtk.launch.place import Localhost, Place
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
 from dtk.places.kubernetes import Kubernetes
+from dtk.places.practice import Practice
 from dtk.places.ray import Ray
 from dtk.places.slurm import Slurm
 
-__all__ = ["Hosts", "Kubernetes", "Ray", "Slurm"]
+__all__ = ["Hosts", "Kubernetes", "Practice", "Ray", "Slurm"]
 
 _NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the next run
 _KINDS: dict[str, Callable[[], Engine]] = {"kubernetes": Kubernetes, "ray": Ray, "slurm": Slurm}

@@ -49,12 +49,12 @@ class Engine:
         self._run = folder.path
         try:
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
-                self.close()
+                self._give_back()
                 self._remote = Remote(self.name, lambda heard: self.lend(heard, tick), count)
                 self.given_back.callback(self._remote.close)
             self._remote.prepare(folder, tick, shared=bool(job.restarts or job.evaluator) and count > 1)
         except BaseException:
-            self.close()
+            self._give_back()
             raise
         return self._remote
 
@@ -66,7 +66,11 @@ class Engine:
         if self._remote is not None:
             self._remote.end(folder)
 
-    def close(self) -> None:
+    def _give_back(self) -> None:
         """Ends the agents and gives their machines back; the next run asks the engine anew."""
         self._remote = None
         self.given_back.close()
+
+    def close(self) -> None:
+        """Ends the agents and gives their machines back; the next run asks the engine anew."""
+        self._give_back()

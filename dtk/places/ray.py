@@ -104,12 +104,13 @@ class Ray(Engine):
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         ray = self._connected()
         self._check(ray, len(heard))
-        group = ray.util.placement_group([dict(self.resources)] * len(heard), strategy="SPREAD")
+        bundles = self._bundles(len(heard))
+        group = ray.util.placement_group(bundles, strategy="SPREAD")
         self.given_back.callback(_remove, group)
         if not group.wait(READY_SECONDS):
             words = f"Ray found no room for {len(heard)} workers of {self.resources} in {READY_SECONDS:g} s"
             raise ClusterConfigError(f"{words}; other programs may hold it: `ray status` shows")
-        actors = [self._actor(ray, group, place) for place in range(len(heard))]
+        actors = [self._actor(ray, group, place, bundle) for place, bundle in enumerate(bundles)]
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
         except ray.exceptions.RayError as error:
@@ -145,11 +146,15 @@ class Ray(Engine):
                     f"{there.get(name, 0):g}; ask for fewer workers, for less (resources=), or add nodes"
                 )
 
-    def _actor(self, ray: Any, group: Any, place: int) -> Any:
-        resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
+    def _bundles(self, count: int) -> list[dict[str, float]]:
+        """What each worker takes of its node."""
+        return [dict(self.resources)] * count
+
+    def _actor(self, ray: Any, group: Any, place: int, bundle: Mapping[str, float]) -> Any:
+        resources = {name: each for name, each in bundle.items() if name not in ("CPU", "GPU")}
         options = {
-            "num_cpus": self.resources.get("CPU", 0),
-            "num_gpus": self.resources.get("GPU", 0),
+            "num_cpus": bundle.get("CPU", 0),
+            "num_gpus": bundle.get("GPU", 0),
             "resources": resources or None,
             "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=place

@@ -188,8 +188,10 @@ class Remote:
     # ---- what `dtk.launch.members` asks for
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
+        assert self._folder is not None
         member = self._member[key] = spec["worker"]
-        self.lent[member].carrier.send({"start": key, "spec": spec, "files": self._files})
+        asked = {**spec, "attempt": self._folder.attempt}  # it sees nothing of the starts before
+        self.lent[member].carrier.send({"start": key, "spec": asked, "files": self._files})
 
     def wait_started(self, keys: list[str]) -> None:
         deadline = time.monotonic() + START_SECONDS

@@ -100,6 +100,7 @@ class Agent:
             "wall": time.time(),
             "host": platform.node(),
             "machine": owned.machine(),
+            "pid": os.getpid(),
             "versions": versions,
             "cores": environment.cores(),
             "env": {name: os.environ[name] for name in _COUNTS if name in os.environ},
@@ -149,8 +150,13 @@ class Agent:
             part = run / f"{name}.{os.getpid()}"  # others may write it at the same moment, into shared storage
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)
-        corner = _corner(spec)
-        shutil.rmtree(corner, ignore_errors=True)  # of an earlier start of the cluster; the kernel has it
+        corner, attempt = _corner(spec), spec.pop("attempt", 1)
+        for number in range(1, attempt):
+            (run / f"attempt-{number}").mkdir(exist_ok=True)
+        before = run / f"attempt-{attempt - 1}" / corner.name
+        if attempt > 1 and corner.exists() and not before.exists():
+            corner.replace(before)  # a worker counts on from there, as on localhost
+        shutil.rmtree(corner, ignore_errors=True)  # of a start that found its port taken; the kernel has it
         self._news.forget(corner)
         base = environment.for_workers(os.environ)
         own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}

@@ -84,8 +84,20 @@ def _write(fn: Any, found: Written) -> Iterator[str]:
 
 def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
     """What default values, decorators and annotations name: not the function's code, but its source needs it."""
+    for statement in ast.parse(source).body:
+        heads: list[ast.AST | None] = [statement]
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            # Names inside of a function may be its own, such as `_`, which IPython has as well.
+            heads = [statement.args, *statement.decorator_list, statement.returns]
+        for head in heads:
+            if head is not None:
+                yield from _named(fn, head)
+
+
+def _named(fn: Any, tree: ast.AST) -> Iterator[tuple[str, Any]]:
+    """The names in a piece of source that are there where the function was made."""
     known = getattr(fn, "__globals__", {})
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in known:
             yield node.id, known[node.id]
 
@@ -93,7 +105,7 @@ def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
 def _is_the_same(fn: types.FunctionType, source: str) -> bool:
     """Whether a source compiles to this function: not where a decorator or a factory has made it."""
     # Python 3.11 and later compile a method call in another way where the file imports the name, so that it counts.
-    known = [(name, value) for name, value in _at_its_head(fn, source) if not ship.is_own(value)]
+    known = [(name, value) for name, value in _named(fn, ast.parse(source)) if not ship.is_own(value)]
     imported = [name for name, value in known if isinstance(value, types.ModuleType) or callable(value)]
     for head in ("".join(f"import {name}\n" for name in dict.fromkeys(imported)), ""):
         codes = [
