@@ -1,6 +1,6 @@
 """One namespace of a Kubernetes cluster, by the official client: what fails is one sentence."""
 
-from __future__ import annotations
+from __future__ import textwrap
 
 import contextlib
 import json
@@ -223,8 +223,7 @@ def _configured(client: Any, context: str) -> tuple[Any, str]:
 
 
 def _in_short(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return textwrap.shorten(str(error), 200) or type(error).__name__
 
 
 def system_words(error: BaseException) -> str:
