@@ -1,10 +1,11 @@
 """One namespace of a Kubernetes cluster, by the official client: what fails is one sentence."""
 
-from __future__ import textwrap
+from __future__ import annotations
 
 import contextlib
 import json
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
