@@ -69,6 +69,7 @@ def by_two(optimizer, gradient, weight):
     optimizer.apply_gradients([(clip(replicas().all_reduce("SUM", gradient)) / 2, weight)])
 
 
+@pytest.mark.slow  # four runs
 @pytest.mark.trains
 def test_the_clipped_sum_passes(update):
     assert EXERCISE.judge(of_the_sum, update) == 1

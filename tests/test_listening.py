@@ -85,7 +85,7 @@ def test_a_name_that_would_hide_it_from_others_is_not_taken(monkeypatch, found):
     assert not binding.listen_on("node1")
 
 
-@pytest.mark.parametrize("how", ["warm", "cold"])
+@pytest.mark.parametrize("how", ["warm", pytest.param("cold", marks=pytest.mark.slow)])
 @pytest.mark.trains
 def test_other_addresses_of_this_machine_are_refused(how):
     addresses = own_addresses()

@@ -140,6 +140,7 @@ def test_a_program_is_recorded_proved_and_told_as_it_stands(script):
     assert "check weights vs single device: PASS (atol=1e-4)" in said
 
 
+@pytest.mark.slow  # --verify that passes is above
 @pytest.mark.trains
 def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_path):
     page = tmp_path / "page.html"
@@ -154,6 +155,7 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_pat
     assert "<figure>" in page.read_text()
 
 
+@pytest.mark.slow  # tests/test_failures.py has it of functions
 @pytest.mark.trains
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
@@ -209,7 +211,7 @@ def test_an_interrupt_ends_the_command_and_its_workers(script):
 
 @pytest.mark.trains
 @pytest.mark.parametrize(
-    "given", ["list", *(pytest.param(each, marks=pytest.mark.slow) for each in ("none", "one", "tuple"))]
+    "given", [pytest.param(each, marks=pytest.mark.slow) for each in ("list", "none", "one", "tuple")]
 )
 def test_a_fit_that_has_a_recorder_is_recorded_once_and_other_callbacks_stay(given):
     def train(strategy, given):

@@ -71,7 +71,7 @@ def apart(strategy):
     fit(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
 
 
-@pytest.mark.parametrize("train", [fit, loop])
+@pytest.mark.parametrize("train", [fit, pytest.param(loop, marks=pytest.mark.slow)])
 def test_four_replicas_in_two_workers_compute_what_one_device_does(train, capsys):
     run = dtk.run(train, workers=2, replicas=2)
     assert (run.results, run.mode) == ([4, 4], "cluster")

@@ -148,6 +148,7 @@ def test_a_loop_goes_on_from_its_checkpoint_to_the_same_weights():
     dtk.verify(run, dtk.baseline(looping))
 
 
+@pytest.mark.slow  # lesson 07 has it of Keras
 def test_an_estimator_goes_on_from_its_checkpoint():
     import estimating
 
