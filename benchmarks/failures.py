@@ -169,7 +169,8 @@ def _after(here: Here, place: dtk.places.Hosts, failure: str, k: int, stays: boo
         left += _gone(lambda: here.ours(k))  # before the engine is started again there
     if failure in ("node killed", "link cut"):
         here.repair(k)
-    dead = f"n{k}: " if failure == "node killed" else "none"  # its files stay until there is an agent again
+    # Files of an agent that died with its host, or that Slurm has killed, stay until there is one again.
+    dead = f"n{k}: " if failure in ("node killed", "link cut") else "none"
     left += _gone(lambda: {what: words for what, words in here.left().items() if not what.startswith(dead)})
     left += [f"{what} after another run there" for what in here.left() if what in here.stale]
     here.stale = {what for what in here.left() if what.startswith(dead)}

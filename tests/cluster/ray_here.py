@@ -17,7 +17,7 @@ from dtk.launch.place import free_ports
 
 # For machines that are busy with other things: Ray gives its own processes 10 to 60 s to begin, by default.
 PATIENCE = {
-    "RAY_raylet_start_wait_time_s": "180",
+    "RAY_raylet_start_wait_time_s": "45",
     "RAY_agent_register_timeout_ms": "180000",
     "RAY_worker_register_timeout_seconds": "180",
     "RAY_gcs_rpc_server_connect_timeout_s": "60",
@@ -26,6 +26,7 @@ PATIENCE = {
     "RAY_gcs_server_request_timeout_seconds": "10",
     "RAY_py_gcs_connect_timeout_s": "5",
 }
+AGENTS = ("dashboard-agent-grpc", "dashboard-agent-listen", "metrics-export", "runtime-env-agent")
 START_SECONDS, TRIES = 240, 5
 OWN = ("raylet", "ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray.scripts.scripts", "log_monitor.py")
 
@@ -70,13 +71,17 @@ class Ray:
 
     def _start(self, k, *words):
         at = self.network.command(k).split() if self.network and k else []
-        command = [*at, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *words]
+        # A raylet waits 15 s for its agents to say their ports, no setting changes that, and ends: on a busy machine
+        # the whole session has to go first.
+        first = ["sh", "-c", 'echo -15 > /proc/self/autogroup 2>/dev/null; exec "$@"', "sh"]
+        command = [*at, *first, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *words]
         command += [f"--node-ip-address={self._address(k)}", "--object-store-memory=150000000"]
-        command += ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
+        command += ["--min-worker-port=0", "--max-worker-port=0"]
         for _ in range(TRIES):
+            ports = [f"--{name}-port={port}" for name, port in zip(AGENTS, free_ports(len(AGENTS)), strict=True)]
             log = self.folder / f"ray-{k}-{time.monotonic_ns()}.log"
             with log.open("wb") as file:
-                self.running[k] = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+                self.running[k] = subprocess.Popen([*command, *ports], stdout=file, stderr=file, start_new_session=True)
             deadline = time.monotonic() + START_SECONDS
             while time.monotonic() < deadline and self.running[k].poll() is None:
                 if "Ray runtime started" in log.read_text():
