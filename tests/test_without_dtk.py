@@ -69,10 +69,15 @@ class Case:
         made = replaced(made, WORKER, "worker = 0\n") if self.ending == "replicas" else made
         return replaced(made, HERE, f"{self.source}\n\n")  # the last: a function may hold lines of the page
 
-    def run(self, **how):
-        """`dtk.run` of the same function, from a namespace that is like a notebook's."""
+    def run(self, folder, **how):
+        """`dtk.run` of the same function, from a namespace that is like a notebook's; folder: for its cells.
+
+        They need a file: without source AutoGraph leaves a loop over a dataset as it is, and its trace has no end.
+        """
         cells = {"__name__": "__main__", "dtk": dtk}
-        exec(compile(self.source, str(self), "exec"), cells)
+        file = folder / "cells.py"
+        file.write_text(self.source, encoding="utf-8")
+        exec(compile(self.source, str(file), "exec"), cells)
         size = {"workers": 1, "replicas": 2} if self.ending == "replicas" else {"workers": 2}
         function, kwargs = eval(self.function, cells), eval(f"dict({self.arguments})", cells)
         return dtk.run(function, kwargs=kwargs, **size, **how)
@@ -271,7 +276,7 @@ def test_pasted_it_trains_as_under_dtk(case, tmp_path, request, monkeypatch):
         legacy = {"TF_USE_LEGACY_KERAS": "1"} if case.ending == "estimator" and lanes.KERAS_3 else {}
         logs = started_by_hand(by_hand, case.program, **legacy)
     assert all("returned" in log for log in logs), logs
-    same(case, by_hand, logs, case.run())
+    same(case, by_hand, logs, case.run(by_hand))
 
 
 @pytest.mark.slow
@@ -281,7 +286,7 @@ def test_with_tf_keras_nothing_of_dtk_is_needed(tmp_path):
     assert not re.search(r"(from|import) dtk", case.program)
     logs = started_by_hand(tmp_path, case.program, TF_USE_LEGACY_KERAS="1")
     assert all("returned" in log for log in logs), logs
-    same(case, tmp_path, logs, case.run(keras=2))
+    same(case, tmp_path, logs, case.run(tmp_path, keras=2))
 
 
 @pytest.mark.slow
@@ -291,4 +296,4 @@ def test_another_seed_is_seen(tmp_path):
     program = replaced(case.program, "set_random_seed(0)", "set_random_seed(1)")
     logs = started_by_hand(tmp_path, program)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        same(case, tmp_path, logs, case.run())
+        same(case, tmp_path, logs, case.run(tmp_path))
