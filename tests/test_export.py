@@ -185,6 +185,7 @@ def test_the_script_is_the_same_training(tmp_path):
     dtk.verify(run, dtk.baseline(train))
 
 
+@pytest.mark.slow  # as long as the script above
 @pytest.mark.slow
 @pytest.mark.trains
 def test_the_plain_script_needs_no_dtk(tmp_path):
@@ -199,6 +200,7 @@ def test_the_plain_script_needs_no_dtk(tmp_path):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow  # as long as the script above
 @pytest.mark.trains
 def test_a_worker_that_fails_ends_the_others(tmp_path):
     def fails():

@@ -180,6 +180,7 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place):
     assert psutil.wait_procs(below, 10)[1] == []
 
 
+@pytest.mark.slow  # two places
 @pytest.mark.slow
 @pytest.mark.trains
 def test_one_run_at_a_time(place):

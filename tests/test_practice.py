@@ -29,6 +29,7 @@ def train(strategy):
     model.fit(batches, epochs=3, callbacks=[backup, dtk.Recorder()], verbose=0)
 
 
+@pytest.mark.slow  # lesson 12 has it, too
 @pytest.mark.parametrize("engine", ["hosts", "ray"])
 @pytest.mark.slow
 @pytest.mark.trains
