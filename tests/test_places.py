@@ -15,7 +15,7 @@ import pytest
 import dtk
 from dtk.launch import cluster_of
 from dtk.places import carriers, mirror
-from dtk.process import piped
+from dtk.process import agent, piped
 from dtk.process.news import News
 from dtk.records import GROWING
 
@@ -208,3 +208,12 @@ def test_a_place_that_nothing_refers_to_ends_its_agents():
     del place
     gc.collect()
     assert psutil.wait_procs(agents[-2:], 10)[1] == []
+
+
+def test_an_agents_workers_are_never_in_a_network_of_their_own(monkeypatch, tmp_path):
+    """Also where DTK_ISOLATE=1 has come along with the kernel's environment."""
+    made = []
+    monkeypatch.setenv("DTK_ISOLATE", "1")
+    monkeypatch.setattr(agent.warm, "parent", lambda fork, isolated=None: made.append(isolated))
+    agent.Agent(str(tmp_path))
+    assert made == [False]

@@ -60,7 +60,7 @@ class Agent:
         owned.tidy()  # no one else looks for what is left on this machine
         self.root = Path(storage).expanduser() if storage else owned.own_folder()
         self.storage = bool(storage)
-        self.source = warm.parent(environment.forks())
+        self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
         self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
         self._workers: dict[str, Message] = {}  # key -> spec
