@@ -158,6 +158,7 @@ print(json.dumps(result))
     )
 
 
+@pytest.mark.slow  # lesson 04 has it, too
 @pytest.mark.trains
 def test_two_processes_started_by_hand_train_and_hold_the_same_weights(tmp_path):
     logs = started_by_hand(tmp_path, PROGRAM)

@@ -80,6 +80,7 @@ def test_keras_2():
     np.testing.assert_allclose(run.results[1]["measures"], baseline.results[0]["measures"], rtol=1e-4)
 
 
+@pytest.mark.slow  # lesson 03 has it, too
 def test_mirrored_replicas_in_one_process():
     run = dtk.run(lambda strategy: everything(strategy, False, 3), workers=1, replicas=2)
     baseline = dtk.baseline(lambda strategy: everything(strategy, False, 3))

@@ -199,6 +199,7 @@ def test_one_run_at_a_time(place):
     assert caught == ["another run is under way on this place (other machines); make one for each run"]
 
 
+@pytest.mark.slow  # two starts of agents
 @pytest.mark.slow
 @pytest.mark.trains
 def test_a_place_that_nothing_refers_to_ends_its_agents():
