@@ -41,6 +41,7 @@ def test_a_name_that_tf_estimator_never_had_imports_nothing(monkeypatch):
         dtk.estimator.pytest_plugins  # noqa: B018
 
 
+@pytest.mark.trains
 @pytest.mark.skipif(lanes.LANE != "tf215", reason="this TensorFlow has no tf.estimator")
 def test_up_to_2_15_it_is_tf_estimator():
     import tensorflow as tf

@@ -133,7 +133,8 @@ def test_what_is_installed_is_what_is_pinned():
             installed[name] = version(name)
         except PackageNotFoundError:
             pass  # the closure of another Python version or system: not needed here
-    assert set(listed()) <= set(installed)
+    of_lane = set(listed()) if lanes.LANE == "main" else set(listed()) - {"ray"}  # see `stated`
+    assert of_lane <= set(installed)
     assert installed == {name: pinned[name] for name in installed}
 
 
