@@ -24,17 +24,13 @@ from pathlib import Path
 import psutil
 
 import dtk
-from dtk.launch.launch import THREADS
-from dtk.launch.place import free_ports
-from dtk.launch.tf_config import build
-from dtk.process.warm import MALLOC
+
+from programs import two_by_hand  # isort: skip  (before tests/cluster, which has a module of that name)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cluster"))
 
 import ray_here
 import slurm_here
-
-GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
 
 
 def train(strategy, steps, recorded):
@@ -62,20 +58,10 @@ def train(strategy, steps, recorded):
 
 
 def by_hand(steps):
-    """Two processes with a TF_CONFIG each and a worker's settings of threads and malloc: milliseconds of a step."""
-    share = str(max(1, len(os.sched_getaffinity(0)) // 2))
-    settings = {**MALLOC, **dict.fromkeys((*THREADS, *GRPC * (share == "1")), share), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    """The same two processes, started as `programs.py` starts them: milliseconds of a step."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "step.json")
-        command = [sys.executable, __file__, "--steps", str(steps), "--worker", str(out)]
-        workers = [
-            subprocess.Popen(
-                command, env={**os.environ, "TF_CONFIG": json.dumps(config), **settings}, stderr=subprocess.DEVNULL
-            )
-            for config in build(free_ports(2))
-        ]
-        for worker in workers:
-            worker.wait()
+        two_by_hand([sys.executable, __file__, "--steps", str(steps), "--worker", str(out)], stderr=subprocess.DEVNULL)
         return 1000 * json.loads(out.read_text())
 
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from dtk.launch.launch import THREADS
 from dtk.launch.place import free_ports
@@ -46,23 +47,23 @@ if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
 """
 
 
-def by_hand(program: Path, out: Path) -> None:
+def two_by_hand(command: list[str], **run: Any) -> None:
     """Two processes with a TF_CONFIG each, and what dtk sets for a worker: numbers of threads, gRPC's too, and malloc.
 
-    Without these settings they are slower, and what dtk itself costs would not show.
+    Without these settings they are slower, and what dtk itself costs would not show. run: further arguments of Popen.
     """
     share = str(max(1, len(os.sched_getaffinity(0)) // 2))
     settings = {**MALLOC, **dict.fromkeys((*THREADS, *GRPC * (share == "1")), share)}
-    began = str(time.time())
     workers = [
-        subprocess.Popen(
-            [sys.executable, str(program), str(out), began],
-            env={**os.environ, "TF_CONFIG": json.dumps(config), **settings},
-        )
+        subprocess.Popen(command, env={**os.environ, "TF_CONFIG": json.dumps(config), **settings}, **run)
         for config in build(free_ports(2))
     ]
     for worker in workers:
         worker.wait()
+
+
+def by_hand(program: Path, out: Path) -> None:
+    two_by_hand([sys.executable, str(program), str(out), str(time.time())])
 
 
 def by_dtk(program: Path, out: Path) -> None:

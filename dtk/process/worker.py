@@ -153,7 +153,8 @@ def _close_what_is_open() -> None:
     """
     tf = sys.modules.get("tensorflow")
     if tf is not None:
-        _kept.extend(each for each in gc.get_objects() if issubclass(type(each), tf.data.Iterator))
+        iterator = tf.data.Iterator
+        _kept.extend(each for each in gc.get_objects() if issubclass(type(each), iterator))
     gc.collect()
 
 
