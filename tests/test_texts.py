@@ -34,8 +34,6 @@ LINES = [(stem, line) for stem, lane in KEPT.items() for line in lane["log"]]
 STAY = {
     r"MessageToString\(\) got an unexpected keyword argument 'float_format'": "no lane has protobuf 7 with so old a "
     "TensorFlow; a machine's own versions may",
-    r"with input shapes: \[0,.*shape=\(0,": "dtk corrects what Keras 3.15 does wrong there (sums of an "
-    "empty batch); a Keras with the fault elsewhere may say it",
 }
 OTHERWISE = "put in words that nobody knows yet"  # in place of what a pattern finds
 

@@ -31,6 +31,8 @@ from dtk.watch.explain import in_one_sentence  # noqa: E402
 
 BEGIN, END = 700, 1300  # characters of a text that are kept
 PACKAGES = ("tensorflow", "keras", "tf-keras", "protobuf")
+# gRPC writes the two in any order.
+ORDER = (r"\{grpc_status:(\d+), grpc_message:((?:[^{}]|\{[^{}]*\})*)\}", r"{grpc_message:\2, grpc_status:\1}")
 # What changes from run to run, or with the machine.
 CHANGES = [
     (r"(localhost|127\.0\.0\.1|\[::1\]|\[?::ffff:127\.0\.0\.1\]?|%5B::1%5D):\d+", r"\1:12345"),
@@ -46,6 +48,9 @@ CHANGES = [
     (r"(instance|Collective instance|step_id|collective key) \d+", r"\1 12"),
     (r"\bid=\d+", "id=1234"),
     (r'(File ".*", line )\d+', r"\g<1>12"),
+    (r"goo\.gle/debug\w+ *", "goo.gle/debugstr "),  # of protobuf, which draws it
+    ORDER,
+    ORDER,  # one may stand in another
 ]
 
 

@@ -87,11 +87,6 @@ KNOWN = [
         "write one: its forward pass",
     ),
     (
-        re.compile(r"with input shapes: \[0,.*shape=\(0,"),
-        "a replica had no example, which this layer can't take: predict or evaluate was given fewer examples than "
-        "there are replicas; give it as many at least",
-    ),
-    (
         re.compile(r"Argument\(s\) not recognized: \{'lr':"),
         "the optimizer has no argument lr; Keras calls it learning_rate",
     ),
