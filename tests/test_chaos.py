@@ -1,0 +1,200 @@
+"""Runs of a made-up machine by the thousand: whatever happens in whatever order, each ends, and as it should.
+
+All that starts, reads, waits, names and restarts is dtk's; only the machine is made up (`chaotic`), with a clock of its
+own. `SEQUENCES=20000 SEED=7 python -m pytest tests/test_chaos.py` draws others; a failure prints its Plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+
+import chaotic
+import hypothesis
+import pytest
+from chaotic import FAILS, HANGS, PARTS, Clock, Mishap, Plan, World
+from hypothesis import strategies as st
+
+from dtk import records, runs
+from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
+from dtk.events import Event, parse
+from dtk.launch import launch, members
+from dtk.live import show
+from dtk.measure.fates import fates
+from dtk.watch import reader, signs, waiting
+
+SEQUENCES = int(os.environ.get("SEQUENCES", 1000))
+SEED = int(os.environ.get("SEED", 0))
+STAGES = ("starting", "running", "imported", "server", "building", "training", "finished")
+BY = {"raises": "raised ValueError", "exits": "exit code 4", "is killed": "SIGKILL", "is lost": "is lost"}
+
+mishaps = st.builds(Mishap, st.sampled_from(FAILS + HANGS + PARTS), st.integers(0, 3), st.integers(0, 3))
+plans = st.builds(
+    Plan,
+    workers=st.integers(1, 3),
+    evaluator=st.booleans(),
+    steps=st.integers(1, 3),
+    starts=st.lists(st.lists(mishaps, max_size=2).map(tuple) | mishaps.map(lambda one: (one,)), min_size=1, max_size=3).map(tuple),
+    late=st.frozensets(st.integers(0, 3), max_size=1),
+    ports_taken=st.sampled_from((0, 0, 0, 1, 2)),
+    refused=st.sampled_from((False,) * 19 + (True,)),
+    interrupt=st.none() | st.none() | st.integers(0, 60),
+    parent_killed=st.none() | st.none() | st.integers(0, 60),
+    looked_at=st.sampled_from((None,) * 70 + (*range(10),)),  # tables take their time
+    looks=st.binary(min_size=20, max_size=60),
+)
+
+
+def written(path, name):
+    """The whole lines of a member's file."""
+    file = path / name
+    return file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+
+
+class View:
+    """In the live view's place: it sees what a view sees, and holds it against what is true."""
+
+    def __init__(self, world, read):
+        self.world, self.reader = world, read
+        self.heard = [[] for _ in read.folder.members]
+        self.start, self.stages = 0, []
+        read.follow(self)
+
+    def take(self, member, news):
+        self.heard[member].append(news)
+
+    def update(self, lines):
+        if self.start != self.world.opened:
+            self.start, self.stages = self.world.opened, [0] * len(lines)
+        for member, line in zip(self.world.members, lines, strict=False):
+            word = str(line).split()[0].strip(",")
+            assert word != "failed" or member.number in self.world.seen, "a healthy member is shown as failed"
+            stage = 5 if word == "step" else STAGES.index(word) if word in STAGES else self.stages[member.number]
+            assert stage >= self.stages[member.number], f"back from stage {self.stages} to {line}"
+            self.stages[member.number] = stage
+
+    def close(self, outcome, finished=False):
+        """Nothing was lost, nothing doubled: neither here, nor in the starts that found a port taken."""
+        self.reader.catch_up()
+        folder = self.reader.folder
+        for number, member in enumerate(folder.members):
+            places = [*sorted(folder.path.glob(f"port-taken-*-{folder.attempt}/{member.path.name}")), member.path]
+            said = [parse(line) for place in places for line in written(place, "events.jsonl")]
+            rows = [json.loads(line) for place in places for line in written(place, "records.jsonl")]
+            heard = self.heard[number]
+            assert sorted(map(str, said)) == sorted(str(each) for each in heard if isinstance(each, Event))
+            assert rows == [list(each[1:]) for each in heard if not isinstance(each, Event)]
+
+
+def look_in(folder):
+    """What another kernel sees, at any moment: all that has been written whole."""
+    run = runs.opened(folder.path)
+    whole = sum(len(written(member.path, "records.jsonl")) for member in folder.each)
+    assert len(run.folder.own_records) == whole
+    assert len(run.records) >= whole
+    assert len(waiting.graph(folder).states) == run.workers
+    assert repr(run).endswith(">")
+    assert all(repr(each).endswith(">") for each in run.attempts)
+    assert len(run.evaluations) <= 1
+
+
+def judge(world, outcome):
+    """A result, or a culprit that is one."""
+    right = culprits(world)
+    if isinstance(outcome, WorkerFailed):
+        named = world.plan.workers if outcome.worker == "evaluator" else outcome.worker
+        assert named in right, f"{outcome}, but it was {world.failed or world.cut_off or world.silent}"
+        how = world.failed.get(named, ("", ""))[1]
+        words = next((words for begin, words in BY.items() if how.startswith(begin)), "")
+        assert words in str(outcome) or world.plan.parent_killed is not None
+    elif isinstance(outcome, WorkerStalled):
+        assert not world.seen, "a failure was there to be named"
+        blamed = {whom for each in outcome.waits.values() for whom in each}
+        assert world.hang | {*world.cut_off}, "nothing hangs"
+        assert blamed <= world.hang | {*world.cut_off}
+        if world.hang and not world.cut_off and len(world.hang) < world.plan.workers:
+            assert blamed, f"nobody is named: {outcome}"
+    elif isinstance(outcome, RunInterrupted):
+        assert world.plan.interrupt < world.look
+    elif isinstance(outcome, DtkError):
+        assert world.plan.refused
+        assert "no further process can be started" in str(outcome)
+    else:
+        assert not world.failed
+        assert outcome.results == list(range(world.plan.workers))
+        assert outcome.attempts[-1].failed is None
+
+
+def culprits(world):
+    """Who may be named: who failed first as far as anybody can tell, or was given up by the others."""
+    first = min((at for at, _ in world.failed.values()), default=0.0)
+    same = [how for at, how in world.failed.values() if at == first and how == "the same"]
+    slack = chaotic.LAG if world.plan.late else 0.0
+    real = {k for k, (at, how) in world.failed.items() if at <= first + slack or how in same or how == "is lost"}
+    given_up = {*world.cut_off, *world.silent}
+    return real | given_up | ({*range(world.plan.workers)} if 0 in world.cut_off else set())
+
+
+def play(plan, clock, monkeypatch):
+    """Runs the plan; what became of it."""
+    world = World(plan, clock)
+    world.others_look = lambda: look_in(world.folder)
+    monkeypatch.setattr(show, "show", lambda *size, **words: View(world, size[3]))
+    monkeypatch.setattr(records, "_append", world.append)
+    job = launch.Job(
+        payload=b"",
+        workers=plan.workers,
+        replicas=1,
+        mode="cluster",
+        seed=0,
+        keras=None,
+        strategy=True,
+        share=1,
+        fork=False,
+        timeout=None,
+        stall_timeout=chaotic.STALL,
+        evaluator=b"" if plan.evaluator else None,
+        restarts=len(plan.starts) - 1,
+        place=world,
+    )
+    outcome = None
+    try:
+        outcome = runs.carry_out(job, clock.now)
+    except (DtkError, RunInterrupted) as error:
+        outcome = error
+    assert not world.runs(), "a process outlives its run"
+    judge(world, outcome)
+    if plan.looked_at is not None:
+        look_in(world.folder)
+    starts = world.folder.attempt
+    assert [each.number for each in world.folder.attempts] == list(range(1, starts + 1))
+    if starts > 1 and plan.looked_at is not None:
+        assert {*fates(world.folder).attempt} <= {*range(1, starts + 1)}
+    return world, outcome
+
+
+@pytest.mark.timeout(60 + SEQUENCES)
+def test_every_sequence_ends_with_a_result_or_a_named_culprit(tmp_path, monkeypatch):
+    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
+    monkeypatch.setattr(reader, "_BYTES", 300)  # some four records a look
+    clock, seen = Clock(), Counter()
+    for module in (launch, members, runs, signs, runs.starts):
+        monkeypatch.setattr(module, "time", clock)
+
+    @hypothesis.seed(SEED)
+    @hypothesis.settings(
+        max_examples=SEQUENCES,
+        deadline=None,
+        database=None,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(plan=plans)
+    def look(plan):
+        world, outcome = play(plan, clock, monkeypatch)
+        seen[type(outcome).__name__] += 1
+
+    look()
+    print(seen)
+    assert len(seen) >= 4, seen
