@@ -1,7 +1,7 @@
 """A made-up machine: members of a run write what real ones write, in any order that a real machine could give.
 
-It stands where `dtk.launch` has a place, so that all that starts, reads, waits, names and restarts is dtk's own code. Its
-clock goes on only while dtk waits, and what happens then is drawn: a `Plan`.
+It stands where `dtk.launch` has a place, so that all that starts, reads, waits, names and restarts is dtk's own code.
+Its clock goes on only while dtk waits, and what happens then is drawn: a `Plan`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dtk.records import Journal, Record
 STALL = 6.0  # s, of the runs; TensorFlow gives up a member without heartbeats sooner
 HEARTBEATS = 3.0
 LAG = 0.4  # s that files of another machine take to arrive
+REAPED = 0.15  # s after which a process's end is seen, at most
 FAILS = ("raises", "raises the same", "exits", "is killed", "is killed in a line", "calls sys.exit")
 HANGS = ("sleeps", "is stopped", "says nothing", "ends early")
 PARTS = ("is lost", "is cut off")
@@ -34,7 +35,9 @@ LOST = (
     ("RuntimeError", "ring.pull: worker 1 has gone", True),
 )
 NO_HEARTBEAT = "The following tasks are unhealthy (stopped sending heartbeats):\n/job:worker/replica:0/task:{}"
-_AT = 'Current thread 0x00007f10 (most recent call first):\n  File "{}", line {} in {}\n  File "/home/u/t.py", line 9 in f\n'
+_AT = (
+    'Current thread 0x7f10 (most recent call first):\n  File "{}", line {} in {}\n  File "/home/u/t.py", line 9 in f\n'
+)
 STACKS = {
     "connecting": ("/lib/python3.11/site-packages/tensorflow/python/distribute/collective_all_reduce_strategy.py", 1),
     "in a step": ("/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", 53),
@@ -57,7 +60,8 @@ class Plan:
     """One sequence.
 
     starts: what goes wrong in each start of the cluster. late: members whose files come from another machine. looks:
-    for each look of dtk's who rests, and how long it takes; whose line is cut in two, and who gives up a lost peer.
+    for each look of dtk's a byte of who rests and how long it takes, and one of who is slow (writes a line in two
+    parts, ends after it has failed) and who gives up a lost peer; then the same again, and nobody rests.
     """
 
     workers: int
@@ -70,7 +74,7 @@ class Plan:
     interrupt: int | None  # at this look
     parent_killed: int | None
     looked_at: int | None  # by another kernel, which reads the tables
-    looks: bytes
+    looks: list[tuple[int, int]]
 
 
 class Clock:
@@ -101,7 +105,7 @@ class Member:
         self.outbox: deque[tuple[float, Callable[[], object]]] = deque()
         self.place, self.served, self.reached, self.busy = "", False, 0, 0.0
         self.ended = self.finished = self.stopped = False
-        self.torn = self.gives_up = False
+        self.slow = self.gives_up = False
         self.journal = Journal(corner)
         self.life: Iterator[None] = self._life()
 
@@ -126,7 +130,7 @@ class Member:
 
     def write(self, append: Callable[[bytes], object], line: bytes) -> None:
         """A line arrives whole, or in two parts."""
-        half = len(line) // 2 if self.torn else len(line)
+        half = len(line) // 2 if self.slow else len(line)
         self.later(lambda: append(line[:half]))
         if half < len(line):
             self.later(lambda: append(line[half:]), 0.05)
@@ -215,24 +219,27 @@ class Member:
         if what == "calls sys.exit":
             yield from self._raise("SystemExit", "3", code=3)
         if what == "is killed in a line":
-            self.torn = True
+            self.slow = True
             self._record(self.reached + 1, self.now)
             self.outbox.pop()
         self._end(4 if what == "exits" else -9)
 
     def _raise(self, kind: str, message: str, by_a_peer: bool = False, code: int = 1) -> Iterator[None]:
         at = self.now
-        yield
+        if self.slow:
+            yield
         self.later(lambda: self.corner.save_error(kind, message, "Traceback ...", by_a_peer))
-        yield
+        if self.slow:
+            yield
         self.journal.event(events.Failed(at))
         self.later(lambda: self.world.seen.add(self.number))
         yield
         self._end(code)
 
     def _end(self, code: int) -> None:
-        key, at = self.world.keys[self.number], self.world.clock.now
-        self.later(lambda: (self.world.exited.setdefault(key, (code, at)), self.world.seen.add(self.number)))
+        key, reaped = self.world.keys[self.number], REAPED * self.slow
+        end = code, self.world.clock.now + reaped
+        self.later(lambda: (self.world.exited.setdefault(key, end), self.world.seen.add(self.number)), reaped)
         raise _Ended
 
 
@@ -353,14 +360,13 @@ class World:
             raise KeyboardInterrupt
         if number == self.plan.parent_killed and not self.plan.late:  # other machines have their own
             self._parent_dies()
-        drawn = self.plan.looks[2 * number : 2 * number + 2]
-        who, how = drawn if len(drawn) == 2 else (0x90, 0)
-        pace = PACES[who >> 4]
+        who, how = self.plan.looks[number % len(self.plan.looks)]
+        pace, resting = PACES[who >> 4], who if number < len(self.plan.looks) else 0
         for _ in range(max(1, round(pace / 0.2))):
             self.clock.now += pace / max(1, round(pace / 0.2))
             for k, member in enumerate(self.members):
-                member.torn, member.gives_up = bool(how >> k & 1), bool(how >> 4 + k & 1)
-                if not who >> k & 1:
+                member.slow, member.gives_up = bool(how >> k & 1), bool(how >> 4 + k & 1)
+                if not resting >> k & 1:
                     member.turn()
                 member.arrive()
         if number == self.plan.looked_at:
