@@ -36,7 +36,7 @@ class Plan:
     late: frozenset[int]
     ports_taken: int  # starts that find one taken
     refused: bool  # the machine gives no further process
-    interrupt: int | None  # at this look
+    interrupts: tuple[int, ...]  # at these looks
     parent_killed: int | None
     looked_at: int | None  # by another kernel, which reads the tables
     looks: list[tuple[int, int]]
@@ -164,7 +164,7 @@ class World:
         """A while goes by: those who don't rest have their turn, and what they wrote arrives."""
         number, self.look = self.look, self.look + 1
         assert number < 2000, "the run does not end"
-        if number == self.plan.interrupt:
+        if number in self.plan.interrupts:
             raise KeyboardInterrupt
         if number == self.plan.parent_killed and not self.plan.late:  # other machines have their own
             self._parent_dies()

@@ -47,7 +47,7 @@ plans = st.builds(
     late=st.frozensets(st.integers(0, 2), max_size=1),
     ports_taken=st.sampled_from((0,) * 8 + (1, 2)),
     refused=st.sampled_from((False,) * 39 + (True,)),
-    interrupt=st.sampled_from((None,) * 120 + (*range(30),)),
+    interrupts=st.sampled_from(((),) * 60 + (*((k,) for k in range(30)), *((k, k + 1) for k in range(30)))),
     parent_killed=st.sampled_from((None,) * 120 + (*range(30),)),
     looked_at=st.sampled_from((None,) * 190 + (*range(10),)),  # tables take their time
     looks=st.binary(min_size=20, max_size=20).map(lambda drawn: [*zip(drawn[::2], drawn[1::2], strict=True)]),
@@ -127,7 +127,7 @@ def judge(world, outcome):
         elif len(workers) < world.plan.workers and not world.cut_off:
             assert blamed, f"nobody is named: {outcome}"
     elif isinstance(outcome, RunInterrupted):
-        assert world.plan.interrupt < world.look
+        assert min(world.plan.interrupts) < world.look
     elif isinstance(outcome, DtkError):
         assert world.plan.refused
         assert "no further process can be started" in str(outcome)
