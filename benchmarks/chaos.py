@@ -21,11 +21,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +106,14 @@ class Kernel:
             raise TimeoutError("the kernel is gone")
         return dict(json.loads(line))
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # what was not sent any more
+                pipe.close()
+
     def parents(self) -> list[psutil.Process]:
         """What starts workers, below the guard that this process started."""
         return [below for guard in psutil.Process(self.process.pid).children() for below in guard.children()]
@@ -135,7 +142,7 @@ def play(kernel: Kernel) -> tuple[list[str], list[str]]:
         found = problem(one, last, last["ended"] - sent)
         told.append(f"{one['train']}, {one['what']}: {last['outcome']}" + f" ({found})" * bool(found))
         wrong += [found] if found else []
-        wrong += [] if last["next"] else ["the next run did not work"]
+        wrong += [f"the next run: {last['next']}"] if last["next"] else []
         wrong += [f"{last['ports']} ports are left"] if last["ports"] else []
     for what in ("processes", "descriptors", "threads"):
         if last[what] > kernel.before[what]:
@@ -167,7 +174,7 @@ def problem(one: dict[str, Any], came: dict[str, Any], late: float) -> str:
     return "" if well else f"{outcome}: {said}"
 
 
-def end(kernel: Kernel, place: str) -> tuple[str, list[str]]:
+def end(kernel: Kernel) -> tuple[str, list[str]]:
     """Ends a kernel in the way that was drawn; what is left after 3 s."""
     how, process = kernel.plan["end"], kernel.process
     if how == "SIGKILL in a run":
@@ -184,37 +191,27 @@ def end(kernel: Kernel, place: str) -> tuple[str, list[str]]:
     return f"{how}, all gone after {seconds:.1f} s", [f"{left} processes are left"] if left else []
 
 
-def one_kernel(kernel: Kernel, place: str) -> tuple[str, list[str]]:
+def one_kernel(kernel: Kernel) -> tuple[str, list[str]]:
     """The whole life of a kernel."""
     try:
         told, wrong = play(kernel)
     except (TimeoutError, OSError) as error:
         told, wrong = [], [str(error)]
     try:
-        how, left = end(kernel, place)
+        how, left = end(kernel)
     except (OSError, subprocess.TimeoutExpired) as error:
         how, left = "", [str(error)]
     finally:
-        kernel.process.kill()
-        kernel.process.communicate()
+        kernel.close()
     return f"{kernel.plan['start']}: {'; '.join([*told, how])}", wrong + left
 
 
 def sequence(seed: int) -> tuple[str, list[str]]:
     """What happened in the sequence, and what was wrong."""
-    plans = drawn(seed)
-    outcomes: list[tuple[str, list[str]]] = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        kernels = [Kernel(plan, uuid.uuid4().hex, place) for plan in plans]
-        each: list[Callable[[], None]] = [
-            lambda kernel=kernel: outcomes.append(one_kernel(kernel, place))  # type: ignore[misc]
-            for kernel in kernels
-        ]
-        threads = [threading.Thread(target=play) for play in each]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        kernels = [Kernel(plan, uuid.uuid4().hex, place) for plan in drawn(seed)]
+        with ThreadPoolExecutor(len(kernels)) as pool:
+            outcomes = list(pool.map(one_kernel, kernels))
         left = files_left(Path(place))
     wrong = [words for _, found in outcomes for words in found]
     return " | ".join(told for told, _ in outcomes), wrong + left
@@ -223,7 +220,7 @@ def sequence(seed: int) -> tuple[str, list[str]]:
 def files_left(place: Path) -> list[str]:
     """Files that no kernel needs any more, besides those of the runs that are kept."""
     kept = {place / f"dtk-{os.getuid()}" / "runs"}
-    found = [path for path in place.rglob("*") if path.is_file() and not kept & {*path.parents}]
+    found = [path for path in place.rglob("*") if not path.is_dir() and not kept & {*path.parents}]
     names = sorted(str(path.relative_to(place)) for path in found if not path.name.startswith("kernel-"))
     return [f"files are left: {', '.join(names)}"] if names else []
 

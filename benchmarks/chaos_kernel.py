@@ -114,7 +114,7 @@ def main() -> None:
     dtk.run(os.getpid, start=start)
     answer(**footprint()._asdict(), ports=listening())
     for line in sys.stdin:
-        began, told = time.monotonic(), {}
+        told: dict[str, Any] = {}
         try:
             running = True
             told = one(json.loads(line), start)
@@ -123,5 +123,9 @@ def main() -> None:
             running = False
             told = told or {"outcome": "KeyboardInterrupt"}
         told["ended"] = time.monotonic()
-        told["next"] = len(dtk.run(os.getpid, start=start).results) == 2
-        answer(**told, seconds=told["ended"] - began, **footprint()._asdict(), ports=listening())
+        try:
+            dtk.run(os.getpid, start=start)
+            told["next"] = ""
+        except dtk.DtkError as error:
+            told["next"] = str(error)
+        answer(**told, **footprint()._asdict(), ports=listening())
