@@ -46,29 +46,27 @@ KILLED = ("SIGKILL", "the process that starts workers")
 def drawn(seed: int) -> list[dict[str, Any]]:
     """The kernels of a sequence: how each starts its workers, its runs, its end."""
     draw = random.Random(seed)
-    return [
-        {
-            "start": draw.choice(("warm", "cold")),
-            "runs": [order(draw) for _ in range(3)],
-            "end": draw.choice(ENDS),
-            "after": draw.uniform(0.0, 4.0),
-        }
-        for _ in range(draw.choice((1, 1, 2)))
-    ]
+    kernels = []
+    for _ in range(draw.choice((1, 1, 2))):
+        start = draw.choice(("warm", "cold"))
+        orders = [order(draw, start) for _ in range(3)]
+        kernels.append({"start": start, "runs": orders, "end": draw.choice(ENDS), "after": draw.uniform(0.0, 4.0)})
+    return kernels
 
 
-def order(draw: random.Random) -> dict[str, Any]:
+def order(draw: random.Random, start: str) -> dict[str, Any]:
+    """One run. after: seconds until what comes from outside comes."""
     what, workers = draw.choice(HAPPENS), draw.choice((2, 2, 3))
-    fails = what in FAILS + STALLS
+    train = "keras" if what in STALLS else draw.choice(("keras", "plain"))
     return {
         "what": what,
-        "train": "keras" if what in STALLS else draw.choice(("keras", "plain")),
+        "train": train,
         "workers": workers,
         "victim": draw.randrange(workers),
         "step": draw.randrange(1, STEPS + 1),
-        "restarts": draw.choice((0, 0, 1)) if fails else 0,
+        "restarts": draw.choice((0, 0, 1)) if what in FAILS + STALLS else 0,
         "again": draw.choice((True, False)),
-        "after": draw.uniform(0.0, 3.0),
+        "after": draw.uniform(0.0, 0.8 if (train, start) == ("plain", "warm") else 4.0),
     }
 
 
