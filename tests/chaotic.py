@@ -61,7 +61,8 @@ class World:
     """The place of a run, its site and the source of its processes, all in one.
 
     What is true of the present start: failed: who really failed, when, and how. hang: who does no more. cut_off: since
-    when. silent: whose heartbeats are missed. gone: what is said of lost machines. seen: of whom dtk can know it.
+    when. silent: whose heartbeats are missed. gone: what is said of lost machines. seen: whose failure dtk can know.
+    left: whose process ended after its function.
     """
 
     name = ""
@@ -79,7 +80,8 @@ class World:
         self.close()
         self.job, self.folder = job, folder
         self.exited, self.started, self.members, self.keys = {}, {}, [], []
-        self.failed, self.hang, self.cut_off, self.silent, self.gone, self.seen = {}, set(), {}, set(), {}, set()
+        self.failed, self.cut_off, self.gone = {}, {}, {}
+        self.hang, self.silent, self.seen, self.left = set(), set(), set(), set()
         self.port_is_taken, self.parent_lives = self.ports_taken > 0, True
         self.ports_taken -= self.port_is_taken
         self.opened += 1

@@ -21,6 +21,7 @@ REAPED = 0.15  # s after which a process's end is seen, at most
 FAILS = ("raises", "raises the same", "exits", "is killed", "is killed in a line", "calls sys.exit")
 HANGS = ("sleeps", "is stopped", "says nothing", "ends early")
 PARTS = ("is lost", "is cut off")
+LEAVES = ("ends early and is killed", "is killed when it has finished")
 
 LOST = (
     ("UnavailableError", "Collective ops is aborted by: Socket closed\nAdditional GRPC error information", False),
@@ -111,8 +112,9 @@ class Member:
         self.journal.event(events.Finished(self.now))
         self.later(lambda: setattr(self, "finished", True))
         self.place = "pause"
-        while True:
+        while not (self.finished and any(each.what in LEAVES for each in self.mishaps)):
             yield
+        self._end(-9)
 
     def _function(self) -> Iterator[None]:
         yield from self._mishap(0)
@@ -158,6 +160,8 @@ class Member:
         for what in [each.what for each in self.mishaps if each.step == step]:
             if what in HANGS:
                 yield from self._hang(what)
+            elif what in LEAVES:
+                self._leave(what)
             elif what == "is lost":
                 self.world.lose(self)
                 raise _Ended
@@ -165,6 +169,11 @@ class Member:
                 self.world.cut_off.update({self.number: self.world.clock.now} if self.works else {})
             else:
                 yield from self._fail(what)
+
+    def _leave(self, what: str) -> None:
+        if what == "ends early and is killed":
+            self.world.hang.add(self.number)
+            raise _Returns
 
     def _hang(self, what: str) -> Iterator[None]:
         self.world.hang.add(self.number)
@@ -206,5 +215,6 @@ class Member:
     def _end(self, code: int) -> None:
         key, reaped = self.world.keys[self.number], REAPED * self.slow
         end = code, self.world.clock.now + reaped
-        self.later(lambda: (self.world.exited.setdefault(key, end), self.world.seen.add(self.number)), reaped)
+        seen = self.world.left if self.finished else self.world.seen
+        self.later(lambda: (self.world.exited.setdefault(key, end), seen.add(self.number)), reaped)
         raise _Ended

@@ -172,6 +172,8 @@ class Members:
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
         elif lost and (cut := self.cut(anew=True)):
             said = cut.sentence
+        elif lost and (left := self.watch.departed()):
+            (first, said), lost = left, False
         elif lost:  # then all are
             finished = [state.member for state in states if state.what == "finished"]
             first, said = cut_off(self.folder, self.watch.failures(), finished) or (first, "")
