@@ -88,7 +88,6 @@ class Kernel:
                 text=True,
                 start_new_session=True,
             )
-        self.before: dict[str, Any] = {}
 
     def ask(self, line: dict[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -126,28 +125,27 @@ class Kernel:
 
 
 def play(kernel: Kernel) -> tuple[list[str], list[str]]:
-    """Has a kernel do its runs; what came of each in words, and what is wrong."""
+    """Has a kernel do its runs, and one more after each; what came of each in words, and what is wrong."""
     told, wrong = [], []
-    kernel.before = kernel.answer()
-    last: dict[str, Any] = kernel.before
+    before = last = kernel.answer()
     for one in kernel.plan["runs"]:
         kernel.ask(one)
         sent = time.monotonic() + one["after"]
         if one["what"] in ("interrupt", "parent killed"):
             time.sleep(one["after"])
             kernel.harm(one["what"])
+        came = kernel.answer()
+        found = problem(one, came, came["ended"] - sent)
+        told.append(f"{one['train']}, {one['what']}: {came['outcome']}" + f" ({found})" * bool(found))
+        wrong += [f"{one['train']}, {one['what']}: {found}"] if found else []
+        kernel.ask({"what": "another"})
         last = kernel.answer()
-        found = problem(one, last, last["ended"] - sent)
-        told.append(f"{one['train']}, {one['what']}: {last['outcome']}" + f" ({found})" * bool(found))
-        wrong += [found] if found else []
-        wrong += [f"the next run: {last['next']}"] if last["next"] else []
-        wrong += [f"{last['ports']} ports are left"] if last["ports"] else []
-    for what in ("processes", "descriptors", "threads"):
-        if last[what] > kernel.before[what]:
-            wrong.append(f"{what}: {kernel.before[what]} before, {last[what]} after")
-    if last["memory"] > kernel.before["memory"] + GROWTH:
-        wrong.append(f"memory: {kernel.before['memory']:.0f} MB before, {last['memory']:.0f} after")
-    return told, wrong
+        wrong += [f"the run after {one['what']}: {last['said']}"] if last["said"] else []
+        wrong += [f"{last['ports']} ports are left after {one['what']}"] if last["ports"] else []
+    grown = any(last[what] > before[what] for what in ("processes", "descriptors", "threads"))
+    if grown or last["memory"] > before["memory"] + GROWTH:
+        wrong.append(f"grown from {before} to {last}")
+    return told, [f"{kernel.plan['start']}: {words}" for words in wrong]
 
 
 def problem(one: dict[str, Any], came: dict[str, Any], late: float) -> str:

@@ -67,6 +67,16 @@ def fit(harm: Any) -> None:
     model.fit(data, verbose=0, callbacks=[dtk.Recorder(), after])
 
 
+def written() -> float:
+    """MB that this kernel and what is below it have written to and share with nobody.
+
+    Not all that they alone have in memory: TensorFlow's files count there as soon as no other program has them.
+    """
+    me = psutil.Process()
+    maps = [each for process in [me, *me.children(recursive=True)] for each in process.memory_maps()]
+    return sum(each.private_dirty for each in maps) / 1e6
+
+
 def listening() -> int:
     """Ports on which a process of this kernel listens."""
     count = 0
@@ -110,22 +120,28 @@ def main() -> None:
     def answer(**told: Any) -> None:
         print(json.dumps(told), file=answers, flush=True)
 
+    def another() -> None:
+        """One more run, of which nothing but its end is wanted, and what this kernel has after it."""
+        said = ""
+        try:
+            dtk.run(os.getpid, start=start)
+        except dtk.DtkError as error:
+            said = str(error)
+        answer(**{**footprint()._asdict(), "memory": written()}, said=said, ports=listening())
+
     signal.signal(signal.SIGINT, interrupt)
-    dtk.run(os.getpid, start=start)
-    answer(**footprint()._asdict(), ports=listening())
+    another()
     for line in sys.stdin:
+        order: dict[str, Any] = json.loads(line)
+        if order["what"] == "another":
+            another()
+            continue
         told: dict[str, Any] = {}
         try:
             running = True
-            told = one(json.loads(line), start)
+            told = one(order, start)
             running = False
         except KeyboardInterrupt:
             running = False
             told = told or {"outcome": "KeyboardInterrupt"}
-        told["ended"] = time.monotonic()
-        try:
-            dtk.run(os.getpid, start=start)
-            told["next"] = ""
-        except dtk.DtkError as error:
-            told["next"] = str(error)
-        answer(**told, **footprint()._asdict(), ports=listening())
+        answer(**told, ended=time.monotonic())

@@ -61,8 +61,8 @@ class World:
     """The place of a run, its site and the source of its processes, all in one.
 
     What is true of the present start: failed: who really failed, when, and how. hang: who does no more. cut_off: since
-    when. silent: whose heartbeats are missed. gone: what is said of lost machines. seen: whose failure dtk can know.
-    left: whose process ended after its function.
+    when. silent: whose heartbeats are missed. gone: what is said of lost machines. seen: since when dtk can know whose
+    failure. left: whose process ended after its function.
     """
 
     name = ""
@@ -81,7 +81,8 @@ class World:
         self.job, self.folder = job, folder
         self.exited, self.started, self.members, self.keys = {}, {}, [], []
         self.failed, self.cut_off, self.gone = {}, {}, {}
-        self.hang, self.silent, self.seen, self.left = set(), set(), set(), set()
+        self.hang, self.silent, self.left = set(), set(), set()
+        self.seen: dict[int, float] = {}
         self.port_is_taken, self.parent_lives = self.ports_taken > 0, True
         self.ports_taken -= self.port_is_taken
         self.opened += 1
@@ -188,6 +189,9 @@ class World:
 
     # ---- what happens to all
 
+    def see(self, number: int) -> None:
+        self.seen.setdefault(number, self.clock.now)
+
     @property
     def workers(self) -> list[Member]:
         return self.members[: self.plan.workers]
@@ -196,7 +200,7 @@ class World:
         self.parent_lives = False
         for member in self.members:
             if not member.finished:
-                self.seen.add(member.number)
+                self.see(member.number)
                 if not member.ended:
                     self.failed.setdefault(member.number, (self.clock.now, "is killed"))
             member.ended = True
@@ -211,7 +215,7 @@ class World:
         member.outbox.clear()
         self.gone[member.number] = "is lost with its machine"
         self.failed[member.number] = self.clock.now, "is lost"
-        self.seen.add(member.number)
+        self.see(member.number)
 
     def parted(self) -> bool:
         return len(self.workers) > 1 and bool(self.cut_off)

@@ -208,13 +208,13 @@ class Member:
         if self.slow:
             yield
         self.journal.event(events.Failed(at))
-        self.later(lambda: self.world.seen.add(self.number))
+        self.later(lambda: self.world.see(self.number))
         yield
         self._end(code)
 
     def _end(self, code: int) -> None:
         key, reaped = self.world.keys[self.number], REAPED * self.slow
         end = code, self.world.clock.now + reaped
-        seen = self.world.left if self.finished else self.world.seen
-        self.later(lambda: (self.world.exited.setdefault(key, end), seen.add(self.number)), reaped)
+        see = self.world.left.add if self.finished else self.world.see
+        self.later(lambda: (self.world.exited.setdefault(key, end), see(self.number)), reaped)
         raise _Ended

@@ -32,6 +32,7 @@ from dtk.watch import reader, signs, waiting
 SEQUENCES = int(os.environ.get("SEQUENCES", 1000))
 SEED = int(os.environ.get("SEED", 0))
 STALL = 6.0  # s; TensorFlow gives up a member without heartbeats sooner
+ASKED = 7.0  # s that it takes to ask all where they are, on a machine that sleeps meanwhile
 KEPT = 5  # directories of runs
 STAGES = ("starting", "running", "imported", "server", "building", "training", "finished")
 BY = {"raises": "raised ValueError", "exits": "exit code 4", "is killed": "SIGKILL", "is lost": "is lost"}
@@ -117,7 +118,8 @@ def judge(world, outcome):
         words = next((words for begin, words in BY.items() if how.startswith(begin)), "")
         assert words in str(outcome) or world.plan.parent_killed is not None
     elif isinstance(outcome, WorkerStalled):
-        assert not world.seen, "a failure was there to be named"
+        since = min(world.seen.values(), default=world.clock.now)
+        assert world.clock.now - since < ASKED, "a failure was there to be named"
         blamed = {whom for each in outcome.waits.values() for whom in each}
         workers = {k for k in world.hang if k < world.plan.workers}
         assert blamed <= workers | {*world.cut_off}
@@ -139,10 +141,11 @@ def judge(world, outcome):
 
 def culprits(world):
     """Who may be named: who failed first as far as anybody can tell, or was given up by the others."""
-    first = min((at for at, _ in world.failed.values()), default=0.0)
-    same = [how for at, how in world.failed.values() if at == first and how == "the same"]
+    failed = {k: how for k, how in world.failed.items() if k in world.seen}
+    first = min((at for at, _ in failed.values()), default=0.0)
+    same = [how for at, how in failed.values() if at == first and how == "the same"]
     slack = REAPED + LAG * bool(world.plan.late)
-    real = {k for k, (at, how) in world.failed.items() if at <= first + slack or how in same or how == "is lost"}
+    real = {k for k, (at, how) in failed.items() if at <= first + slack or how in same or how == "is lost"}
     given_up = {*world.cut_off, *world.silent, *world.left}
     return real | given_up | ({*range(world.plan.workers)} if 0 in world.cut_off else set())
 
