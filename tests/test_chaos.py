@@ -134,7 +134,7 @@ def judge(world, outcome):
         if not workers | {*world.cut_off}:
             assert world.hang
             assert "the evaluator made no progress" in str(outcome)
-        elif len(workers) < world.plan.workers and not world.cut_off:
+        elif len(workers) < world.plan.workers and not world.cut_off and world.lives():
             assert blamed, f"nobody is named: {outcome}"
     elif isinstance(outcome, RunInterrupted):
         assert min(world.plan.interrupts) < world.look
