@@ -220,7 +220,7 @@ def test_every_sequence_ends_with_a_result_or_a_named_culprit(play, pytestconfig
 
     @hypothesis.seed(SEED)
     @hypothesis.settings(
-        max_examples=min(SEQUENCES, 200) if pytestconfig.getoption("--fast") else SEQUENCES,
+        max_examples=min(SEQUENCES, 100) if pytestconfig.getoption("--fast") else SEQUENCES,
         deadline=None,
         database=None,
         phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
