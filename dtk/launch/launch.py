@@ -281,7 +281,7 @@ def _failure(members: Members) -> WorkerFailed:
         culprit = watch.culprit()
         ended = culprit is not None and (watch.heard[culprit].exited or watch.heard[culprit].lost)
         alone = culprit == 0 or time.monotonic() > same
-        if culprit is not None and ended and not watch.is_consequence(culprit) and alone:
+        if culprit is not None and ended and watch.is_own(culprit) and alone:
             break
         members.look(0.02)
     return members.failure()

@@ -164,22 +164,22 @@ class Members:
         states = self._workers()
         stopped = [state for state in states if state.what == "stopped"]
         said = mismatch = ""
-        lost = self.watch.is_consequence(first)
-        if stopped and lost:
+        lost, perhaps = self.watch.is_consequence(first), not self.watch.is_own(first)
+        if stopped and perhaps:
             # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
             first, said = stopped[0].member, reasons.given_up(stopped)
         elif self.watch.mismatch(first):
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
-        elif lost and (cut := self.cut(anew=True)):
+        elif perhaps and (cut := self.cut(anew=True)):
             said = cut.sentence
-        elif lost:  # then all are
+        elif perhaps:  # then all are
             finished = [state.member for state in states if state.what == "finished"]
             first, said = cut_off(self.folder, self.watch.failures(), finished) or (first, "")
         marked = self._marked(states, first)
         # Of workers that met in different collectives none waited for the other.
         graph = Waiting(marked, [], "order", mismatch) if mismatch else waiting.explain(marked, first)
         waiting.save(self.folder, graph)
-        return self.watch.failure(first, said, lost and not mismatch)
+        return self.watch.failure(first, said, (lost or bool(said)) and not mismatch)
 
     def _marked(self, states: list[State], first: int) -> list[State]:
         others = {worker for worker in self.watch.failures() if worker != first}

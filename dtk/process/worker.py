@@ -222,11 +222,10 @@ def _record_failure(here: Here, error: BaseException) -> int:
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
         sys.stderr.write(text)
-        by_a_peer = getattr(causes.cause_of(error), "by_a_peer", False)
         kind, message = causes.message_of(error)
         if environment.isolated() and isolation.wanted_a_network(error):
             message += " (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
-        here.folder.save_error(kind, message, text, by_a_peer)
+        here.folder.save_error(kind, message, text, causes.by_a_peer(error))
         here.journal.event(events.Failed(at))
     except OSError:
         pass  # a full disk: the kernel sees the exit code and the disk
