@@ -23,10 +23,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 # Most of a test's time is waiting, for a process to start or a deadline to pass: two files at a time.
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz confusion flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos confusion flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | confusion | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | confusion | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -66,6 +66,13 @@ CASES ?= 500
 SEED ?= 0
 test-fuzz: $(READY)
 	CASES=$(CASES) SEED=$(SEED) $(BIN)/python -m pytest tests/test_fuzz.py
+
+# make chaos SEQUENCES=20 SEED=3: other sequences, and not as many. Made-up machines first, a hundred times as many, then
+# real kernels whose runs fail, stall, are interrupted and start again; a line each, with the seed that plays it again.
+SEQUENCES ?= 200
+chaos: $(READY)
+	SEQUENCES=$$((100 * $(SEQUENCES))) SEED=$(SEED) $(BIN)/python -m pytest tests/test_chaos.py
+	$(BIN)/python benchmarks/chaos.py --sequences $(SEQUENCES) --seed $(SEED)
 
 # Every program with every mistake that fits into it, and the page about it. Interrupted, it goes on where it was.
 confusion: $(READY)

@@ -12,6 +12,7 @@ from dtk.watch.known import KNOWN
 
 __all__ = [
     "cut_off",
+    "departure_in_words",
     "exit_in_words",
     "in_one_sentence",
     "is_chatter",
@@ -109,10 +110,23 @@ def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str
     if code is None:
         return f"ended before {_END[program]}"
     if code < 0:
-        name = signal.Signals(-code).name
-        verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
-        return f"{verb} {name}{why or _HINTS.get(name, '')}"
+        return f"{_by_a_signal(code)}{why or _HINTS.get(signal.Signals(-code).name, '')}"
     return f"ended itself with exit code {code} before {_END[program]} (os._exit?)"
+
+
+def departure_in_words(code: int, why: str = "") -> str:
+    """The same of a process whose function had returned, and that the others still needed.
+
+    >>> departure_in_words(-9)
+    'was killed by SIGKILL after its function had returned, while others still needed it'
+    """
+    how = _by_a_signal(code) if code < 0 else f"ended itself with exit code {code}"
+    return f"{how} after its function had returned, while others still needed it{why}"
+
+
+def _by_a_signal(code: int) -> str:
+    name = signal.Signals(-code).name
+    return f"{'was killed by' if name in ('SIGKILL', 'SIGTERM', 'SIGINT') else 'crashed with'} {name}"
 
 
 def _stable(kind: str, message: str) -> str:
