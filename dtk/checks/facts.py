@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtk.events import NOT_WRITTEN, Alone, Augments, Loop, Scope, Traced, Updates, of_kind
+from dtk.events import NOT_WRITTEN, Alone, Augments, Counted, Loop, Scope, Traced, Updates, of_kind
 from dtk.lines import Kind
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "augmenting",
     "clipping",
     "constant",
+    "counted_before",
     "drawing",
     "events",
     "other_rate",
@@ -121,6 +122,12 @@ def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
         if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
             return f"the learning rate of {ours[0]} is {a:.3g} {when}, in the baseline {b:.3g}"
     return None
+
+
+def counted_before(run: RunLike) -> int | None:
+    """Steps that the optimizer had counted as the first training began; None where unknown, or the run began anew."""
+    counted = events(run, Counted)
+    return counted[0].counted if counted and not run.folder.earlier else None
 
 
 def augmenting(*runs: RunLike) -> list[str]:

@@ -21,12 +21,13 @@ from dtk.checks.evidence import check_recorded, collect
 from dtk.checks.losses import check_loss
 from dtk.checks.verify import checks, name_of
 from dtk.diagnosis.case import Case
+from dtk.diagnosis.drift import look_at_drift
 from dtk.diagnosis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.diagnosis.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.diagnosis.standstill import look_at_standstill
 from dtk.diagnosis.suspects import look_at_offset, look_at_statistics, look_at_unknown_ratio
 from dtk.diagnosis.trials import decide
-from dtk.diagnosis.updates import look_at_drift, look_at_updates, moved, only_rates_differ
+from dtk.diagnosis.updates import look_at_state, look_at_updates, moved, only_rates_differ
 from dtk.diagnosis.verdict import Diagnosis, found
 from dtk.errors import VerificationError
 from dtk.events import Training
@@ -163,6 +164,7 @@ def _look_at_losses(case: Case) -> Diagnosis | None:
         look_at_statistics,
         look_at_unknown_ratio,
         look_at_offset,
+        look_at_state,
         look_at_updates,
     )
     return next(filter(None, (look(case) for look in looks)), None)
