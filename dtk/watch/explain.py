@@ -10,7 +10,16 @@ from dtk.events import FaultCame, of_kind
 from dtk.records import RunFolder
 from dtk.watch.known import KNOWN
 
-__all__ = ["cut_off", "exit_in_words", "in_one_sentence", "is_chatter", "lost_a_peer", "mismatch", "port_was_taken"]
+__all__ = [
+    "cut_off",
+    "exit_in_words",
+    "in_one_sentence",
+    "is_chatter",
+    "lost_a_peer",
+    "mismatch",
+    "port_was_taken",
+    "slept",
+]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
 _MISMATCH = re.compile(
@@ -160,7 +169,11 @@ _LOST_BY = ("UnavailableError", "InternalError", "AbortedError", "CancelledError
 # TensorFlow 2.15 to 2.21 and its gRPC, where a worker's port is not free any more.
 _PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Failed to bind", re.IGNORECASE)
 # TensorFlow 2.15 to 2.21: "The following tasks are unhealthy (stopped sending heartbeats):\n/job:worker/.../task:1".
-_NO_HEARTBEAT = re.compile(r"unhealthy \(stopped sending heartbeats\):\s*/job:worker/replica:\d+/task:(\d+)")
+# Where that one comes back: "Task /job:worker/.../task:1 heartbeat timeout".
+_NO_HEARTBEAT = re.compile(
+    r"unhealthy \(stopped sending heartbeats\):\s*/job:worker/replica:\d+/task:(?P<one>\d+)"
+    r"|Task /job:worker/replica:\d+/task:(?P<other>\d+) heartbeat timeout"
+)
 
 
 def lost_a_peer(kind: str, message: str) -> bool:
@@ -187,12 +200,23 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
     for number in failed:
         error = folder.members[number].error
         found = _NO_HEARTBEAT.search(error["message"]) if error else None
-        lost = int(found[1]) if found else folder.workers
+        lost = int(found["one"] or found["other"]) if found else folder.workers
         if lost < folder.workers and lost not in finished:
             name = folder.each[lost].name
             words = f"TensorFlow heard no heartbeat of {name} any more, though no worker ended by itself"
             return lost, f"{words}: look at the network between {name} and worker 0, and whether {name} was frozen"
     return None
+
+
+def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
+    """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
+    errors = [folder.members[number].error for number in failed]
+    if not seconds or not any(error is not None and "heartbeat" in error["message"] for error in errors):
+        return ""
+    return (
+        f"this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
+        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
+    )
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training
