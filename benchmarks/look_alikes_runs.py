@@ -172,6 +172,12 @@ ROWS = (
     Row("raises", CULPRIT, failed("raised ValueError: bad label 7", 1)),
     Row("killed for want of memory", CULPRIT, failed("for want of memory", -9), needs=MEMORY),
     Row("SIGKILL", CULPRIT, failed("was killed by SIGKILL", -9, never="want of memory")),
+    Row(
+        "SIGKILL, and another process is killed for want of memory",
+        CULPRIT,
+        failed("memory meanwhile; if it was that one: ", -9),  # which one, the kernel's log alone says
+        needs=MEMORY,
+    ),
     Row("SIGSEGV in a library", CULPRIT, failed("crashed with SIGSEGV", -11)),
     Row("SIGABRT in a library", CULPRIT, failed("crashed with SIGABRT", -6)),
     Row("sys.exit", CULPRIT, failed("called sys.exit(3)", 3)),

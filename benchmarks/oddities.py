@@ -22,8 +22,11 @@ import dtk
 __all__ = ["MEMORY", "QUOTA", "STEPS", "Happening", "train"]
 
 STEPS = 40
-MEMORY = Path("/sys/fs/cgroup/memory/dtk-look-alikes")  # cgroup version 1; version 2 has memory.max
-QUOTA = Path("/sys/fs/cgroup/cpu/dtk-look-alikes")  # with a tenth of a core
+OWN = os.environ.setdefault(
+    "LOOK_ALIKES", f"look-alikes-{os.getpid()}"
+)  # workers have that of the process that started
+MEMORY = Path("/sys/fs/cgroup/memory", OWN)  # cgroup version 1; version 2 has memory.max
+QUOTA = Path("/sys/fs/cgroup/cpu", OWN)  # with a tenth of a core
 FREEZE = "while kill -STOP {0}; do sleep 0.2; kill -CONT {0}; sleep 0.05; done 2> /dev/null"
 _MUTEX = 64  # bytes, more than a pthread_mutex_t has
 _kept: list[object] = []
@@ -55,6 +58,13 @@ def fill_the_memory() -> None:
     (MEMORY / "cgroup.procs").write_text(str(os.getpid()))
     held = [bytearray(b"1" * 50_000_000) for _ in range(60)]
     raise AssertionError(f"{len(held)} pieces of memory fitted")
+
+
+def killed_beside() -> None:
+    """By somebody, just after the system has killed another process for want of memory."""
+    hungry = "import sys, os; open(sys.argv[1], 'w').write(str(os.getpid())); held = b'1' * 2_000_000_000"
+    subprocess.run([sys.executable, "-c", hungry, MEMORY / "cgroup.procs"])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def lock_twice() -> None:
@@ -101,6 +111,7 @@ def write_slowly(seconds: float) -> None:
 
 _BY_NAME: dict[str, Callable[[], object]] = {
     "killed for want of memory": fill_the_memory,
+    "SIGKILL, and another process is killed for want of memory": killed_beside,
     "SIGSEGV in a library": lambda: ctypes.string_at(0),
     "SIGABRT in a library": lambda: ctypes.CDLL(None).abort(),
     "sleeps in Python": lambda: time.sleep(600),
