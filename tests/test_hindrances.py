@@ -9,7 +9,6 @@ import pytest
 from dtk.watch import hindrances
 from dtk.watch.explain import exit_in_words
 
-
 KILLED = "was killed by SIGKILL; the system has killed"
 
 
