@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import look_alikes_page
-from look_alikes_pairs import PAIRS, Pair
+from look_alikes_pairs import PAIRS, VERSION, Pair, other_version
 from look_alikes_runs import FULL, ROWS, Row, groups
 
 import dtk
@@ -79,6 +79,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replay", type=int, metavar="SEED", help="this seed of each row; --out is left alone")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no trial begins later")
     parser.add_argument("--full", action="store_true", help="the rows that take minutes as well")
+    parser.add_argument("--other", nargs="*", default=[], metavar="PYTHON", help="interpreters with another TensorFlow")
     parser.add_argument("--out", type=Path, default=Path("out/look_alikes.jsonl"))
     parser.add_argument("--docs", type=Path, help="write this Markdown page as well")
     return parser.parse_args()
@@ -87,8 +88,8 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     options, began = arguments(), time.monotonic()
     os.environ.update(DTK_LIVE="off", MPLBACKEND="agg")
-    every: list[Row | Pair] = [*ROWS, *PAIRS, *(FULL if options.full else ())]
     lines, now = lines_of(options.out), version()
+    every = [*ROWS, *PAIRS, *map(other_version, options.other), *(FULL if options.full else ())]
     with groups() as granted:
         rows = [row for row in every if row.needs is None or row.needs in granted]
         rows = [row for row in rows if not options.only or any(word in row.what for word in options.only)]
@@ -102,9 +103,11 @@ def main() -> int:
             lines.append({**measure(*chosen), "version": now})
             with options.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(lines[-1]) + "\n")
-    print(look_alikes_page.tables([*ROWS, *PAIRS, *FULL], lines))
+    versions = sorted({line["what"] for line in lines if line["what"].startswith(VERSION)})
+    known = [*ROWS, *PAIRS, *(Pair(what, ("none",)) for what in versions), *FULL]
+    print(look_alikes_page.tables(known, lines))
     if options.docs:
-        options.docs.write_text(look_alikes_page.page([*ROWS, *PAIRS, *FULL], lines), encoding="utf-8")
+        options.docs.write_text(look_alikes_page.page(known, lines), encoding="utf-8")
     return int(any(line["kind"] in ("wrong name", "false alarm") for line in lines))
 
 

@@ -6,7 +6,11 @@ Each mistake of docs/explanation/diagnosis.md is made in `tests/mistakes.py`, an
 
 from __future__ import annotations
 
+import functools
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -14,10 +18,12 @@ from typing import Any
 from look_alikes_runs import Trial
 
 import dtk
+from dtk.runs import opened
 
-__all__ = ["PAIRS", "Facts", "learn"]
+__all__ = ["PAIRS", "VERSION", "Facts", "Pair", "learn", "other_version"]
 
 DIFFERS = "the run and its baseline differ"
+VERSION = "nothing differs but the version: the baseline is one of TensorFlow"
 STEPS = 12
 
 
@@ -88,7 +94,8 @@ def data(facts: Facts):
 class Pair:
     """what: what differs. right: the mistakes that it is; one of them is to be named, or be among the suspects.
 
-    word: what the sentence has to hold as well. start: further arguments of `dtk.run`. both: the baseline does it too.
+    words: what the sentence has to hold as well. start: further arguments of `dtk.run`. both: the baseline does it too.
+    python: another interpreter, which makes the baseline.
     """
 
     what: str
@@ -97,6 +104,7 @@ class Pair:
     start: Callable[[Facts], Mapping[str, Any]] = lambda facts: {}
     both: bool = False
     optimizers: tuple[str, ...] = ("SGD", "Momentum", "Adam")
+    python: str = ""
     group: str = field(default=DIFFERS, init=False)
     needs: None = field(default=None, init=False)
 
@@ -117,7 +125,8 @@ class Pair:
             shuffled="shuffle" in self.what or self.healthy,
         )
         run = dtk.run(learn, args=(facts,), **self.start(facts))
-        baseline = dtk.baseline(learn, args=(facts if self.both else replace(facts, change=""),))
+        right = facts if self.both else replace(facts, change="")
+        baseline = by_another(self.python, right) if self.python else dtk.baseline(learn, args=(right,))
         found = dtk.diagnose(run, baseline)
         said = f"{found.mistake}: {found}"
         return Trial(self._kind(found, self.words(facts)), said, asdict(facts))
@@ -157,5 +166,39 @@ PAIRS = (
 )
 
 
+def other_version(python: str) -> Pair:
+    """Silence is right: the same numbers come of all versions that dtk is for."""
+    code = "from importlib.metadata import version; print(version('tensorflow'))"
+    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return Pair(f"{VERSION} {found}", ("none",), python=python)
+
+
+@functools.cache
+def _server(python: str) -> subprocess.Popen[str]:
+    """Makes baselines as long as this process lasts, so that one import of TensorFlow does for all of them."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    return subprocess.Popen([python, __file__], **pipes)
+
+
+def by_another(python: str, facts: Facts) -> dtk.Run:
+    server = _server(python)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps(asdict(facts)) + "\n")
+    for line in server.stdout:
+        if line.startswith("baseline "):
+            return opened(line.removeprefix("baseline ").strip())
+    raise RuntimeError(f"{python} made no baseline")
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        print("baseline", dtk.baseline(learn, args=(Facts(**json.loads(line)),)).dir, flush=True)
+
+
 def nan(facts: Facts, *workers: int) -> list[dtk.faults.Fault]:
     return [dtk.faults.nan(worker, facts.at) for worker in workers]
+
+
+if __name__ == "__main__":
+    serve()
