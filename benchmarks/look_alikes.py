@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=30, help="of each row, in all")
     parser.add_argument("--seed", type=int, default=0, help="the first")
-    parser.add_argument("--only", nargs="*", help="rows whose name holds one of these words")
+    parser.add_argument("--only", nargs="*", help="rows whose name, or heading, holds one of these words")
     parser.add_argument("--replay", type=int, metavar="SEED", help="this seed of each row; --out is left alone")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no trial begins later")
     parser.add_argument("--full", action="store_true", help="the rows that take minutes as well")
@@ -92,7 +92,9 @@ def main() -> int:
     every = [*ROWS, *PAIRS, *map(other_version, options.other), *(FULL if options.full else ())]
     with groups() as granted:
         rows = [row for row in every if row.needs is None or row.needs in granted]
-        rows = [row for row in rows if not options.only or any(word in row.what for word in options.only)]
+        rows = [
+            row for row in rows if not options.only or any(word in f"{row.what} {row.group}" for word in options.only)
+        ]
         if options.replay is not None:
             return int(any(measure(row, options.replay)["kind"] != "right" for row in rows))
         options.out.parent.mkdir(parents=True, exist_ok=True)
