@@ -135,6 +135,8 @@ class Pair:
         named = {found.mistake} if found.mistake != "unknown" else {*found.also}
         if named & {*self.right} and words in str(found):
             return "right"
+        if self.python and "made with other versions" in str(found):
+            return "right"
         if self.healthy:
             return "false alarm"
         vague = found.mistake in ("unknown", "none") or named & {*self.right}
@@ -167,7 +169,7 @@ PAIRS = (
 
 
 def other_version(python: str) -> Pair:
-    """Silence is right: the same numbers come of all versions that dtk is for."""
+    """Right is silence, or to name the versions: a seed need not give the same order in both."""
     code = "from importlib.metadata import version; print(version('tensorflow'))"
     found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
     return Pair(f"{VERSION} {found}", ("none",), python=python)

@@ -70,7 +70,7 @@ def test_a_run_is_judged_by_what_happened(what, error, kind):
 
 
 def test_a_slow_worker_is_named_or_nobody():
-    slow, healthy = BY_NAME["slow: sleeps in every step"], BY_NAME["computes for long"]
+    slow, healthy = BY_NAME["slow: sleeps in every step"], BY_NAME["16 workers on two cores"]
     assert [slow._kind(Heard(None, 1, awaited)) for awaited in (None, 1, 0)] == ["right", "right", "wrong name"]
     assert healthy._kind(Heard(None, 1, 1)) == "wrong name"
     assert healthy._kind(Heard(None, 1, notice="nothing has moved for 5 s")) == "false alarm"

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "diagnose"]
 
+_VERSIONS = "they were made with other versions, {}, which may draw other numbers by one seed: make both with one"
+
 
 def diagnose(
     run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4, try_it: bool = False
@@ -70,9 +72,12 @@ def diagnose(
         if error.reason == "arguments":
             raise
         explained = _explain(error, run, baseline, rtol, atol)
-        return (
-            decide(explained, run, baseline, (rtol, atol), _explain) if try_it and baseline is not None else explained
-        )
+        if baseline is None:
+            return explained
+        if try_it:
+            explained = decide(explained, run, baseline, (rtol, atol), _explain)
+        other = facts.other_versions(run, baseline)
+        return replace(explained, what=f"{explained.what} ({_VERSIONS.format(other)})") if other else explained
     pair = "run and baseline agree" if baseline is not None else "the run's replicas agree"
     held_up = look_at_standstill(run, pair)
     if held_up is not None:
