@@ -115,10 +115,10 @@ right, if the true one is in it. Of 0 in N trials, the rate in brackets is the u
 
 ## What these trials found
 
-- A machine that slept for 5 to 10 s and more (TensorFlow's heartbeats): the network, or a frozen worker, was blamed. Now
-  the sleep is named. TensorFlow ends such a training itself; `restarts=1` starts it again.
-- A baseline of TensorFlow 2.15 that shuffles by the same seed in another order: "give shuffle a seed". Now a sentence says
-  that the versions differ. Without a shuffle all three sets of versions gave the same numbers.
+- A machine that slept for 5 to 10 s and more (TensorFlow's heartbeats): the network, or a frozen worker, was blamed.
+  Now the sleep is named. TensorFlow ends such a training itself; `restarts=1` starts it again.
+- A baseline of TensorFlow 2.15 that shuffles by the same seed in another order: "give shuffle a seed". Now a sentence
+  says that the versions differ. Without a shuffle all three sets of versions gave the same numbers.
 - A SIGKILL by somebody while the system killed another process for want of memory was taken for that. Now the sentence
   says "if it was that one": which process it was, the kernel's log alone knows.
 - NaN on one replica and NaN on all had one sentence; the optimizer's count of steps, and the weights that each worker
