@@ -14,7 +14,7 @@ from dtk.errors import WorkerFailed
 from dtk.launch.place import Site
 from dtk.process.vitals import Vitals
 from dtk.watch import reasons, waiting
-from dtk.watch.explain import cut_off
+from dtk.watch.explain import cut_off, slept
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs
 from dtk.watch.state import Line, State
@@ -170,6 +170,8 @@ class Members:
             (first, said), lost = (stopped[0].member, reasons.given_up(stopped)), True
         elif self.watch.mismatch(first):
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+        elif perhaps and (asleep := self._slept()):
+            said, lost = asleep, True
         elif perhaps and (cut := self.cut(anew=True)):
             said, lost = cut.sentence, True
         elif perhaps and (left := self.watch.departed()):
@@ -183,6 +185,10 @@ class Members:
         graph = Waiting(marked, [], "order", mismatch) if mismatch else waiting.explain(marked, first)
         waiting.save(self.folder, graph)
         return self.watch.failure(first, said, lost and not mismatch)
+
+    def _slept(self) -> str:
+        here = not any(spec["host"] for spec in self.specs)  # other machines did not sleep with this one
+        return slept(self.folder, self.watch.failures(), self.signs.slept) if here else ""
 
     def _marked(self, states: list[State], first: int) -> list[State]:
         others = {worker for worker in self.watch.failures() if worker != first}

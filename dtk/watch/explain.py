@@ -20,6 +20,7 @@ __all__ = [
     "may_have_lost_a_peer",
     "mismatch",
     "port_was_taken",
+    "slept",
 ]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
@@ -236,6 +237,17 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
             words = f"TensorFlow heard no heartbeat of {name} any more, though no worker ended by itself"
             return lost, f"{words}: look at the network between {name} and worker 0, and whether {name} was frozen"
     return None
+
+
+def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
+    """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
+    errors = [folder.members[number].error for number in failed]
+    if not seconds or not any(error is not None and "heartbeat" in error["message"] for error in errors):
+        return ""
+    return (
+        f"this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
+        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
+    )
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training
