@@ -77,7 +77,8 @@ class Kernel:
         self.plan, self.mark = plan, mark
         path = os.pathsep.join([str(kernel_kills.ROOT), str(kernel_kills.ROOT / "benchmarks")])
         env = {**os.environ, kernel_kills.TRIAL: mark, "TMPDIR": place, "PYTHONPATH": path, "DTK_LIVE": "off"}
-        with (Path(place) / f"kernel-{mark}.txt").open("w") as log:
+        self.log = Path(place) / f"kernel-{mark}.txt"
+        with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", "import chaos_kernel; chaos_kernel.main()", plan["start"]],
                 env=env,
@@ -100,7 +101,7 @@ class Kernel:
             raise TimeoutError(f"no answer for {ANSWER:g} s")
         line = self.process.stdout.readline()
         if not line:
-            raise TimeoutError("the kernel is gone")
+            raise TimeoutError(f"the kernel is gone: {' '.join(self.log.read_text().splitlines()[-3:])}")
         return dict(json.loads(line))
 
     def close(self) -> None:

@@ -199,10 +199,9 @@ class World:
     def _parent_dies(self) -> None:
         self.parent_lives = False
         for member in self.members:
-            if not member.finished:
+            if not member.finished and member.number not in self.seen:
+                self.failed[member.number] = self.clock.now, "is killed"
                 self.see(member.number)
-                if not member.ended:
-                    self.failed.setdefault(member.number, (self.clock.now, "is killed"))
             member.ended = True
             member.outbox.clear()
 

@@ -35,7 +35,13 @@ STALL = 6.0  # s; TensorFlow gives up a member without heartbeats sooner
 ASKED = 7.0  # s that it takes to ask all where they are, on a machine that sleeps meanwhile
 KEPT = 5  # directories of runs
 STAGES = ("starting", "running", "imported", "server", "building", "training", "finished")
-BY = {"raises": "raised ValueError", "exits": "exit code 4", "is killed": "SIGKILL", "is lost": "is lost"}
+BY = {
+    "raises": "raised ValueError",
+    "exits": "exit code 4",
+    "is killed": "SIGKILL",
+    "is lost": "is lost",
+    "has left": "returned",
+}
 
 mishaps = st.builds(Mishap, st.sampled_from(FAILS + HANGS + PARTS + LEAVES), st.integers(0, 2), st.integers(0, 2))
 one_start = mishaps.map(lambda one: (one,)) | st.lists(mishaps, max_size=2).map(tuple)
@@ -114,7 +120,9 @@ def judge(world, outcome):
     if isinstance(outcome, WorkerFailed):
         named = world.plan.workers if outcome.worker == "evaluator" else outcome.worker
         assert named in right, f"{outcome}, but it was {world.failed or world.cut_off or world.silent}"
-        how = world.failed.get(named, ("", ""))[1]
+        how = world.failed.get(named, ("", "is given up"))[1]
+        if named in world.left:
+            how = "has left"
         words = next((words for begin, words in BY.items() if how.startswith(begin)), "")
         assert words in str(outcome) or world.plan.parent_killed is not None
     elif isinstance(outcome, WorkerStalled):
@@ -126,7 +134,7 @@ def judge(world, outcome):
         if not workers | {*world.cut_off}:
             assert world.hang
             assert "the evaluator made no progress" in str(outcome)
-        elif len(workers) < world.plan.workers and not world.cut_off:
+        elif len(workers) < world.plan.workers and not world.cut_off and world.lives():
             assert blamed, f"nobody is named: {outcome}"
     elif isinstance(outcome, RunInterrupted):
         assert min(world.plan.interrupts) < world.look
