@@ -23,10 +23,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 # Most of a test's time is waiting, for a process to start or a deadline to pass: two files at a time.
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos confusion test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | confusion | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -77,6 +77,24 @@ chaos: $(READY)
 # Every program with every mistake that fits into it, and the page about it. Interrupted, it goes on where it was.
 confusion: $(READY)
 	$(BIN)/python benchmarks/confusion.py --out out/confusion.json --docs docs/explanation/gallery.md
+
+# What really happens against what dtk says, 30 trials a row, four hours on two cores, and the page about it. Interrupted, it
+# goes on where it was; in pieces: make look-alikes TRIALS=5
+TRIALS ?= 30
+look-alikes: $(READY)
+	$(BIN)/python benchmarks/look_alikes.py --trials $(TRIALS) --seed $(SEED) --out out/look_alikes.jsonl \
+		--docs docs/explanation/look_alikes.md
+
+# Which tests fail now and then: each that starts processes, TIMES times beside LOAD busy processes; in out/flakes.jsonl.
+TIMES ?= 50
+LOAD ?= 2
+MINUTES ?= 60
+flakes: $(READY)
+	$(BIN)/python benchmarks/flakes.py --times $(TIMES) --load $(LOAD) --minutes $(MINUTES) --seed $(SEED)
+
+# What TensorFlow and Keras say of a mistake, or of a lost worker, in each lane: tests/texts. For a new TensorFlow.
+texts: $(READY) $(READY_COLAB) $(READY_TF215)
+	for venv in $(VENV) $(VENV_COLAB) $(VENV_TF215); do $$venv/bin/python tools/error_texts.py || exit 1; done
 
 # JupyterLab, Notebook 7 and VS Code's program for widgets in Chromium, which is not installed from here: see
 # tests/browser/conftest.py.

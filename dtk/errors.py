@@ -215,7 +215,8 @@ class WorkerFailed(_RunError):
         exitcode: its exit code; negative: the number of the signal that ended it.
         traceback: its own traceback as text, with the learner's lines; "" if it had none.
         reason: "raised", "exited" (also by a signal: `exitcode`) or "lost": it only lost its connection to the
-            others, or the others to it; or its machine can't be reached any more.
+            others, or the others to it; or its machine can't be reached any more; "unknown": TensorFlow's words don't
+            tell whether it is that, or raised by itself.
     """
 
     def __init__(

@@ -144,6 +144,32 @@ def test_what_each_kind_has(tmp_path):
         assert "3" in "".join((made / name).read_text() for name in files)
 
 
+def uses_a_neighbour():
+    import neighbour
+
+    return neighbour.answer()
+
+
+def uses_a_namesake():
+    import train
+
+    return train.answer()
+
+
+@pytest.mark.trains
+def test_modules_beside_the_notebook_lie_beside_the_program(tmp_path, monkeypatch):
+    for name in ("neighbour", "train"):
+        (tmp_path / f"{name}.py").write_text("def answer():\n    return 42\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = dtk.export(uses_a_neighbour, "script", tmp_path / "out")
+    done = subprocess.run([sys.executable, made / "train.py"], cwd="/", capture_output=True, text=True, timeout=100)
+    assert done.stdout == "42\n", done.stderr
+    other = dtk.export(uses_a_namesake, "script", tmp_path / "other")
+    assert (other / "modules" / "train.py").read_text() == (tmp_path / "train.py").read_text()
+    assert not (other / "train.py").exists()
+    assert "imports a module of yours that has the program's name, train.py" in (other / "README.md").read_text()
+
+
 @pytest.mark.trains
 def test_what_has_no_source_travels_as_a_pickle(tmp_path):
     found = dtk.export(made(Path("here")), "script", tmp_path / "out")
@@ -186,7 +212,6 @@ def test_the_script_is_the_same_training(tmp_path):
 
 
 @pytest.mark.slow  # as long as the script above
-@pytest.mark.slow
 @pytest.mark.trains
 def test_the_plain_script_needs_no_dtk(tmp_path):
     found = dtk.export(plain, "script", tmp_path / "out", plain=True)

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from error_cases import kept
 from waiting import meet
 
 import dtk
@@ -92,17 +93,18 @@ def test_the_same_mistake_everywhere_is_named_by_the_lowest_worker(start):
 
 
 class UnavailableError(Exception):
-    """Named as TensorFlow's; its message is what a network that was cut gave on 2.21."""
+    """Named as TensorFlow's."""
+
+
+# What a network that was cut gave.
+UNHEARD = kept()["tf-2.21"]["texts"]["worker 1 of 2 cut off (function)"][-1]
 
 
 def lose_worker_1():
     meet(3)
     if here().worker == 1:
         time.sleep(60)
-    raise UnavailableError(
-        "Collective ops is aborted by: Error reported from /job:worker/task:1: The following tasks are unhealthy "
-        "(stopped sending heartbeats):\n/job:worker/replica:0/task:1\nThe tasks have crashed."
-    )
+    raise UnavailableError(UNHEARD[1])
 
 
 def test_a_peer_that_only_the_others_lost_is_named_with_what_to_look_at():
@@ -115,6 +117,29 @@ def test_a_peer_that_only_the_others_lost_is_named_with_what_to_look_at():
     assert caught.value.worker == 1
     assert "Worker 0 raised UnavailableError" in caught.value.detail
     assert "Worker 2 raised UnavailableError" in caught.value.detail
+
+
+def lose_all():
+    meet(2)
+    raise UnavailableError(
+        "Collective ops is aborted by: Unexpected heartbeat request from an already-in-error task: "
+        "/job:worker/replica:0/task:1 with existing error: UNAVAILABLE: "
+        "Task /job:worker/replica:0/task:1 heartbeat timeout."
+    )
+
+
+def test_a_machine_that_slept_is_said_and_no_worker_blamed(monkeypatch):
+    with pytest.raises(dtk.WorkerFailed, match="TensorFlow heard no heartbeat of worker 1 any more") as caught:
+        dtk.run(lose_all)
+    assert caught.value.worker == 1
+    monkeypatch.setattr("dtk.watch.signs.Signs.slept", 14.2)
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(lose_all)
+    assert str(caught.value) == (
+        "this machine, or all of the run, stood still for 14 s (a laptop that slept?), so that TensorFlow, which heard "
+        "no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
+    )
+    assert caught.value.reason == "lost"
 
 
 class Unpicklable:

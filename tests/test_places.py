@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import sys
 import threading
@@ -53,6 +54,12 @@ def test_each_byte_is_said_once_and_what_is_whole_comes_first(tmp_path):
     for message in news.of(corner)[0]:
         mirror.write(here, message)
     assert (here / "worker-0/result.pkl").read_bytes() == b"half"
+    with (corner / "result.pkl").open("ab") as file:  # no file that grows line by line, and yet it has grown
+        file.write(b"and more")
+    for message in news.of(corner)[0]:
+        mirror.write(here, message)
+    assert (here / "worker-0/result.pkl").read_bytes() == b"halfand more"
+    assert news.of(corner) == ([], True)
 
 
 def test_large_files_come_in_parts_and_their_event_after_them(tmp_path):
@@ -88,6 +95,9 @@ class Silent:
 
     def __init__(self, said=()):
         self.said = list(said)
+
+    def wait(self, heard):
+        return heard in select.select([heard], [], [], 0.1)[0]
 
     def turn(self, seconds):
         return self.said
@@ -147,6 +157,18 @@ def test_a_run_through_agents_is_a_run(place):
     run = dtk.run(three, workers=2, on=place)
     assert run.results == [(run.dir.name, 3)] * 2
     assert [config["cluster"]["worker"][1].split(":")[0] for config in run.tf_config] == ["localhost"] * 2
+
+
+@pytest.mark.trains
+def test_modules_beside_the_notebook_come_along(place, tmp_path, monkeypatch):
+    def calls():
+        import only_here
+
+        return only_here.answer()
+
+    (tmp_path / "only_here.py").write_text("def answer():\n    return 42\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert dtk.run(calls, workers=2, on=place).results == [42, 42]
 
 
 @pytest.mark.trains

@@ -16,7 +16,7 @@ from dtk.launch import cluster_of, launch, request
 from dtk.launch.launch import Job
 from dtk.launch.outside import PROGRAM
 from dtk.places import manifests
-from dtk.process import ship, source
+from dtk.process import beside, ship, source
 from dtk.process.agent import MODULES
 
 __all__ = ["export"]
@@ -68,6 +68,8 @@ def export(
     call = _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or "an argument has no text that reads back as the same value"
+    if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
+        found.reason = found.reason or f"it imports a module of yours that has the program's name, {PROGRAM}"
     if plain:
         _check_plain(found, keras)
     text = None if found.reason else _program(found, fn, str(call), seed, plain)
@@ -169,9 +171,11 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
     if text is not None:
         (folder / PROGRAM).write_text(text)
         (folder / "function.pkl").unlink()
-    for name, content in ship.own_modules().items() if text is None else ():
-        (folder / MODULES / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / MODULES / name).write_bytes(content)
+    home = folder / MODULES if text is None else folder  # a program finds what lies beside it
+    names = beside.named(job.payload) if text is None else beside.imports(text, PROGRAM)
+    for name, content in beside.modules(names).items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_bytes(content)
 
 
 def _executable(path: Path, text: str) -> None:

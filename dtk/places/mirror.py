@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from dtk.process import ship
+from dtk.process import beside
 from dtk.process.agent import MODULES
 from dtk.records import GROWING
 
@@ -18,7 +18,8 @@ _SENT = ("function.pkl", "sources.json", "evaluator.pkl", "faults.json")
 def files(run: Path) -> dict[str, str]:
     """What workers need to begin, in base64 by name; with the modules beside the notebook."""
     found = {name: (run / name).read_bytes() for name in _SENT if (run / name).exists()}
-    found |= {f"{MODULES}/{name}": source for name, source in ship.own_modules().items()}
+    pickles = [data for name, data in found.items() if name.endswith(".pkl")]
+    found |= {f"{MODULES}/{name}": source for name, source in beside.modules(beside.named(*pickles)).items()}
     return {name: base64.b64encode(data).decode() for name, data in found.items()}
 
 

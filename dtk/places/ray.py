@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +13,22 @@ from typing import Any
 from dtk.errors import ClusterConfigError
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
-from dtk.process.agent import TURN_SECONDS, Agent
+from dtk.process.agent import Agent
 
 __all__ = ["Ray"]
 
 REACH_SECONDS = 10.0
 READY_SECONDS = 60.0  # for Ray to make room where it says that there is some
+_HEARS = "hears"  # Ray's concurrency group of `take`, by one thread, so that messages keep their order
 
 
 class _Actor:
-    """An agent as an actor of Ray's: one call at a time, in the order in which they come."""
+    """An agent as an actor of Ray's. Each group of calls has a thread: `take` wakes a turn that waits in the other."""
 
     def __init__(self, storage: str):
         self.agent = Agent(storage)
+        self._heard: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._woken, self._wakes = os.pipe()
 
     def address(self) -> str:
         import ray
@@ -32,10 +36,14 @@ class _Actor:
         return str(ray.util.get_node_ip_address())
 
     def take(self, message: dict[str, Any]) -> None:
-        self.agent.take(message)
+        self._heard.put(message)
+        os.write(self._wakes, b".")
 
     def turn(self) -> list[dict[str, Any]]:
-        return self.agent.turn(TURN_SECONDS)
+        if self.agent.wait(self._woken):
+            for _ in os.read(self._woken, 1 << 16):
+                self.agent.take(self._heard.get())
+        return self.agent.turn(0)
 
     def close(self) -> None:
         self.agent.close()
@@ -60,7 +68,7 @@ class _Calls:
 
     def send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(Exception):  # dead: the thread says so
-            self._actor.take.remote(message)
+            self._actor.take.options(concurrency_group=_HEARS).remote(message)
 
     def close(self) -> None:
         import ray
@@ -161,7 +169,8 @@ class Ray(Engine):
             ),
             "runtime_env": self.environment or None,
         }
-        return ray.remote(_Actor).options(**options).remote(self.storage)
+        actor = ray.remote(concurrency_groups={_HEARS: 1})(_Actor)
+        return actor.options(**options).remote(self.storage)
 
 
 def _port(address: str) -> tuple[str, int] | None:

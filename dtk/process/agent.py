@@ -26,6 +26,7 @@ from __future__ import annotations
 import base64
 import os
 import platform
+import selectors
 import shutil
 import socket
 import sys
@@ -43,7 +44,7 @@ from dtk.records import RunFolder
 __all__ = ["Agent"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
-TURN_SECONDS = 0.1
+TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
 _LOOK = 0.25  # seconds between two looks at the vitals
 _REACH_SECONDS = 4.0
 # What decides how many threads a worker has, where it is set on the machine.
@@ -191,6 +192,14 @@ class Agent:
         return {}
 
     # ---- what it says
+
+    def wait(self, heard: int) -> bool:
+        """Until the descriptor `heard` can be read (then True), something happens to a worker, or a turn is over."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(heard, selectors.EVENT_READ)
+            if self.source.lives():
+                selector.register(self.source, selectors.EVENT_READ)
+            return any(key.fileobj == heard for key, _ in selector.select(TURN_SECONDS))
 
     def turn(self, seconds: float) -> list[Message]:
         """What there is to say, after a wait of up to `seconds` for the end of a worker."""

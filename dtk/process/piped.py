@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-from dtk.process.agent import TURN_SECONDS, Agent
+from dtk.process.agent import Agent
 
 __all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "main", "serve"]
 
@@ -51,7 +51,7 @@ def serve(agent: Agent, commands: int, events: int, patience: float = LEASE_SECO
     """
     begun, heard = b"", time.monotonic()
     while True:
-        if select.select([commands], [], [], TURN_SECONDS)[0]:
+        if agent.wait(commands):
             data = os.read(commands, 1 << 20)
             if not data:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -10,15 +9,14 @@ import io
 import linecache
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from dtk.errors import NotShippable
+from dtk.process import beside
 
 __all__ = [
     "captured",
@@ -30,7 +28,6 @@ __all__ = [
     "is_plain",
     "names",
     "own_functions",
-    "own_modules",
     "pack",
     "pack_result",
     "takes_strategy",
@@ -147,29 +144,7 @@ def own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
 def is_own(value: Any) -> bool:
     """Whether a function was written in a cell, a script or a module beside them, and not installed."""
     home = getattr(value, "__module__", None) or ""
-    return home == "__main__" or bool(_own_file(home))
-
-
-def _own_file(module: str) -> str:
-    """The file of an imported module that was not installed; "" for any other."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    installed = any(part in file for part in ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"]))
-    return "" if installed or module.split(".")[0] == "dtk" else file
-
-
-def own_modules() -> dict[str, bytes]:
-    """The sources of the modules beside the notebook or script that this process has imported, by path from sys.path.
-
-    A function travels with what is in its own file; what it imports from these, another machine has to be given.
-    """
-    found = {}
-    for name, module in list(sys.modules.items()):
-        file = _own_file(name)
-        if file.endswith(".py") and not name.startswith("__"):
-            path = name.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py")
-            with contextlib.suppress(OSError):  # removed since
-                found[path] = Path(file).read_bytes()
-    return found
+    return home == "__main__" or bool(beside.file_of(home))
 
 
 def cell_sources() -> dict[str, str]:

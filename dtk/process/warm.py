@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from dtk import environment
@@ -90,6 +89,10 @@ class ParentProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def fileno(self) -> int:
+        """Can be read when there is something to poll."""
+        return self._out.fileno()
 
     def lives(self) -> bool:
         if self._process.poll() is None:
@@ -223,18 +226,14 @@ class ParentProcess:
             self._selector.close()
             self._out.close()
             if self._problem is None:
-                _remove(self.log)
+                with contextlib.suppress(OSError):  # it is gone already
+                    self.log.unlink()
 
 
 def _ended(code: int) -> str:
     if code == 0:
         return "had ended"
     return f"was killed by signal {-code if code < 0 else code - 128}"
-
-
-def _remove(log: Path) -> None:
-    with contextlib.suppress(OSError):  # it is gone already
-        log.unlink()
 
 
 def idle_seconds() -> float:

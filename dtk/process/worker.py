@@ -23,7 +23,7 @@ from typing import Any
 import wrapt
 
 from dtk import environment, events
-from dtk.compat import binding, causes, checkpoints, strategies, transport, without
+from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
 from dtk.environment import Here
 from dtk.process import isolation, ship
@@ -34,7 +34,6 @@ from dtk.records import RunFolder
 
 __all__ = ["main", "of_replicas", "split"]
 
-_kept: list[Any] = []  # to the end of this process
 _ABOVE = (__name__, "dtk.process.program", "runpy")  # modules above the learner's own lines
 
 
@@ -143,19 +142,7 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     updates.write(here)
     here.folder.save_result(ship.pack_result(result))
     del fn, args, kwargs, result
-    _close_what_is_open()
-
-
-def _close_what_is_open() -> None:
-    """Collects what the function has left: summary writers flush then. Iterators of datasets stay.
-
-    TensorFlow's wait for their threads, with Python's lock in hand, which a generator may need: 5 to 20 s at times.
-    """
-    tf = sys.modules.get("tensorflow")
-    if tf is not None:
-        iterator = tf.data.Iterator
-        _kept.extend(each for each in gc.get_objects() if issubclass(type(each), iterator))
-    gc.collect()
+    gc.collect()  # what the function has left: summary writers flush then
 
 
 def _imported(here: Here, host: str | None) -> None:
@@ -179,6 +166,7 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     correct.when_imported()  # after the seeds
     wrapt.register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
     wrapt.register_post_import_hook(lambda tensorflow: transport.apply(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: autotuning.apply(), "tensorflow")
     wrapt.register_post_import_hook(
         lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
     )
@@ -234,11 +222,10 @@ def _record_failure(here: Here, error: BaseException) -> int:
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
         sys.stderr.write(text)
-        by_a_peer = getattr(causes.cause_of(error), "by_a_peer", False)
         kind, message = causes.message_of(error)
         if environment.isolated() and isolation.wanted_a_network(error):
             message += " (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
-        here.folder.save_error(kind, message, text, by_a_peer)
+        here.folder.save_error(kind, message, text, causes.by_a_peer(error))
         here.journal.event(events.Failed(at))
     except OSError:
         pass  # a full disk: the kernel sees the exit code and the disk

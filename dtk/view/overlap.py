@@ -100,16 +100,11 @@ def _draw(ax: Axes, table: pandas.DataFrame, longest: float) -> None:
         ):
             style: dict[str, Any] = {"color": PART_COLORS[name], "alpha": _OPACITY[name], "lw": 0}
             ax.barh(lane, right - left, left=left, height=_HIGH, **style)
-        _label(ax, bytes_of(row.bytes), end, lane)
     whole = 1e3 * float(table.period.iloc[0])
     ax.axvline(whole, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
-    ax.set(xlim=(0, 1.12 * longest), ylim=(len(table) - 0.4, -0.6), yticks=[])
-
-
-def _label(ax: Axes, text: str, x: float, lane: int) -> None:
-    ground = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 0.5}  # over the line of the step's end
-    style: dict[str, Any] = {"va": "center", "size": 9, "color": ink(ax), "bbox": ground}
-    ax.annotate(text, (x, lane), (5, 0), textcoords="offset points", **style)
+    ax.set(xlim=(0, 1.04 * longest), ylim=(len(table) - 0.4, -0.6))
+    ax.set_yticks(range(len(table)), [bytes_of(size) for size in table.bytes], size=9)
+    ax.tick_params(axis="y", length=0)
 
 
 def _legend(ax: Axes) -> None:

@@ -17,8 +17,10 @@ __all__ = [
     "in_one_sentence",
     "is_chatter",
     "lost_a_peer",
+    "may_have_lost_a_peer",
     "mismatch",
     "port_was_taken",
+    "slept",
 ]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
@@ -26,10 +28,12 @@ _MISMATCH = re.compile(
     r"Shape mismatch in the collective instance.*?expected shape (\[[^\]]*\]).*?expected shape (\[[^\]]*\])"
 )
 
-# The same, with another kind of values or of collective at the two ends, as numbers of TensorFlow's DataType.
+# The same, with another kind of collective or of values at the two ends, as numbers of TensorFlow's CollectiveType and
+# DataType.
 _OTHER_KIND = re.compile(
     r"Collective instance \d+ expected type (\d+) and data_type (\d+) but got type (\d+) and data_type (\d+)"
 )
+_KINDS = {"0": "a sum", "1": "a broadcast", "2": "a gather", "4": "an exchange of all with all"}
 _TYPES = {"1": "float32", "2": "float64", "3": "int32", "9": "int64", "10": "bool", "14": "bfloat16", "19": "float16"}
 
 # dtk's own sentence, which AutoGraph and TensorFlow's executor (2.15 to 2.21) raise again as an error of their own:
@@ -84,8 +88,10 @@ def mismatch(message: str) -> str:
         one, two = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
         ends = f", with the shapes {one} and {two}"
     elif other:
+        kinds = sorted({_KINDS.get(number, f"collective type {number}") for number in other.group(1, 3)})
         names = sorted({_TYPES.get(number, f"data type {number}") for number in other.group(2, 4)})
         ends = f", with values of {names[0]} and {names[1]}" if len(names) == 2 else ""
+        ends = f", {kinds[0]} and {kinds[1]}" if len(kinds) == 2 else ends  # then it gathers sizes, not values
     else:
         return ""
     return (
@@ -171,23 +177,39 @@ def _anonymous(line: str) -> str:
 
 # ---- workers that failed because they lost each other: none raised, each reports that a peer is gone
 
-# TensorFlow 2.15 to 2.21, where a peer has gone; measured with workers that were killed, raised or returned early.
-_LOST = re.compile(
-    r"Socket closed|Connection re(set|fused)|Collective ops is aborted|coordination service|heartbeat"
-    r"|failed to connect to all addresses|RPC failed|GRPC_STATUS|Unable to connect|Broken pipe"
-    r"|/job:worker/replica:0/task:\d+ |Cancelled|recv_buf|Restart your program to reset|CollectiveErrors|preempted",
-    re.IGNORECASE,
+# What is said where a peer has gone, for where TensorFlow's own mark of it is lost (`dtk.compat.causes.by_a_peer`), as
+# in sessions of tf.compat.v1.
+_LOST_WORDS = (
+    r"Socket closed",
+    r"Connection re(?:set|fused)",
+    r"Collective ops is aborted",
+    r"coordination service",
+    r"heartbeat",
+    r"failed to connect to all addresses",
+    r"GRPC_STATUS",
+    r"/job:worker/replica:0/task:\d+ ",
+    r"Restart your program to reset",
+    r"preempted",
 )
+_LOST = re.compile("|".join(_LOST_WORDS), re.IGNORECASE)
 _LOST_BY = ("UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError")
-# TensorFlow 2.15 to 2.21 and its gRPC, where a worker's port is not free any more.
-_PORT_TAKEN = re.compile(r"Could not start gRPC server|Address already in use|Failed to bind", re.IGNORECASE)
-# TensorFlow 2.15 to 2.21: "The following tasks are unhealthy (stopped sending heartbeats):\n/job:worker/.../task:1".
-_NO_HEARTBEAT = re.compile(r"unhealthy \(stopped sending heartbeats\):\s*/job:worker/replica:\d+/task:(\d+)")
+# Where a worker's port is not free any more: TensorFlow, and `dtk.ring`.
+_PORT_TAKEN = re.compile(r"Could not start gRPC server|dtk\.ring\(\) needs this worker's port")
+# TensorFlow 2.20 to 2.22's candidate, and 2.15.
+_NO_HEARTBEAT = re.compile(
+    r"unhealthy \(stopped sending heartbeats\):\s*/job:worker/replica:\d+/task:(?P<task>\d+)"
+    r"|Task /job:worker/replica:\d+/task:(?P<task_15>\d+) heartbeat timeout"
+)
 
 
 def lost_a_peer(kind: str, message: str) -> bool:
     """Whether an error is TensorFlow's reaction to a peer that has gone."""
     return kind in _LOST_BY and bool(_LOST.search(message))
+
+
+def may_have_lost_a_peer(kind: str) -> bool:
+    """Whether TensorFlow raises errors of this kind where a connection is gone: what else they come of is rare."""
+    return kind in _LOST_BY and kind != "InternalError"
 
 
 def port_was_taken(message: str) -> bool:
@@ -209,12 +231,23 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
     for number in failed:
         error = folder.members[number].error
         found = _NO_HEARTBEAT.search(error["message"]) if error else None
-        lost = int(found[1]) if found else folder.workers
+        lost = int(found["task"] or found["task_15"]) if found else folder.workers
         if lost < folder.workers and lost not in finished:
             name = folder.each[lost].name
             words = f"TensorFlow heard no heartbeat of {name} any more, though no worker ended by itself"
             return lost, f"{words}: look at the network between {name} and worker 0, and whether {name} was frozen"
     return None
+
+
+def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
+    """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
+    errors = [folder.members[number].error for number in failed]
+    if not seconds or not any(error is not None and "heartbeat" in error["message"] for error in errors):
+        return ""
+    return (
+        f"this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
+        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
+    )
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training
@@ -227,6 +260,7 @@ _CHATTER = re.compile(
     r"|(?:E\d{4}|\d{4}-\d\d-\d\d \S+ E) .*(?:Unable to register cu|failed call to cuInit)"
     r"|.*: UserWarning: `shuffle=True` was passed, but will be ignored since the data `x` was provided as a tf\.data"
     r"|  self\.data_adapter = data_adapters\.get_data_adapter\($"
+    r"|=== Source Location Trace: ===$|external/[\w./]+\.cc:\d+$"
 )
 
 

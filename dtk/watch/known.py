@@ -17,7 +17,10 @@ KNOWN = [
     ),
     (
         # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
-        re.compile(r"Could not apply FILE based sharding: the dataset only has \d+ file.*?required (\d+) shards"),
+        re.compile(
+            r"Could not apply FILE based sharding: the dataset only has (?!1 file\(s\).{,60} required 2 )\d+ file"
+            r".*?required (\d+) shards"
+        ),
         f"the dataset reads fewer than {{0}} files, which autoshard policy FILE can't divide among {{0}} workers; "
         f"{_USE_DATA} (dtk.datasets.load does)",
     ),
@@ -65,7 +68,7 @@ KNOWN = [
         "models and optimizers inside strategy.scope()",
     ),
     (
-        re.compile(r"PerReplica:\{|'PerReplica' object|value \(PerReplica"),
+        re.compile(r"PerReplica:\{|'PerReplica'|using a PerReplica object"),
         "a value with one part for each replica (PerReplica) was used as one tensor; call the step by "
         "strategy.run(step, args=(batch,)), or take strategy.experimental_local_results(value)",
     ),
@@ -82,11 +85,6 @@ KNOWN = [
         re.compile(r"Model (\w+) does not have a `call\(\)` method implemented"),
         "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
         "write one: its forward pass",
-    ),
-    (
-        re.compile(r"with input shapes: \[0,.*shape=\(0,"),
-        "a replica had no example, which this layer can't take: predict or evaluate was given fewer examples than "
-        "there are replicas; give it as many at least",
     ),
     (
         re.compile(r"Argument\(s\) not recognized: \{'lr':"),

@@ -15,6 +15,9 @@ from dtk.watch.state import STAGES
 
 __all__ = ["Heard", "Watch", "port_was_taken"]
 
+# A kind of error that comes where a peer has gone and elsewhere, in words of a TensorFlow that is not known here.
+_UNSURE = " (these words don't tell whether it failed by itself or lost another worker)"
+
 
 @dataclass
 class Heard:
@@ -125,7 +128,7 @@ class Watch:
         failures = self.failures()
         if not failures:
             return None
-        first = min(failures, key=lambda worker: (self.is_consequence(worker), failures[worker]))
+        first = min(failures, key=lambda each: (not self.is_own(each), self.is_consequence(each), failures[each]))
         # Where every worker makes the same mistake, name the first by index, not by chance.
         return min(worker for worker in failures if worker == first or self._same(worker, first))
 
@@ -139,6 +142,13 @@ class Watch:
         if error is None or self.heard[worker].lost:
             return False  # it ended without an error: no other worker's message explains that
         return bool(error.get("by_a_peer")) or explain.lost_a_peer(error["type"], error["message"])
+
+    def is_own(self, worker: int) -> bool:
+        """Whether a failure is surely no reaction to a peer: not even its kind of error comes where a peer has gone."""
+        error = self._member(worker).error
+        if error is None or self.heard[worker].lost or self.folder.workers == 1 or worker >= self.folder.workers:
+            return True
+        return not self.is_consequence(worker) and not explain.may_have_lost_a_peer(error["type"])
 
     def departed(self) -> tuple[int, str] | None:
         """A worker whose function had returned and whose process then ended, and what to say where others lost it."""
@@ -170,6 +180,7 @@ class Watch:
         trace = error["traceback"] if error else ""
         at = f" on {self.hosts[worker]}" if any(self.hosts) else ""
         name = (member.name if worker < self.folder.workers else "the evaluator") + at
+        unsure = not said and not lost and not self.is_own(worker)
         parts = [f"What {name} said:\n{trace}" if trace else _last_lines(member)]
         for other in sorted(set(self.failures()) - {worker}):
             role = "the same" if self._same(other, worker) else "a consequence"
@@ -177,15 +188,20 @@ class Watch:
             log = f".logs[{other}]" if other < self.folder.workers else ".evaluator_log"
             parts.append(f"{name} {self._what(other, None)}  ({role}; in full in {log})")
         return WorkerFailed(
-            said or f"{member.name}{at} {self._what(worker, code)}",
+            said or f"{member.name}{at} {self._what(worker, code)}{_UNSURE if unsure else ''}",
             worker=worker if worker < self.folder.workers else "evaluator",
             host=self.hosts[worker] if at else None,
             exitcode=code,
             traceback=trace,
             folder=self.folder,
             detail="\n".join(part for part in parts if part),
-            reason="lost" if lost or self.heard[worker].lost else "raised" if error else "exited",
+            reason=self._reason(worker, lost, unsure),
         )
+
+    def _reason(self, worker: int, lost: bool, unsure: bool) -> str:
+        if lost or self.heard[worker].lost:
+            return "lost"
+        return "unknown" if unsure else "raised" if self._member(worker).error else "exited"
 
     def _what(self, worker: int, code: int | None) -> str:
         if self.heard[worker].lost:

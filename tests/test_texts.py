@@ -1,0 +1,197 @@
+"""What TensorFlow and Keras really said, in each lane, against what dtk makes of it (tools/error_texts.py caused it).
+
+No text gets the sentence of another, and one whose decisive words are others is passed on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import error_cases
+import pytest
+from error_cases import CASES, kept
+
+from dtk.compat import causes
+from dtk.compat.causes import activation_under_logits
+from dtk.recording import neighbours
+from dtk.records import RunFolder
+from dtk.watch import explain
+from dtk.watch.explain import in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
+from dtk.watch.known import KNOWN
+from dtk.watch.watch import Watch
+
+KEPT = kept()
+TEXTS = [
+    pytest.param(name, kind, message, by_a_peer, id=f"{stem}-{name}-{number}")
+    for stem, lane in KEPT.items()
+    for name, texts in lane["texts"].items()
+    for number, (kind, message, by_a_peer) in enumerate(texts)
+]
+MESSAGES = [message for lane in KEPT.values() for texts in lane["texts"].values() for _, message, _ in texts]
+LINES = [(stem, line) for stem, lane in KEPT.items() for line in lane["log"]]
+# Patterns that no lane's text matches, and why they stay.
+STAY = {
+    r"MessageToString\(\) got an unexpected keyword argument 'float_format'": "no lane has protobuf 7 with so old a "
+    "TensorFlow; a machine's own versions may",
+}
+OTHERWISE = "put in words that nobody knows yet"  # in place of what a pattern finds
+
+
+def flat(message):
+    return " ".join(message.split())
+
+
+def sentences(message):
+    """The sentences of all patterns that match, wherever they are in the table."""
+    found = [(pattern.search(flat(message)), sentence) for pattern, sentence in KNOWN]
+    return [sentence.format(*match.groups()) for match, sentence in found if match]
+
+
+def taken_for(kind, message):
+    """What else dtk takes an error for."""
+    found = {
+        "lost": lost_a_peer(kind, message),
+        "different": bool(mismatch(message)),
+        "port": port_was_taken(message),
+        "heartbeat": bool(explain._NO_HEARTBEAT.search(message)),
+    }
+    return {what for what, is_so in found.items() if is_so}
+
+
+EACH = ("name", "kind", "message", "by_a_peer")
+
+
+@pytest.mark.parametrize(EACH, TEXTS)
+def test_each_text_gets_its_own_sentence_and_no_others(name, kind, message, by_a_peer):
+    case = CASES[name]
+    said = in_one_sentence(kind, message)
+    raised = "ClusterConfigError" if name.startswith("dtk's own") else kind
+    assert said.startswith(f"raised {raised}: {case.says or case.own}")
+    assert not case.says or said == f"raised {raised}: {case.says}"
+    assert sentences(message) == ([case.says] if case.says in TABLE else [])
+    assert taken_for(kind, message) - {"heartbeat", "lost"} == {*case.is_} - {"lost"}
+    assert by_a_peer == ("lost" in case.is_), "TensorFlow's own mark of what comes of another error"
+    assert lost_a_peer(kind, message) == by_a_peer or kind == "InvalidArgumentError"
+
+
+TABLE = {sentence for message in MESSAGES for sentence in sentences(message)}
+LOST = [re.compile(each, re.IGNORECASE) for each in explain._LOST_WORDS]
+PATTERNS = [
+    *[pattern for pattern, _ in KNOWN if pattern.pattern not in STAY],
+    *LOST,
+    explain._PORT_TAKEN.pattern.split("|")[0],  # the other is of dtk.ring
+    *[explain._MISMATCH, explain._OTHER_KIND, explain._OURS, explain._NO_HEARTBEAT],
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: getattr(pattern, "pattern", pattern))
+def test_each_pattern_finds_a_real_text(pattern):
+    assert any(re.search(pattern, text) for message in MESSAGES for text in (message, flat(message)))
+
+
+def reworded(kind, message):
+    """The message with other words wherever one of dtk's patterns finds something."""
+    message = flat(message)
+    for pattern in [*(pattern for pattern, _ in KNOWN), *PATTERNS]:
+        message = re.sub(pattern, OTHERWISE, message)
+    return message
+
+
+@pytest.mark.parametrize(EACH, [each for each in TEXTS if CASES[each.values[0]].says or each.values[0] == "port taken"])
+def test_a_text_in_other_words_is_passed_on_as_it_is(name, kind, message, by_a_peer):
+    other = reworded(kind, message)
+    assert OTHERWISE in other
+    assert (sentences(other), taken_for(kind, other)) == ([], set())
+    said = in_one_sentence(kind, other).removeprefix(f"raised {kind}: ").removesuffix("...")
+    assert explain._anonymous(other).removeprefix(f"{kind}: ").startswith(said)
+
+
+LOST_ONE = [each for each in TEXTS if each.values[3]]
+
+
+def watch_of(tmp_path, *errors):
+    """Two workers that failed one after the other; None for one that was killed."""
+    tmp_path.mkdir()
+    folder = RunFolder(tmp_path, 2)
+    watch = Watch(folder, 0.0)
+    for number, error in enumerate(errors):
+        folder.worker(number).path.mkdir()
+        if error is None:
+            watch.heard[number].exited = (-9, 2.0 + number)
+        else:
+            kind, message, by_a_peer = error
+            folder.worker(number).save_error(kind, message, "", by_a_peer)
+            watch.heard[number].failed = 2.0 + number
+    return watch
+
+
+@pytest.mark.parametrize(EACH, LOST_ONE)
+def test_who_failed_first_does_not_hang_on_the_words_of_those_who_lost_it(tmp_path, name, kind, message, by_a_peer):
+    other = reworded(kind, message)
+    assert watch_of(tmp_path / "as it is", (kind, message, False), None).culprit() == int(kind in explain._LOST_BY)
+    assert watch_of(tmp_path / "marked", (kind, other, True), None).culprit() == 1
+    unmarked = watch_of(tmp_path / "unmarked", (kind, other, False), None)
+    assert unmarked.culprit() == int(explain.may_have_lost_a_peer(kind))
+
+
+class Derived(Exception):
+    """As an error of tf.errors that comes of another one."""
+
+    def __init__(self):
+        self.experimental_payloads = {b"type.googleapis.com/tensorflow.DerivedStatus": b""}
+
+
+def test_the_mark_of_another_workers_failure_is_seen_behind_what_the_function_makes_of_it():
+    error = ValueError("no more")
+    found = [causes.by_a_peer(each) for each in (Derived(), error, BlockingIOError())]
+    error.__context__ = Derived()  # raised in an `except`
+    found.append(causes.by_a_peer(error))
+    error.__suppress_context__ = True  # raise ... from None
+    found.append(causes.by_a_peer(error))
+    error.__cause__ = Derived()
+    assert [*found, causes.by_a_peer(error)] == [True, False, False, True, False, True]
+
+
+KINDS = sorted({each.values[1] for each in LOST_ONE} & {*explain._LOST_BY} - {"InternalError"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_only_unknown_words_are_known_dtk_says_so(tmp_path, kind):
+    watch = watch_of(tmp_path / "run", (kind, "an error of tomorrow", False), (kind, "another one", False))
+    assert not any(watch.is_own(worker) or watch.is_consequence(worker) for worker in (0, 1))
+    error = watch.failure(watch.culprit())
+    assert error.reason == "unknown"
+    assert str(error) == (
+        f"worker 0 raised {kind}: an error of tomorrow (these words don't tell whether it failed by itself or lost "
+        "another worker)"
+    )
+
+
+def test_a_port_of_the_functions_own_is_none_of_the_clusters():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(neighbours.RingBroken) as caught:
+            neighbours._listen(taken.getsockname())
+        assert port_was_taken(str(caught.value))
+        with pytest.raises(OSError, match="Address already in use") as own:
+            socket.create_server(taken.getsockname())
+        assert not port_was_taken(str(own.value))
+
+
+def test_every_case_has_a_text_in_a_lane_and_every_text_a_case():
+    assert {name for lane in KEPT.values() for name, texts in lane["texts"].items() if texts} == set(CASES)
+    assert {lane["lane"] for lane in KEPT.values()} == {"main", "colab", "tf215"}
+
+
+@pytest.mark.parametrize(("stem", "line"), LINES)
+def test_what_a_start_prints_is_recognised(stem, line):
+    warned = activation_under_logits(line) == "Softmax"
+    assert is_chatter(line) or warned or line in error_cases.NOT_CHATTER
+
+
+def test_keras_warns_of_softmax_in_the_words_that_are_looked_for():
+    for stem in KEPT:
+        found = [line for lane, line in LINES if lane == stem and activation_under_logits(line)]
+        assert found, stem
