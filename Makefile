@@ -23,10 +23,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 # Most of a test's time is waiting, for a process to start or a deadline to pass: two files at a time.
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz confusion flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | confusion | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -67,9 +67,23 @@ SEED ?= 0
 test-fuzz: $(READY)
 	CASES=$(CASES) SEED=$(SEED) $(BIN)/python -m pytest tests/test_fuzz.py
 
+# make chaos SEQUENCES=20 SEED=3: other sequences, and not as many. Made-up machines first, a hundred times as many, then
+# real kernels whose runs fail, stall, are interrupted and start again; a line each, with the seed that plays it again.
+SEQUENCES ?= 200
+chaos: $(READY)
+	SEQUENCES=$$((100 * $(SEQUENCES))) SEED=$(SEED) $(BIN)/python -m pytest tests/test_chaos.py
+	$(BIN)/python benchmarks/chaos.py --sequences $(SEQUENCES) --seed $(SEED)
+
 # Every program with every mistake that fits into it, and the page about it. Interrupted, it goes on where it was.
 confusion: $(READY)
 	$(BIN)/python benchmarks/confusion.py --out out/confusion.json --docs docs/explanation/gallery.md
+
+# What really happens against what dtk says, 30 trials a row, four hours on two cores, and the page about it. Interrupted, it
+# goes on where it was; in pieces: make look-alikes TRIALS=5
+TRIALS ?= 30
+look-alikes: $(READY)
+	$(BIN)/python benchmarks/look_alikes.py --trials $(TRIALS) --seed $(SEED) --out out/look_alikes.jsonl \
+		--docs docs/explanation/look_alikes.md
 
 # Which tests fail now and then: each that starts processes, TIMES times beside LOAD busy processes; in out/flakes.jsonl.
 TIMES ?= 50

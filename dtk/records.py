@@ -4,6 +4,7 @@ A run's directory (mode 0700):
 
     function.pkl  sources.json     what the workers are to do
     job.json             how it was asked for: workers, seed and the rest, for `Run.again`
+    versions.json        of Python, TensorFlow and Keras
     evaluator.pkl        what the evaluator is to do, where there is one
     faults.json          what goes wrong (`dtk.faults`)
     attempt.json         of the last start of the cluster: {"number", "failed", "began", "ended"}

@@ -8,7 +8,7 @@ from diagnosing import OTHER, later, means, other_losses, pair, said, scoped, to
 from verifying import END, START, STEPS, maker, replaced, short_batch
 
 from dtk.errors import VerificationError
-from dtk.events import Alone
+from dtk.events import Alone, Counted
 
 
 @pytest.fixture
@@ -130,6 +130,31 @@ def test_weights_that_drifted_apart_in_the_scope_are_not_blamed_on_it(make):
     assert "though the model was made in the scope of MultiWorkerMirroredStrategy with 2 replicas" in sentence
     # A copy for each replica is what a variable has that was made in the scope.
     told(make("mirrored", identical=False), make("single"), mistake="unknown", also=("not in scope",))
+
+
+def test_weights_that_are_other_ones_on_one_worker_from_the_start(make):
+    starts = [START, replaced(START, 1, 1e-3)]
+    run, baseline = pair(make, final=[END, replaced(END, 1, 1e-3)])
+    for corner, held in zip(run.folder.each, starts, strict=True):
+        corner.save_weights("initial", ["w0", "w1"], held)
+    sentence = told(scoped(run, 2), baseline, mistake="start")
+    assert sentence.startswith("worker 0 and worker 1 begin with different weights (w1 among them), though the model")
+    assert "something set them on one worker alone" in sentence
+
+
+def counted(run, steps):
+    return said(run, Counted, training=1, counted=steps, recorded=0, offset=0)
+
+
+def test_an_optimizer_that_goes_on_from_another_training(make):
+    def runs(mine, other):
+        run, baseline = traced(pair(make, change=later(0.9), final=further(1.95)))
+        return counted(run, mine), counted(baseline, other)
+
+    sentence = told(*runs(100, 0), mistake="start")
+    assert "as training began the optimizer had counted 100 steps in the cluster, 0 in the baseline" in sentence
+    told(*runs(100, 100), mistake="learning rate")
+    told(*runs(None, 0), mistake="learning rate")  # not known
 
 
 def test_workers_that_trained_alone(make):

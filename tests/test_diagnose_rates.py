@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from diagnosing import later, pair, rated, told
@@ -30,6 +32,16 @@ def parted(make, mine, other, times=1.95):
 def test_another_rate_at_the_first_update_is_the_reason(make):
     sentence = told(*parted(make, (0.2, 0.2), (0.1, 0.1)), mistake="learning rate")
     assert "the learning rate of adam is 0.2 at its first update, in the baseline 0.1" in sentence
+
+
+def test_other_versions_are_said(make):
+    runs = parted(make, (0.2, 0.2), (0.1, 0.1))
+    for run, version in zip(runs, ("2.21.0", "2.15.1"), strict=True):
+        (run.folder.path / "versions.json").write_text(json.dumps({"Python": "3.11.9", "tensorflow": version}))
+    sentence = told(*runs, mistake="learning rate")
+    assert "(they were made with other versions, tensorflow 2.21.0 and 2.15.1, which may draw other" in sentence
+    (runs[1].folder.path / "versions.json").unlink()
+    assert "versions" not in told(*runs, mistake="learning rate")
 
 
 def test_another_rate_at_the_end_may_be_an_effect(make):

@@ -156,6 +156,7 @@ def uses_a_namesake():
     return train.answer()
 
 
+@pytest.mark.trains
 def test_modules_beside_the_notebook_lie_beside_the_program(tmp_path, monkeypatch):
     for name in ("neighbour", "train"):
         (tmp_path / f"{name}.py").write_text("def answer():\n    return 42\n")

@@ -119,6 +119,29 @@ def test_a_peer_that_only_the_others_lost_is_named_with_what_to_look_at():
     assert "Worker 2 raised UnavailableError" in caught.value.detail
 
 
+def lose_all():
+    meet(2)
+    raise UnavailableError(
+        "Collective ops is aborted by: Unexpected heartbeat request from an already-in-error task: "
+        "/job:worker/replica:0/task:1 with existing error: UNAVAILABLE: "
+        "Task /job:worker/replica:0/task:1 heartbeat timeout."
+    )
+
+
+def test_a_machine_that_slept_is_said_and_no_worker_blamed(monkeypatch):
+    with pytest.raises(dtk.WorkerFailed, match="TensorFlow heard no heartbeat of worker 1 any more") as caught:
+        dtk.run(lose_all)
+    assert caught.value.worker == 1
+    monkeypatch.setattr("dtk.watch.signs.Signs.slept", 14.2)
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(lose_all)
+    assert str(caught.value) == (
+        "this machine, or all of the run, stood still for 14 s (a laptop that slept?), so that TensorFlow, which heard "
+        "no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
+    )
+    assert caught.value.reason == "lost"
+
+
 class Unpicklable:
     def __init__(self):
         self.lock = threading.Lock()

@@ -9,6 +9,8 @@ import pytest
 from dtk.watch import hindrances
 from dtk.watch.explain import exit_in_words
 
+KILLED = "was killed by SIGKILL; the system has killed"
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux counts them")
 def test_linux_counts_what_it_kills_for_want_of_memory():
@@ -18,8 +20,8 @@ def test_linux_counts_what_it_kills_for_want_of_memory():
 @pytest.mark.parametrize(
     ("code", "before", "now", "words"),
     [
-        (-9, 3, 4, "was killed by SIGKILL; the system has killed 1 process for want of memory meanwhile: smaller"),
-        (-9, 0, 2, "was killed by SIGKILL; the system has killed 2 processes for want of memory meanwhile: smaller"),
+        (-9, 3, 4, f"{KILLED} 1 process for want of memory meanwhile; if it was that one: smaller batches"),
+        (-9, 0, 2, f"{KILLED} 2 processes for want of memory meanwhile; if it was one of them: smaller batches"),
         (-9, 3, 3, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
         (-9, None, None, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
         (-11, 3, 4, "crashed with SIGSEGV; the last Python lines before it are in its log"),

@@ -118,7 +118,12 @@ def test_silence_is_counted(seen):
 
 def test_a_machine_that_slept_is_no_silence(seen):
     seen(1.0)
+    assert seen.of.slept == 0.0
     assert seen(3600.0) == pytest.approx(1.0 + signs._AWAY)
+    assert seen.of.slept == 3600.0
+    for _ in range(61):
+        seen(1.0)
+    assert seen.of.slept == 0.0, "what fails now has another reason"
 
 
 def test_a_slow_disk_is_work_and_an_answer_to_us_is_not(seen):

@@ -54,6 +54,12 @@ def test_each_byte_is_said_once_and_what_is_whole_comes_first(tmp_path):
     for message in news.of(corner)[0]:
         mirror.write(here, message)
     assert (here / "worker-0/result.pkl").read_bytes() == b"half"
+    with (corner / "result.pkl").open("ab") as file:  # no file that grows line by line, and yet it has grown
+        file.write(b"and more")
+    for message in news.of(corner)[0]:
+        mirror.write(here, message)
+    assert (here / "worker-0/result.pkl").read_bytes() == b"halfand more"
+    assert news.of(corner) == ([], True)
 
 
 def test_large_files_come_in_parts_and_their_event_after_them(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import random
 import sys
 
@@ -40,6 +41,9 @@ def lone():
 def test_a_baseline_has_no_tf_config(start):
     run = dtk.baseline(lone, start=start)
     assert (run.mode, run.workers, run.results) == ("single", 1, [(False, True)])
+    versions = json.loads((run.dir / "versions.json").read_text())
+    assert versions["Python"] == platform.python_version()
+    assert {"tensorflow", "keras"} < {*versions}
 
 
 def draws():

@@ -66,8 +66,17 @@ def test_a_loss_that_is_no_number_in_one(make, value):
     shares = curve_of(2)
     shares[3, 1] = value
     error = refused(make(shares=shares), make("single"))
-    assert f"the loss at step 4 is not finite: baseline 2.02, cluster {value:g}" in str(error)
+    assert f"the loss at step 4 is not finite: baseline 2.02, cluster {value:g}, on replica 1 alone" in str(error)
+    assert "computed at this one by replica 1 alone: its examples, its memory" in str(error)
     assert error.step == 4
+
+
+def test_a_loss_that_is_no_number_on_each_replica(make):
+    shares = curve_of(2)
+    shares[0] = float("nan")
+    error = refused(make(shares=shares), make("single"))
+    assert "the loss at step 1 is not finite: baseline 2.3, cluster nan, on each of the 2 replicas;" in str(error)
+    assert "of the one that is not finite: weights, rate, loss function, all examples" in str(error)
 
 
 # --- the last batch

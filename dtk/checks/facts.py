@@ -8,12 +8,13 @@ it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtk.events import NOT_WRITTEN, Alone, Augments, Loop, Scope, Traced, Updates, of_kind
+from dtk.events import NOT_WRITTEN, Alone, Augments, Counted, Loop, Scope, Traced, Updates, of_kind
 from dtk.lines import Kind
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ __all__ = [
     "augmenting",
     "clipping",
     "constant",
+    "counted_before",
     "drawing",
     "events",
     "other_rate",
+    "other_versions",
     "outside",
     "rate_at_end",
     "rates",
@@ -121,6 +124,27 @@ def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
         if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
             return f"the learning rate of {ours[0]} is {a:.3g} {when}, in the baseline {b:.3g}"
     return None
+
+
+def counted_before(run: RunLike) -> int | None:
+    """Steps that the optimizer had counted as the first training began; None where unknown, or the run began anew."""
+    counted = events(run, Counted)
+    return counted[0].counted if counted and not run.folder.earlier else None
+
+
+def other_versions(run: RunLike, baseline: RunLike) -> str:
+    """ "tensorflow 2.21.0 and 2.15.1", where run and baseline were made with other ones; "" elsewhere, or not known."""
+    mine, other = _versions(run), _versions(baseline)
+    apart = [name for name in mine if mine[name] and other.get(name) and mine[name] != other[name]]
+    return ", ".join(f"{name} {mine[name]} and {other[name]}" for name in apart)
+
+
+def _versions(run: RunLike) -> dict[str, str | None]:
+    try:
+        found: dict[str, str | None] = json.loads((run.folder.path / "versions.json").read_text())
+    except (OSError, ValueError):
+        return {}  # an older dtk wrote none
+    return found
 
 
 def augmenting(*runs: RunLike) -> list[str]:

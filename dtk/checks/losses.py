@@ -135,12 +135,27 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
             remedy = "lower the learning rate, and look for NaN or infinite values in the data"
             break
     else:
-        what = f"the loss at step {k + 1} is not finite: {_values(ours, mine, other)} ({_spread(ours.examples[k])})"
-        remedy = "the steps before agree, so look at what is read and computed at this one"
+        whose, where = _whose(ours, k)
+        what = f"the loss at step {k + 1} is not finite: {_values(ours, mine, other)}{whose}"
+        remedy = f"the steps before agree, so look at what is read and computed at this one{where}"
         if k == 0:
-            remedy = "look at the data and the loss function of the one that is not finite"
+            remedy = f"look at the data and the loss function of the one that is not finite{where}"
     numbers = {"baseline": float(other), "run": float(mine)}
     raise VerificationError(what, step=k + 1, reason="loss", remedy=remedy, numbers=numbers)
+
+
+def _whose(ours: Evidence, k: int) -> tuple[str, str]:
+    """Which replicas' shares of the loss are not finite, in words, and where to look then; "" where that says nothing.
+
+    Replicas hold the same weights: what is in these, and in the loss function, is seen on each of them.
+    """
+    lost = np.flatnonzero(~np.isfinite(ours.shares[k]))
+    if ours.replicas < 2 or not len(lost):
+        return "", ""
+    if len(lost) == ours.replicas:
+        return f", on each of the {ours.replicas} replicas", ": weights, rate, loss function, all examples"
+    named = " and ".join(f"replica {replica}" for replica in lost)
+    return f", on {named} alone", f" by {named} alone: its examples, its memory"
 
 
 def allowed(other: np.ndarray, rtol: float) -> np.ndarray:

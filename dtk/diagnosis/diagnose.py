@@ -21,12 +21,13 @@ from dtk.checks.evidence import check_recorded, collect
 from dtk.checks.losses import check_loss
 from dtk.checks.verify import checks, name_of
 from dtk.diagnosis.case import Case
+from dtk.diagnosis.drift import look_at_drift
 from dtk.diagnosis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.diagnosis.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.diagnosis.standstill import look_at_standstill
 from dtk.diagnosis.suspects import look_at_offset, look_at_statistics, look_at_unknown_ratio
 from dtk.diagnosis.trials import decide
-from dtk.diagnosis.updates import look_at_drift, look_at_updates, moved, only_rates_differ
+from dtk.diagnosis.updates import look_at_state, look_at_updates, moved, only_rates_differ
 from dtk.diagnosis.verdict import Diagnosis, found
 from dtk.errors import VerificationError
 from dtk.events import Training
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from dtk.checks.evidence import RunLike
 
 __all__ = ["Diagnosis", "diagnose"]
+
+_VERSIONS = "they were made with other versions, {}, which may draw other numbers by one seed: make both with one"
 
 
 def diagnose(
@@ -69,9 +72,12 @@ def diagnose(
         if error.reason == "arguments":
             raise
         explained = _explain(error, run, baseline, rtol, atol)
-        return (
-            decide(explained, run, baseline, (rtol, atol), _explain) if try_it and baseline is not None else explained
-        )
+        if baseline is None:
+            return explained
+        if try_it:
+            explained = decide(explained, run, baseline, (rtol, atol), _explain)
+        other = facts.other_versions(run, baseline)
+        return replace(explained, what=f"{explained.what} ({_VERSIONS.format(other)})") if other else explained
     pair = "run and baseline agree" if baseline is not None else "the run's replicas agree"
     held_up = look_at_standstill(run, pair)
     if held_up is not None:
@@ -163,6 +169,7 @@ def _look_at_losses(case: Case) -> Diagnosis | None:
         look_at_statistics,
         look_at_unknown_ratio,
         look_at_offset,
+        look_at_state,
         look_at_updates,
     )
     return next(filter(None, (look(case) for look in looks)), None)

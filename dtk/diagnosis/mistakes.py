@@ -67,7 +67,7 @@ MISTAKES = {
         BOTH,
     ),
     "start": Mistake(
-        "the seeds, the initial weights or the models differ",
+        "the seeds, the initial weights, the steps that the optimizer had counted before, or the models differ",
         "-",
         "pass the same seed to dtk.run and dtk.baseline, and restore nothing in only one",
         BOTH,

@@ -1,4 +1,4 @@
-"""Mistakes in what became of the weights: how far they moved, in which direction, and whether all replicas agree."""
+"""Mistakes in what became of the weights: how far they moved, and in which direction."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtk.checks.facts import MOVING, outside, scope_of
+from dtk.checks.facts import counted_before
 from dtk.checks.numerals import AT_STEP_1, OFFSET, SMALL, relative, rounded
 from dtk.checks.weights import way
 from dtk.diagnosis.case import Case
-from dtk.diagnosis.suspects import ENDS, only_statistics
+from dtk.diagnosis.suspects import ENDS
 from dtk.diagnosis.verdict import Diagnosis, either, found
-from dtk.events import Replicas, of_kind
 
-__all__ = ["Moved", "look_at_drift", "look_at_updates", "moved", "only_rates_differ"]
+__all__ = ["Moved", "look_at_state", "look_at_updates", "moved", "only_rates_differ"]
 
 ALONG = 0.9  # cosine of two updates that count as one direction: after some steps of another rate it has fallen to this
 AS_FAR = 0.05  # updates whose lengths are this close count as equally long
@@ -66,27 +65,17 @@ def only_rates_differ(case: Case) -> bool:
     return all(name.endswith("learning_rate") for name, x, y in pairs if not np.allclose(x, y, rtol=0, atol=case.atol))
 
 
-def look_at_drift(case: Case) -> Diagnosis | None:
-    """Workers that hold different weights, or that each trained alone on everything."""
-    parted = _parted(case)
-    if not parted:
-        return _alone(case)
-    scope = scope_of(case.ours.run)
-    within = case.ours.run.replicas > 1 or outside(case.ours.run) is False
-    if not within:
-        known = "is not known" if scope is None else f"has {scope.replicas} replica in sync"
-        return found(
-            "not in scope",
-            f"{parted}, which replicas in sync can't: the model, or its optimizer, is outside the strategy's scope",
-            f"the weights are compared bit by bit; the scope that the model was made in {known}",
-            case.facts(),
-        )
-    made = f"of {scope.strategy} with {scope.replicas} replicas" if scope and scope.strategy else "of the strategy"
-    lead = (
-        f"{parted}, though the model was made in the scope {made}: something changes weights on each replica by itself"
-    )
-    tested = f"the weights are compared bit by bit, and the model was made in the scope {made}"
-    return either(f"{lead} (an assign in a layer or a callback)", ["not in scope"], tested, case.facts())
+def look_at_state(case: Case) -> Diagnosis | None:
+    """An optimizer that goes on from another training, in only one of the two: its momentum or averages differ."""
+    step = case.failed.step or case.steps + 1
+    if case.theirs is None or step < 2 or case.other_names or case.failed.reason not in ("loss", *ENDS):
+        return None
+    mine, other = (counted_before(side.run) for side in (case.ours, case.theirs))
+    if mine is None or other is None or mine == other or case.other_rate or case.same_data is False:
+        return None
+    what = f"as training began the optimizer had counted {mine} steps in the {case.ours.name}, {other} in the baseline"
+    tested = "the optimizer's count of steps before the first one, in both"
+    return found("start", f"{_until(case, step)}; {what}: it went on from another training", tested, case.facts())
 
 
 def look_at_updates(case: Case) -> Diagnosis | None:
@@ -235,51 +224,3 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     )
     lead = f"{until}; the weights moved alike (cosine {move.cosine:.4f})"
     return either(lead, ["rounding", "learning rate"], tested, evidence)
-
-
-def _parted(case: Case) -> str | None:
-    """Which workers or replicas hold different trained weights, in words."""
-    for corner in case.ours.run.folder.each:
-        for event in of_kind(corner.events, Replicas):
-            name = str(event.name)
-            if not event.identical and not any(word in name for word in MOVING):
-                return f"the replicas of worker {corner.worker} end with different weights ({name} among them)"
-    held = [corner.weights("final") for corner in case.ours.run.folder.each]
-    first = held[0]
-    for worker, weights in enumerate(held[1:], start=1):
-        if first is None or weights is None:
-            continue
-        if [x.shape for x in first.arrays] != [y.shape for y in weights.arrays]:
-            return f"worker 0 and worker {worker} hold different models"
-        for name, x, y in zip(first.names, first.arrays, weights.arrays, strict=True):
-            if x.tobytes() != y.tobytes() and not any(word in name for word in MOVING):
-                return f"worker 0 and worker {worker} end with different weights ({name} among them)"
-    return None
-
-
-def _alone(case: Case) -> Diagnosis | None:
-    """Each worker has the baseline's examples, losses and final weights: it trained by itself."""
-    if case.theirs is None or case.replicas < 2 or case.ours.run.replicas > 1:
-        return None
-    apart = outside(case.ours.run)
-    if apart is False:  # made in the scope: workers that do the same all see the same examples
-        return None
-    counts, base = case.ours.examples[: case.steps], case.theirs.examples[: case.steps]
-    shares = case.ours.shares[: case.steps]
-    if (counts != base).any() or (np.abs(shares - case.other[:, None]) > case.rtol * np.abs(case.other[:, None])).any():
-        return None
-    if only_statistics(case) is None or not _same_end(case):
-        return None
-    what = (
-        f"each of the {case.replicas} workers saw all {counts[0, 0]} examples of a step and has the baseline's losses "
-    )
-    what += "and final weights"
-    tested = "each worker has the baseline's examples, losses and final weights; the scope that the model was made in "
-    if apart is None:
-        return either(what, ["not in scope", "sharding off"], f"{tested}is not known", case.facts())
-    return found("not in scope", f"{what}: it trained by itself", f"{tested}has 1 replica in sync", case.facts())
-
-
-def _same_end(case: Case) -> bool:
-    move = moved(case)
-    return move is not None and move.cosine > 0.9999 and abs(move.ratio - 1) < 1e-3

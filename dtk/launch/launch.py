@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,9 +134,16 @@ def new_folder(job: Job) -> RunFolder:
     """A fresh directory with what the workers need to begin."""
     folder = folders.fresh(job.workers, job.evaluator is not None)
     write_job(folder.path, job)
+    (folder.path / "versions.json").write_text(_versions())
     if job.faults:
         write_faults(folder.path, job.faults)
     return folder
+
+
+@functools.cache
+def _versions() -> str:
+    """Looked up once: packages that are replaced under a kernel are not what its workers have imported."""
+    return json.dumps(environment.versions("tensorflow", "keras", "tf_keras"))
 
 
 def spec(

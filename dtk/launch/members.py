@@ -14,7 +14,7 @@ from dtk.errors import WorkerFailed
 from dtk.launch.place import Site
 from dtk.process.vitals import Vitals
 from dtk.watch import reasons, waiting
-from dtk.watch.explain import cut_off
+from dtk.watch.explain import cut_off, slept
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs
 from dtk.watch.state import Line, State
@@ -167,19 +167,28 @@ class Members:
         lost, perhaps = self.watch.is_consequence(first), not self.watch.is_own(first)
         if stopped and perhaps:
             # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
-            first, said = stopped[0].member, reasons.given_up(stopped)
+            (first, said), lost = (stopped[0].member, reasons.given_up(stopped)), True
         elif self.watch.mismatch(first):
             said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+        elif perhaps and (asleep := self._slept()):
+            said, lost = asleep, True
         elif perhaps and (cut := self.cut(anew=True)):
-            said = cut.sentence
-        elif perhaps:  # then all are
+            said, lost = cut.sentence, True
+        elif perhaps and (left := self.watch.departed()):
+            (first, said), lost = left, False
+        elif perhaps:  # then all may be
             finished = [state.member for state in states if state.what == "finished"]
-            first, said = cut_off(self.folder, self.watch.failures(), finished) or (first, "")
+            if silent := cut_off(self.folder, self.watch.failures(), finished):
+                (first, said), lost = silent, True
         marked = self._marked(states, first)
         # Of workers that met in different collectives none waited for the other.
         graph = Waiting(marked, [], "order", mismatch) if mismatch else waiting.explain(marked, first)
         waiting.save(self.folder, graph)
-        return self.watch.failure(first, said, (lost or bool(said)) and not mismatch)
+        return self.watch.failure(first, said, lost and not mismatch)
+
+    def _slept(self) -> str:
+        here = not any(spec["host"] for spec in self.specs)  # other machines did not sleep with this one
+        return slept(self.folder, self.watch.failures(), self.signs.slept) if here else ""
 
     def _marked(self, states: list[State], first: int) -> list[State]:
         others = {worker for worker in self.watch.failures() if worker != first}

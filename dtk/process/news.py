@@ -22,7 +22,7 @@ class News:
     """Says each byte of a file once: {"run", "file", "at", "of", "data"}, `at` bytes into a file of `of`, in base64."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, tuple[int, int]] = {}  # (inode, bytes said)
+        self._files: dict[Path, tuple[int, int, int]] = {}  # (inode, bytes said, of how many)
         self._behind = False  # whether more of the file that was read last is still to be said
 
     def of(self, corner: Path) -> tuple[list[Message], bool]:
@@ -63,12 +63,12 @@ class News:
         found: list[Message] = []
         try:
             state = path.stat()
-            known, said = self._files.get(path, (0, 0))
+            known, said, whole = self._files.get(path, (0, 0, 0))
             size = state.st_size if until is None else until
-            if known != state.st_ino:
-                said = 0
-            elif said >= size:
+            if known == state.st_ino and said >= size:
                 return []
+            if known != state.st_ino or (until is None and said >= whole):  # another file, or one that was whole before
+                said = 0
             with path.open("rb") as file:
                 file.seek(said)
                 while most > 0 and (said < size or not found):
@@ -81,7 +81,7 @@ class News:
         except OSError:
             return []  # replaced in this very moment, or removed: the next look sees
         self._behind = said < size
-        self._files[path] = (state.st_ino, said)
+        self._files[path] = (state.st_ino, said, size)
         return found
 
 

@@ -169,8 +169,8 @@ class ParentProcess:
         ask(self.started[key])
 
     def listening(self, ports: Mapping[str, int]) -> set[str]:
-        """Which of these workers listen; ports: by key."""
-        found = listening(ports.values(), next((self.started[key] for key in ports), None))
+        """Which of these workers listen, as far as they were started; ports: by key."""
+        found = listening(ports.values(), next((self.started[key] for key in ports if key in self.started), None))
         return {key for key, port in ports.items() if port in found}
 
     def _send(self, command: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dtk.watch.known import KNOWN
 
 __all__ = [
     "cut_off",
+    "departure_in_words",
     "exit_in_words",
     "in_one_sentence",
     "is_chatter",
@@ -19,6 +20,7 @@ __all__ = [
     "may_have_lost_a_peer",
     "mismatch",
     "port_was_taken",
+    "slept",
 ]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
@@ -109,10 +111,23 @@ def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str
     if code is None:
         return f"ended before {_END[program]}"
     if code < 0:
-        name = signal.Signals(-code).name
-        verb = "was killed by" if name in ("SIGKILL", "SIGTERM", "SIGINT") else "crashed with"
-        return f"{verb} {name}{why or _HINTS.get(name, '')}"
+        return f"{_by_a_signal(code)}{why or _HINTS.get(signal.Signals(-code).name, '')}"
     return f"ended itself with exit code {code} before {_END[program]} (os._exit?)"
+
+
+def departure_in_words(code: int, why: str = "") -> str:
+    """The same of a process whose function had returned, and that the others still needed.
+
+    >>> departure_in_words(-9)
+    'was killed by SIGKILL after its function had returned, while others still needed it'
+    """
+    how = _by_a_signal(code) if code < 0 else f"ended itself with exit code {code}"
+    return f"{how} after its function had returned, while others still needed it{why}"
+
+
+def _by_a_signal(code: int) -> str:
+    name = signal.Signals(-code).name
+    return f"{'was killed by' if name in ('SIGKILL', 'SIGTERM', 'SIGINT') else 'crashed with'} {name}"
 
 
 def _stable(kind: str, message: str) -> str:
@@ -222,6 +237,17 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
             words = f"TensorFlow heard no heartbeat of {name} any more, though no worker ended by itself"
             return lost, f"{words}: look at the network between {name} and worker 0, and whether {name} was frozen"
     return None
+
+
+def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
+    """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
+    errors = [folder.members[number].error for number in failed]
+    if not seconds or not any(error is not None and "heartbeat" in error["message"] for error in errors):
+        return ""
+    return (
+        f"this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
+        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
+    )
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training

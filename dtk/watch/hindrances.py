@@ -87,13 +87,14 @@ def memory_kills() -> int | None:
 
 
 def of_the_memory(code: int | None, before: int | None) -> str:
-    """Why SIGKILL ended a worker; "" unless the system did it. before: `memory_kills` as the run began."""
+    """Why SIGKILL may have ended a worker; "" unless the system killed any. before: `memory_kills` as the run began."""
     now = memory_kills() if code == -9 else None
     if now is None or before is None or now <= before:
         return ""
+    several = now - before > 1  # other users' processes are among them, and which ones, the kernel's log alone says
     return (
-        f"; the system has killed {now - before} process{'es' * (now - before > 1)} for want of memory meanwhile: "
-        "smaller batches, fewer workers, or more memory"
+        f"; the system has killed {now - before} process{'es' * several} for want of memory meanwhile; if it was "
+        f"{'one of them' if several else 'that one'}: smaller batches, fewer workers, or more memory"
     )
 
 

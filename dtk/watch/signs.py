@@ -32,6 +32,7 @@ _ANSWER = 0.5  # seconds that an answer may take; a stopped process gives none
 _BUSY = 0.05
 _DISK = 1 << 20  # bytes that it reads and writes since the last sign of life; an answer to us takes less
 _AWAY = 2.0  # seconds between two looks beyond which this process has not looked for want of running itself
+_RECENT = 60.0  # seconds for which that can be why something fails
 
 
 class Bodies(Protocol):
@@ -122,6 +123,7 @@ class Signs:
         self._pulses = [_Pulse(member, now) for member in reader.members]
         self._servers: set[int] = set()
         self._looked = self._listened = float("-inf")
+        self._away = (0.0, float("-inf"))  # seconds, and when that was over
 
     def look(self, watch: Watch, anew: bool = False) -> None:
         """Looks for signs of life, also sooner than four times a second where it has to be `anew`."""
@@ -130,6 +132,7 @@ class Signs:
             return
         away = now - self._looked - _AWAY
         if 0 < away < float("inf"):  # this process was stopped, or the machine was: what happened then, nobody has seen
+            self._away = now - self._looked, now
             for pulse in self._pulses:
                 pulse.moved += away
         self._looked = now
@@ -156,6 +159,12 @@ class Signs:
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
         """Seconds since any of these made progress: a record, an event, output, processor time, or bytes of a disk."""
         return time.monotonic() - max(self._pulses[member.worker].moved for member in members)
+
+    @property
+    def slept(self) -> float:
+        """For how many seconds this process stood still lately, as on a machine that slept; 0.0 where it did not."""
+        seconds, at = self._away
+        return seconds if time.monotonic() - at < _RECENT else 0.0
 
     def step_seconds(self) -> float | None:
         """How long a step of the slowest worker took lately, at most; None as long as there are only the first."""

@@ -150,6 +150,16 @@ class Watch:
             return True
         return not self.is_consequence(worker) and not explain.may_have_lost_a_peer(error["type"])
 
+    def departed(self) -> tuple[int, str] | None:
+        """A worker whose function had returned and whose process then ended, and what to say where others lost it."""
+        for worker, heard in enumerate(self.heard[: self.folder.workers]):
+            if heard.state == "finished" and heard.exited is not None:
+                code = heard.exited[0]
+                why = hindrances.of_the_memory(code, self._memory_kills)
+                at = f" on {self.hosts[worker]}" if any(self.hosts) else ""
+                return worker, f"{self._member(worker).name}{at} {explain.departure_in_words(code, why)}"
+        return None
+
     def mismatch(self, worker: int) -> str:
         """What to say of a failure in which workers met in different collectives; "" for any other.
 
