@@ -94,12 +94,14 @@ def exceptions(lines: Sequence[Line]) -> str:
 
 def page(rows: Sequence[Named], lines: Sequence[Line]) -> str:
     least = min(Counter(line["what"] for line in lines).values(), default=0)
+    states = len({line.get("version") for line in lines})
     return f"""# Every fault told from its look-alikes
 
 `make look-alikes` writes this page. Each trial is a real run on two workers; which of them it happens to, and at which
 step, is drawn by the row's name and a seed, and `python benchmarks/look_alikes.py --only ROW --replay SEED` plays it
 again. A run ends after 5 s without progress, and what is healthy takes 8 s (rows with other numbers say so), so that a
-trial takes seconds; the machine had two cores and other work. A row has {least} trials at least.
+trial takes seconds; the machine had two cores and other work. A row has {least} or more, {len(lines)} in all, made by
+{states} states of dtk's source: after a fix, the rows that it was for began anew.
 
 Right: what is said is so. Missed: no name, or no cause. Wrong name: another worker, or another cause. False alarm: a
 healthy run was ended, or warned. Where several mistakes leave the same traces, `dtk.diagnose` has a list of suspects:
