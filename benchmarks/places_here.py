@@ -29,7 +29,8 @@ class Here:
     module = netns
 
     def __init__(self, stack: contextlib.ExitStack):
-        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dtk-failures-")))
+        # Not below a TMPDIR: the paths of Ray's sockets may have 107 bytes.
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dtk-failures-", dir="/tmp")))
         self.folder.chmod(0o755)
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.folder)  # the scratch directory is in it
         self.network = stack.enter_context(netns.Network(len(HOSTS)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dtk import environment
+from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
 from dtk.launch import cluster_of, launch, request
 from dtk.launch.launch import Job
@@ -82,6 +82,8 @@ def export(
         share=workers,
         stall_timeout=None,
     )
+    # No kernel will ask the machines what they have: they need what this one has, and one without it says so.
+    job = replace(job, env={**job.env, datasets.SOMEWHERE: " ".join(sorted(datasets.cached()))})
     if text is not None:
         job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
     _write(folder, job, text)

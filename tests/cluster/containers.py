@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import netns
 import psutil
 
 ROOT = Path(__file__).parents[2]
@@ -65,8 +64,8 @@ class Pod:
     def condition(self, kind, value, reason, message):
         self.status["conditions"] = [{"type": kind, "status": value, "reason": reason, "message": message}]
 
-    async def run(self):
-        """Its container, to the end."""
+    async def run(self, network):
+        """Its container, to the end, on a host of the network."""
         tmp = self.folder / "tmp"
         tmp.mkdir(parents=True)
         env = {name: value for name, value in os.environ.items() if not name.startswith("DTK_")}
@@ -76,7 +75,7 @@ class Pod:
         program, *words = self.container["command"]
         inside = [sys.executable if program == "python" else program, *words]
         self.process = await asyncio.create_subprocess_exec(
-            *netns.Network.command(self.node).split(),
+            *network.command(self.node).split(),
             *CONTAINED.split(),
             *(START, self.name, *inside),
             stdin=asyncio.subprocess.PIPE,
@@ -91,7 +90,7 @@ class Pod:
             self.kill()
             await self.process.communicate()
             return
-        address = netns.Network.address(self.node)
+        address = network.address(self.node)
         self.status |= {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
         self.says(running={"startedAt": now()})
         await asyncio.gather(self._pass_on(self.process.stdout, 1), self._pass_on(self.process.stderr, 2))

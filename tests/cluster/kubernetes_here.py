@@ -192,7 +192,7 @@ class Cluster:
             pod.says(waiting={"reason": held, "message": f'Back-off pulling image "{pod.container["image"]}"'})
         else:
             pod.says(waiting={"reason": "ContainerCreating"})
-            self._running.append(self._loop.create_task(pod.run()))
+            self._running.append(self._loop.create_task(pod.run(self.network)))
 
     # ---- what the API does; each gives an object, or raises Refusal
 

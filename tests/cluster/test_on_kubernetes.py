@@ -66,7 +66,9 @@ def on(worker):
 def test_the_same_function_is_the_same_run(place, cluster, baseline):
     run = dtk.run(programs.digits, workers=2, on=place, timeout=180)
     dtk.verify(run, baseline)
-    assert [config["cluster"]["worker"][0].rpartition(":")[0] for config in run.tf_config] == ["10.77.0.1"] * 2
+    assert [config["cluster"]["worker"][0].rpartition(":")[0] for config in run.tf_config] == [
+        cluster.network.address(1)
+    ] * 2
     assert (run.dir / "saved.txt").read_text() == "by the chief"
     assert run.records.groupby("worker").size().to_dict() == {0: 12, 1: 12}
     pods = {*cluster.pods}
