@@ -70,7 +70,7 @@ def lesson(request, tmp_path_factory):
             patch.delenv(name, raising=False)
         where = {"metadata": {"path": str(FOLDER)}}
         NotebookClient(notebook, timeout=500, kernel_name="python3", allow_errors=True, resources=where).execute()
-    for page in FOLDER.glob("lesson-*-report.html"):  # dtk.report() writes it where the lesson is
+    for page in FOLDER.glob("*-report.html"):  # dtk.report() writes it where the lesson is
         page.unlink()
     return request.param, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
