@@ -22,11 +22,10 @@ __all__ = ["apply"]
 
 
 def apply() -> None:
-    """For every iterator that is made in this process from now on; safe to call again."""
+    """For every iterator that is made in this process from now on; a second call changes nothing more."""
     from tensorflow.python.data.ops import dataset_ops
 
-    if not isinstance(dataset_ops.DatasetV2._apply_debug_options, wrapt.FunctionWrapper):
-        wrapt.wrap_function_wrapper(dataset_ops.DatasetV2, "_apply_debug_options", _untuned)
+    wrapt.wrap_function_wrapper(dataset_ops.DatasetV2, "_apply_debug_options", _untuned)
 
 
 def _untuned(wrapped: Any, dataset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
