@@ -13,6 +13,8 @@ from pathlib import Path
 
 __all__ = ["file_of", "imports", "modules", "named"]
 
+_INSTALLED = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"))  # parts of paths
+
 
 def file_of(module: str) -> str:
     """The file of an imported module that was not installed; "" for any other."""
@@ -66,7 +68,7 @@ def imports(source: str | bytes, path: str) -> Iterator[str]:
 
 
 def _installed(file: str) -> bool:
-    return any(part in file for part in ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"]))
+    return any(part in file for part in _INSTALLED)
 
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:
