@@ -182,13 +182,14 @@ def _version(name: str) -> Path | None:
 
 
 def _agreed(name: str) -> str:
-    """`_prepare`, once for a whole cluster: were one worker to train on MNIST and another on the digits, the losses
-    would make no sense, and no one would notice."""
+    """`_prepare`, once for a machine's workers: were one to train on MNIST and another on the digits, the losses would
+    make no sense, and no one would notice."""
     place = environment.here()
     if place is None or place.workers == 1:
         return _prepare(name)
-    verdict = place.run.path / f"dataset-{name}.txt"
-    with alone(place.run.path / ".dataset.lock"):
+    mine = place.run.path / ".dataset" / (place.host or "here")  # machines may share the run's directory, not a cache
+    verdict = mine / f"{name}.txt"
+    with alone(mine / "lock"):
         if not verdict.exists():
             verdict.write_text(_prepare(name))
         return verdict.read_text()

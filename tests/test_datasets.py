@@ -210,6 +210,23 @@ def first_labels():
 
 @pytest.mark.trains
 @needs_mnist
+def test_machines_that_share_storage_decide_each_for_itself(offline, monkeypatch, tmp_path):
+    monkeypatch.setenv(datasets.SOMEWHERE, "mnist")
+    for host, cache in (("n1", PREPARED), ("n2", tmp_path / "empty"), ("n3", PREPARED)):
+        monkeypatch.setenv("TFDS_DATA_DIR", str(cache))
+        environment.enter(Here(RunFolder(tmp_path, 3), 1, 3, 1, "cluster", 0.0, host=host))
+        try:
+            if host == "n2":
+                with pytest.raises(dtk.DatasetUnavailable, match="mnist is not in the cache of n2 "):
+                    dtk.datasets.load("mnist")
+            else:
+                assert dtk.datasets.load("mnist")[1].name == "mnist"
+        finally:
+            environment.enter(None)
+
+
+@pytest.mark.trains
+@needs_mnist
 def test_two_workers_read_the_same(mnist):
     one, two = dtk.run(first_labels, workers=2).results
     assert one == two

@@ -25,7 +25,7 @@ def files(run: Path) -> dict[str, str]:
 
 def known(run: Path) -> list[str]:
     """Names at the top of the run's directory that need not come back."""
-    return sorted({path.name for path in run.iterdir()} | {*_SENT, MODULES, ".dataset.lock", ".shared"})
+    return sorted({path.name for path in run.iterdir()} | {*_SENT, MODULES, ".dataset", ".shared"})
 
 
 def write(run: Path, message: dict[str, Any]) -> None:
