@@ -11,8 +11,10 @@ import pytest
 from fabricate import fabricate
 
 import dtk
+from dtk.live.lately import Lately
 from dtk.measure.parts import PARTS, step_parts
 from dtk.measure.timing import step_times
+from dtk.watch.reader import Reader
 
 
 def with_marks(tmp_path, marks, workers=2):
@@ -134,6 +136,15 @@ def looping(strategy):
         time.sleep(SECONDS)
 
 
+def what_the_live_view_adds_up(run):
+    """Seconds of each part by worker, from what the workers wrote while they ran."""
+    reader = Reader(run.folder)
+    lately = Lately(reader, together=run.workers > 1)
+    reader.catch_up()
+    lately.refresh(last=True)
+    return lately._spent.sum(axis=2)
+
+
 def medians(run):
     table = step_parts(run)
     steps = step_times(run.records)
@@ -141,6 +152,8 @@ def medians(run):
     sums = table[list(PARTS)].sum(axis=1)
     assert np.allclose(sums, table.period, rtol=1e-6)
     assert (table[list(PARTS)] >= -1e-6).all().all()
+    live = what_the_live_view_adds_up(run)
+    assert live == pytest.approx(table.groupby("worker")[list(PARTS)].sum().to_numpy(), abs=0.02 * table.period.sum())
     return table.groupby("worker")[list(PARTS)].median()
 
 

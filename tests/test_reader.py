@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from live_folder import announce, empty, step, write
+from live_folder import announce, busy_step, empty, step, write
 
 from dtk import events
 from dtk.records import Journal, Record
@@ -157,3 +157,40 @@ def test_a_directory_that_has_gone_is_no_reason_to_fail(folder):
     shutil.rmtree(folder.path)
     reader.look()
     assert reader.members[0].sizes == [0, 0, 0]
+
+
+# ---- marks
+
+
+def test_marks_wait_until_they_are_asked_for(folder):
+    reader = Reader(folder)
+    busy_step(folder, 1, 1.0)
+    reader.look()
+    assert [(len(lines), skipped) for lines, skipped in reader.marks()] == [(2, False)] * 2
+    busy_step(folder, 2, 2.0, workers=[1])
+    assert [[lines[0].split(b",")[2] for lines in found[:1] if lines] for found in reader.marks()] == [[], [b" 2.02"]]
+    assert reader.marks() == [([], False)] * 2
+
+
+def test_of_too_many_marks_the_newest_are_read(folder, monkeypatch):
+    monkeypatch.setattr(module, "_BYTES", 1000)
+    reader = Reader(folder)
+    for number in range(100):
+        busy_step(folder, number, float(number), workers=[0])
+    (lines, skipped), none = reader.marks()
+    assert (skipped, none) == (True, ([], False))
+    assert len(b"\n".join(lines)) < 1000
+    assert [line[:8] for line in lines] == [b'["take",', b'["reduce'] * (len(lines) // 2), "each is whole"
+    assert lines[-1] == (folder.worker(0).path / "marks.jsonl").read_bytes().splitlines()[-1]
+
+
+def test_marks_of_a_cluster_that_starts_again_are_read_from_the_start(folder):
+    reader = Reader(folder)
+    busy_step(folder, 1, 1.0)
+    reader.look()
+    reader.marks()
+    for worker in folder.each:
+        worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
+    busy_step(folder, 1, 1.0)
+    reader.look()
+    assert [len(lines) for lines, _ in reader.marks()] == [2, 2]

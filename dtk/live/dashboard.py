@@ -13,10 +13,12 @@ from IPython.display import display
 
 from dtk.environment import on_colab
 from dtk.live.follow import Follower
+from dtk.live.lately import Lately
 from dtk.live.log_lines import LogLines
-from dtk.live.sketch import curve, image
+from dtk.live.sketch import curve, image, stack
+from dtk.live.strips import in_words, strips
 from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
-from dtk.view.palette import member_color
+from dtk.view.palette import member_color, worker_color
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
@@ -25,6 +27,9 @@ from dtk.watch.state import Line
 __all__ = ["Dashboard"]
 
 _EVERY = 0.25  # seconds between two drawings
+_PICTURES = 2  # the curves and strips are drawn each so many times
+_ROW = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
+_GREYS = ("#8A8A8A", "#B9B9B9")  # of layers that are several workers', and so have no worker's colour
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
 
@@ -67,12 +72,16 @@ class Dashboard:
         self.reader, folder = reader, reader.folder
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
+        self.lately = Lately(reader, together=mode == "cluster")
         self.title, self.mode, self.folder = title, mode, folder
         self.workers = folder.workers
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in folder.members]
         self.states = ["starting"] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
-        self._drawn = float("-inf")
+        self._drawn = self._pictured = float("-inf")
+        self._pictures: list[str] = []
+        self._lines: Sequence[Line | str] = ()
+        self._window = self.lately.window()
         self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
         self.panes = [ipywidgets.HTML() for _ in self.tails]
@@ -85,7 +94,7 @@ class Dashboard:
     def update(self, states: Sequence[Line | str]) -> None:
         now = time.monotonic()
         if now - self._drawn >= _EVERY:
-            self.states = [str(state) for state in states]
+            self.states, self._lines = [str(state) for state in states], states
             self._draw("")
             self._drawn = now
 
@@ -96,7 +105,7 @@ class Dashboard:
         graph = None if finished else waiting.load(self.folder)
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
         self.ends = {state.member: state.words() for state in ends}
-        self._draw(outcome)
+        self._draw(outcome, finished)
         if finished:
             self.bar.value = self.bar.max
         self.bar.bar_style = "success" if finished else "danger"
@@ -116,7 +125,8 @@ class Dashboard:
         words = self.follower.words(ended=True)
         lines = [f"{self.title}: {outcome}"]
         lines += [f"{self._name(member)}: {self._state(member)}" for member in range(len(self.states))]
-        curves = "".join(map(image, self._curves()))
+        lines += [in_words(self._window, self._workers())] if self._window.known else []
+        curves = f'<div style="{_ROW}">{"".join(map(image, self._pictures))}</div>'
         amount = f'value="{self.bar.value}" max="{self.bar.max}"'
         color = {"success": "#4CAF50", "danger": "#F44336"}.get(self.bar.bar_style, "auto")
         bar = f'<progress aria-label="steps" {amount} style="width:300px;accent-color:{color}"></progress>'
@@ -124,7 +134,7 @@ class Dashboard:
             f"<details><summary>{self._name(member)}: what it printed</summary>{pane.value}</details>"
             for member, pane in enumerate(self.panes)
         )
-        page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div><div>{curves}</div>{''.join(logs)}"
+        page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div>{curves}{''.join(logs)}"
         return "\n".join([*lines, words]), page
 
     def _name(self, worker: int) -> str:
@@ -134,7 +144,11 @@ class Dashboard:
             return "baseline"
         return f"worker {worker} (chief)" if worker == 0 else f"worker {worker}"
 
-    def _draw(self, outcome: str) -> None:
+    def _workers(self) -> list[str]:
+        """The name of each strip, short enough to stand before it."""
+        return ["baseline"] if self.mode == "single" else [f"worker {k}" for k in range(self.workers)]
+
+    def _draw(self, outcome: str, finished: bool = False) -> None:
         self.reader.look()
         self.rows.value = self._table(outcome)
         total = self.follower.total
@@ -142,15 +156,33 @@ class Dashboard:
         self.bar.value = self.follower.step if total else 0  # how far it is, is not known
         words = html.escape(self.follower.words(ended=bool(outcome)))
         self.words.value = f'{STYLE}<span style="padding-left:1em">{words}</span>'
-        curves = "".join(self._curves())
-        self.curves.value = f'<div style="display:flex;flex-wrap:wrap;gap:24px">{curves}</div>' if curves else ""
+        if outcome or time.monotonic() - self._pictured >= _PICTURES * _EVERY:
+            self._draw_pictures(bool(outcome), finished)
         for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look(none="nothing" if outcome else "nothing yet")
 
-    def _curves(self) -> list[str]:
-        """The curves as SVG; "" for one that has no line yet."""
-        loss = curve(self.follower.losses.points, "loss")
-        return [loss, curve(self.follower.rates.points, "throughput", "examples/s") if loss else ""]
+    def _draw_pictures(self, last: bool, finished: bool) -> None:
+        """The curves and strips, half as often as the rest; each as soon as it has something to show."""
+        self._pictured = time.monotonic()
+        self.lately.refresh(self._lines, last)
+        self._window = self.lately.window(finished)
+        loss, rates = self._losses(), self.follower.rates.points
+        self._pictures = [loss, curve(rates, "throughput", "examples/s") if loss else ""]
+        self._pictures += [strips(self._window, self._workers())] if self._window.known else []
+        row = "".join(self._pictures)
+        self.curves.value = f'<div style="{_ROW}">{row}</div>' if row else ""
+
+    def _losses(self) -> str:
+        """The loss, over the shares that it is the sum of."""
+        follower = self.follower
+        if not follower.shares:
+            return curve(follower.losses.points, "loss")
+        if not follower.step:
+            return ""
+        layers, each = [share.points for share in follower.shares], follower.together
+        colors = [worker_color(k) if each == 1 else _GREYS[k % 2] for k in range(len(layers))]
+        note = f"shares by {follower.layers[0].split()[0]}" if each == 1 else f"shares by {each} workers"
+        return stack(layers, colors, follower.layers, "loss", note)
 
     def _table(self, outcome: str) -> str:
         rows = []

@@ -9,11 +9,12 @@ from typing import Any
 
 from dtk import events
 from dtk.events import Event
-from dtk.records import Record, RunFolder, WorkerFolder
+from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder
 
 __all__ = ["Curve", "Follower", "duration"]
 
 _WINDOW = 50  # steps that the present rate is taken over
+_LAYERS = 16  # that the shares are stacked in; of more workers, neighbours are put together
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
 
 
@@ -61,6 +62,8 @@ class Follower:
     step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
     of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
     training has, None where that is not known. The first step, which includes tracing, counts for no rate.
+    shares: of the global loss, a curve for each worker, or for each replica where one worker has all; empty for one
+    replica. together: how many workers' shares are put together in one such curve: 1, but for more than 16.
     evaluator: what the evaluator does, in words. evaluated: its last evaluation, "" before the first; evaluations:
     how many it has made.
     """
@@ -71,7 +74,11 @@ class Follower:
         self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         self.losses, self.rates = Curve(), Curve()
-        self._open: dict[int, list[float]] = {}  # step -> replicas that recorded it, loss, examples, last end
+        count = self.workers if self.workers > 1 else replicas
+        self.together, self._by = -(-count // _LAYERS), COLUMNS.index("worker" if self.workers > 1 else "replica")
+        self.shares = [Curve(points=75) for _ in range(0, count, self.together)] if count > 1 else []
+        # step -> replicas that recorded it, loss, examples, last end, and the share of each layer
+        self._open: dict[int, list[float]] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
         self._planned: tuple[int, int | None, int | None] | None = None  # steps before, steps an epoch, epochs
         self._epoch_began = 0  # steps before the present epoch
@@ -104,10 +111,15 @@ class Follower:
             self.evaluator = self.evaluated = f"evaluated{_at_step(news.step)}" + (f": {metrics}" if metrics else "")
 
     def _take(self, record: Record) -> None:
-        entry = self._open.setdefault(record.step, [0, 0.0, 0, 0.0])
+        entry = self._open.get(record.step)
+        if entry is None:
+            entry = self._open[record.step] = [0, 0.0, 0, 0.0, *(0.0 for _ in self.shares)]
         entry[0] += 1
         # A replica without examples adds nothing where its share is no number: see measure.scaling.global_loss.
-        entry[1] += record.loss if record.examples or math.isfinite(record.loss) else 0.0
+        share = record.loss if record.examples or math.isfinite(record.loss) else 0.0
+        entry[1] += share
+        if self.shares:
+            entry[4 + int(record[self._by]) // self.together] += share
         entry[2] += record.examples
         entry[3] = max(entry[3], record.ended)
         if entry[0] == self.replicas:
@@ -117,8 +129,10 @@ class Follower:
             del self._open[next(iter(self._open))]
 
     def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
-        _, self.loss, examples, ended = entry
+        _, self.loss, examples, ended, *shares = entry
         self.losses.add(step, self.loss)
+        for curve, share in zip(self.shares, shares, strict=True):
+            curve.add(step, share)
         if self._recent and ended > self._recent[-1][0]:
             self.rates.add(step, examples, ended - self._recent[-1][0])
         self._recent.append((ended, examples))
@@ -126,6 +140,16 @@ class Follower:
             self._measured = step - 1 - self._epoch_began if self.epoch else None
             self._epoch_began, self.epoch = step - 1, epoch
         self.step = step
+
+    @property
+    def layers(self) -> list[str]:
+        """Whose each of the `shares` is: "worker 3", "replica 3", "workers 6-8"."""
+        count = self.workers if self.workers > 1 else self.replicas
+        noun = "worker" if self.workers > 1 else "replica"
+        if self.together == 1:
+            return [f"{noun} {k}" for k in range(count)]
+        groups = range(0, count, self.together)
+        return [f"{noun}s {k}-{min(k + self.together, count) - 1}" for k in groups]
 
     @property
     def rate(self) -> float:

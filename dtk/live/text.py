@@ -1,4 +1,6 @@
-"""The live view as plain text: what each worker prints, labelled, and a line of progress every few seconds."""
+"""The live view as plain text: what each worker prints, labelled, a line of progress every few seconds, and what the
+workers did every ten.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Sequence
 
 from dtk.live.fold import Fold
 from dtk.live.follow import Follower
+from dtk.live.lately import Lately
 from dtk.live.log_lines import LogLines
+from dtk.live.strips import in_words
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
@@ -17,6 +21,7 @@ __all__ = ["TextView"]
 _LINES, _CHARACTERS = 100, 20_000  # of one worker's output that are printed; the log file has the rest
 _PIECE = 1 << 16  # bytes read from a log at once
 _EVERY = 2.0  # seconds between lines of progress
+_LATELY = 10.0  # seconds between lines of what the workers did
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 
 
@@ -61,16 +66,19 @@ class TextView:
     With `whole`, as for a program, it prints them all, and equal lines of several workers once: `[worker 0-3] ...`.
     A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the
     notes of TensorFlow's C++ start-up (`dtk.watch.explain.is_chatter`) are left out here; the log file has them.
+    mode: as in `dtk.live.show`.
     """
 
-    def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False):
+    def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False, mode: str = "cluster"):
         self.reader, folder = reader, reader.folder
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
+        self.lately = Lately(reader, together=mode == "cluster")
         self.voices = [_Voice(member.name, LogLines(member.path / "log.txt"), whole) for member in folder.members]
         self.fold = Fold(folder.workers, ["evaluator"] * folder.has_evaluator) if whole else None
         self.title = title
         self._reported, self._at = 0, time.monotonic()
+        self._told = self._at
         self._evaluations = 0
         self._waited: list[tuple[str, str]] = []
         print(f"dtk: {title}", flush=True)
@@ -86,6 +94,7 @@ class TextView:
                 print(f"dtk: {self.follower.words()}", flush=True)
             self._tell_evaluation()
             self._tell_waits(states)
+            self._tell_lately(states, now)
 
     def close(self, outcome: str, finished: bool = False) -> None:
         self._print_all(last=True)
@@ -103,6 +112,15 @@ class TextView:
             words = ", ".join(f"{voice.name} {line}" for voice, line in zip(self.voices, lines, strict=True))
             print(f"dtk: {words}", flush=True)
         self._waited = silence
+
+    def _tell_lately(self, states: Sequence[Line | str], now: float) -> None:
+        """Prints what the workers did, where most of it is known."""
+        self.lately.refresh(states)
+        window = self.lately.window()
+        if now - self._told >= _LATELY and window.parts.sum(axis=1).mean() > 0.5:
+            self._told = now
+            names = [voice.name for voice in self.voices[: self.lately.workers]]
+            print(f"dtk: {in_words(window, names)}", flush=True)
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""

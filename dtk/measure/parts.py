@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from dtk.tables import Recorded
 
 
-__all__ = ["PARTS", "step_messages", "step_parts", "step_reductions"]
+__all__ = ["LARGE", "PARTS", "step_messages", "step_parts", "step_reductions"]
 
 PARTS = ("python", "input", "compute", "all_reduce", "waiting")
-_LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
+LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
 
 
 def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas.DataFrame:
@@ -158,7 +158,7 @@ def _with_last(reduce: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _large(reduce: pandas.DataFrame) -> pandas.Series[bool]:
-    return reduce.bytes >= _LARGE * reduce.groupby(["worker", "step"]).bytes.transform("max")
+    return reduce.bytes >= LARGE * reduce.groupby(["worker", "step"]).bytes.transform("max")
 
 
 def _union(spans: pandas.DataFrame, key: list[str], index: Any) -> np.ndarray:

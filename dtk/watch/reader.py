@@ -1,6 +1,7 @@
 """The one reader of what a run's members write while it goes: it serves the watch, the signs of life, the live view.
 
-Each line is read once. Events are handed on as soon as they are there; records too, where they are asked for.
+Each line is read once. Events are handed on as soon as they are there; records too, where they are asked for. Marks, of
+which there are most, wait until a view asks for them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dtk.records import Record, RunFolder, WorkerFolder
 __all__ = ["Follows", "Member", "Reader", "Watches", "size"]
 
 _FILES = ("records.jsonl", "events.jsonl", "log.txt")
-_BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next
+_MARKS = "marks.jsonl"
+_BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next; so of marks
 _ENDS = 100  # looks at which a worker's steps are timed
 _STEADY = 5  # steps that may take longer, being the first
 
@@ -51,6 +53,7 @@ class Member:
     _inode: int = 0
     _events: Tail = field(init=False)
     _records: Tail = field(init=False)
+    _marks: Tail = field(init=False)
 
     def __post_init__(self) -> None:
         self._begin()
@@ -59,6 +62,7 @@ class Member:
         self.step = 0
         self.ends.clear()
         self._records, self._events = (Tail(self.folder.path / name) for name in _FILES[:2])
+        self._marks = Tail(self.folder.path / _MARKS)
 
     def look(self) -> tuple[list[Event], list[bytes]]:
         """New events, and the lines of new records."""
@@ -77,6 +81,14 @@ class Member:
             self.ends.append((last.step, last.ended))
         self.behind = before < self._records.offset < records
         return found, lines
+
+    def marks(self) -> tuple[list[bytes], bool]:
+        """The lines of new marks, the newest where one reading can't hold all; whether some were left out."""
+        written = size(self._marks.path)
+        ahead = written - _BYTES - self._marks.offset
+        self._marks.offset += max(0, ahead)
+        lines = self._marks.lines(_BYTES) if written > self._marks.offset else []
+        return (lines[1:], True) if ahead > 0 else (lines, False)  # the first may be the end of one
 
     def pace(self) -> float | None:
         """Seconds of a step, at most, by the last looks that found new ones; None where these are the first steps."""
@@ -115,11 +127,16 @@ class Reader:
                     watching.take_event(number, event)
             if not self._following:
                 continue  # then the records need not be parsed
-            news: list[tuple[float, Event | Record]] = [(event.at, event) for event in events]
-            news += [(record.ended, record) for record in map(member.folder.record, lines)]
-            for _, each in sorted(news, key=lambda pair: pair[0]):
-                for following in self._following:
+            news: list[Event | Record] = [*member.folder.records_of(lines)]
+            if events:
+                news = sorted([*events, *news], key=lambda each: each.ended if isinstance(each, Record) else each.at)
+            for following in self._following:
+                for each in news:
                     following.take(number, each)
+
+    def marks(self) -> list[tuple[list[bytes], bool]]:
+        """What each worker's `Member.marks` finds."""
+        return [member.marks() for member in self.members[: self.folder.workers]]
 
     def catch_up(self) -> None:
         """Looks until it has read all that was there."""
