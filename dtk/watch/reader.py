@@ -6,6 +6,7 @@ which there are most, wait until a view asks for them.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -54,8 +55,13 @@ class Member:
     _events: Tail = field(init=False)
     _records: Tail = field(init=False)
     _marks: Tail = field(init=False)
+    _folder: str = field(init=False)
+    _paths: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        # As text: these are asked for so often that joining paths would be most of the work.
+        self._folder = str(self.folder.path)
+        self._paths = [str(self.folder.path / name) for name in (*_FILES, _MARKS)]
         self._begin()
 
     def _begin(self) -> None:
@@ -66,11 +72,11 @@ class Member:
 
     def look(self) -> tuple[list[Event], list[bytes]]:
         """New events, and the lines of new records."""
-        inode = _inode(self.folder.path)
+        inode = _inode(self._folder)
         if inode != self._inode:  # a cluster that found a port taken starts again in new directories
             self._begin()
             self._inode = inode
-        self.sizes = [size(self.folder.path / name) for name in _FILES]
+        self.sizes = [size(path) for path in self._paths[: len(_FILES)]]
         (records, events, _), before = self.sizes, self._records.offset
         # Most looks find nothing new, and open no file.
         found = [parse(line) for line in self._events.lines()] if events > self._events.offset else []
@@ -84,7 +90,7 @@ class Member:
 
     def marks(self) -> tuple[list[bytes], bool]:
         """The lines of new marks, the newest where one reading can't hold all; whether some were left out."""
-        written = size(self._marks.path)
+        written = size(self._paths[-1])
         ahead = written - _BYTES - self._marks.offset
         self._marks.offset += max(0, ahead)
         lines = self._marks.lines(_BYTES) if written > self._marks.offset else []
@@ -145,16 +151,16 @@ class Reader:
             self.look()
 
 
-def _inode(path: Path) -> int:
+def _inode(path: str) -> int:
     try:
-        return path.stat().st_ino
+        return os.stat(path).st_ino
     except FileNotFoundError:
         return 0
 
 
-def size(file: Path) -> int:
+def size(file: Path | str) -> int:
     """Bytes of a file; 0 for none."""
     try:
-        return file.stat().st_size
+        return os.stat(file).st_size
     except OSError:
         return 0
