@@ -113,7 +113,7 @@ class Lately:
         self._each = [_Worker() for _ in range(self.workers)]
         self._spent = np.zeros((self.workers, len(PARTS), _KEPT))
         self._first: int | None = None  # the number of the oldest bin; bins count from second 0
-        self._latest = 0.0  # the newest time that any worker wrote
+        self._latest = 0.0  # of the times of events
         self._ahead = float("inf")  # this process's clock minus the run's, at most
         self._scale = 0  # of _SCALES, the present one
         self._periods: deque[float] = deque(maxlen=3 * _STEPS)  # seconds of the newest steps
@@ -131,10 +131,12 @@ class Lately:
     @property
     def now(self) -> float:
         """Seconds since the call of `dtk.run`, as far as what was written tells: never too late."""
-        written = [worker.before.ended for worker in self._each if worker.before is not None]
-        self._latest = max(self._latest, *written, 0.0)
-        self._ahead = min(self._ahead, time.monotonic() - self._latest)
+        self._ahead = min(self._ahead, time.monotonic() - max(self._latest, self._last_end))
         return time.monotonic() - self._ahead
+
+    @property
+    def _last_end(self) -> float:
+        return max((worker.before.ended for worker in self._each if worker.before is not None), default=0.0)
 
     def refresh(self, states: Sequence[Line | str] = (), last: bool = False) -> None:
         """Takes in what the workers have written by now. states: of the members; last: whether nothing more comes."""
@@ -148,9 +150,9 @@ class Lately:
             self._add(ready)
 
     def window(self, finished: bool = False) -> Window:
-        """The last seconds by now, or, where the run has `finished`, until the last that a worker wrote."""
+        """The last seconds by now, or, where the run has `finished`, before the end of its last step."""
         scale = _SCALES[self._scale]
-        wide, now = _WIDTH * scale, self._latest if finished else self.now
+        wide, now = _WIDTH * scale, self._last_end if finished else self.now
         end = int(now // wide) + 1 if finished else int((now - _LAG) // wide)
         begin = (end - BINS) * scale - (self._first or 0)
         spent = np.zeros((self.workers, len(PARTS), BINS * scale))

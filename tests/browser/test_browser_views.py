@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 # Elements of the live view that are wider than the room they have.
 _WIDE = """view => [...view.querySelectorAll("*")].filter(part => part.getBoundingClientRect().right >
     view.getBoundingClientRect().right + 1).map(part => part.outerHTML.slice(0, 200))"""
+# The places of the pictures in the live view.
+_PLACES = """view => [...view.querySelectorAll("svg[role=img]")].map(part => [part.getBoundingClientRect(),
+    view.getBoundingClientRect()]).map(([part, all]) => [part.left - all.left, part.top - all.top, part.width])"""
 
 
 @pytest.mark.timeout(600)
@@ -20,8 +25,15 @@ def test_the_live_view_moves_and_fits(server, visit, width, dark):
     page.shot(f"{name}-1-start", view)
     page.open_log_at_work(view)
     page.shot(f"{name}-2-middle", view)
+    places = view.evaluate(_PLACES)
+    assert len(places) == 3, "loss, throughput, strips"
     page.wait_idle(120)
     page.shot(f"{name}-3-end", view)
+    assert view.evaluate(_PLACES) == places, "nothing jumps"
+    said = str(view.get_by_role("img", name="the last 10 s").get_attribute("aria-label"))
+    waited = re.search(r"worker 0 .*; worker 1 .*waiting (\d+) %", said)
+    assert waited, said
+    assert int(waited[1]) > 25, "for worker 0, which is slow"
     assert view.evaluate(_WIDE) == []
     page.assert_came_to_its_end(view)
 
