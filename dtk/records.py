@@ -193,7 +193,7 @@ class Journal:
     def mark(self, kind: str, began: float, ended: float, size: int) -> None:
         """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.recording.marks`.
 
-        Times to the microsecond, which is what TensorFlow's clock tells: JSON's own writer and reader of all digits take
+        Times to the microsecond, which is what TensorFlow's clock tells: JSON's writer and reader of all digits take
         twice as long. Rounded down, so that what ended in a step does not end after it.
         """
         begin = "NaN" if began != began else f"{began - 5e-7:.6f}"
