@@ -82,8 +82,9 @@ def typical_steps(times: pandas.DataFrame, count: int = 6) -> list[int]:
     found = _stretches(steps, count, "epoch") or _stretches(steps, count, None)
     if not found:
         return []
-    long = np.array([steps.end[last] - steps.begin[first] for first, last in found])
-    middle = np.array([abs(first + last - (len(steps) - 1)) for first, last in found])
+    firsts, lasts = np.array(found).T
+    long = steps.end.to_numpy()[lasts] - steps.begin.to_numpy()[firsts]
+    middle = np.abs(firsts + lasts - (len(steps) - 1))
     off = np.abs(long / np.median(long) - 1) if np.median(long) > 0 else np.zeros(len(long))
     first, last = found[int(np.lexsort((middle, np.maximum(off, _ALIKE)))[0])]
     return [int(step) for step in steps.step[first : last + 1]]
