@@ -40,12 +40,12 @@ def strips(window: Window, names: Sequence[str]) -> str:
     pitch, named = _sizes(len(names))
     low = pitch < _LOW
     gap, shares = (1, _biggest(window.shares)) if low else (2, window.shares)
-    y = _TOP
+    y, parts = _TOP, window.parts
     rows = []
     for worker, name in enumerate(names):
         text = f'<text x="{_LEFT + 12}" y="{y + pitch / 2 + 3:g}" font-size="10">{html.escape(name)}</text>'
         rows.append(
-            f"<g><title>{html.escape(f'{name}: {_words(window.parts[worker])}')}</title>"
+            f"<g><title>{html.escape(f'{name}: {_words(parts[worker])}')}</title>"
             f'<rect x="{_LEFT}" y="{y}" width="7" height="{pitch - gap}" fill="{worker_color(worker)}"/>'
             f"{text if worker % named == 0 else ''}{_strip(shares[worker], y, pitch - gap)}</g>"
         )
@@ -60,7 +60,7 @@ def strips(window: Window, names: Sequence[str]) -> str:
         f'{"".join(rows)}<text x="{_STRIP}" y="{y + 9}" {small}>{"-" if window.ended else ""}{window.seconds:.0f} s'
         f'{"" if window.ended else " ago"}</text><text x="{_WIDTH - _RIGHT}" y="{y + 9}" {small} text-anchor="end">'
         f"{'end' if window.ended else 'now'}</text>"
-        f"{_legend(window.parts.mean(axis=0), y + 12)}</svg>"
+        f"{_legend(parts.mean(axis=0), y + 12)}</svg>"
     )
 
 
