@@ -58,6 +58,7 @@ def test_shares_of_the_last_ten_seconds(folder, clock):
     look(reader, lately, last=True)
     window = lately.window(finished=True)
     assert window.seconds == 10
+    assert window.shares[:, :, -1].sum(axis=1) == pytest.approx(1.0, abs=0.01), "until the last step's end, at 19.99 s"
     shares = by_part(window)
     for part, expected in {
         "python": (0.2, 0.2),

@@ -160,6 +160,8 @@ class Lately:
             kept = self._spent[:, :, max(0, begin) : begin + BINS * scale]
             spent[:, :, max(0, -begin) : max(0, -begin) + kept.shape[2]] = kept
         shares = spent.reshape(*spent.shape[:2], BINS, scale).sum(axis=3) / wide
+        if finished:  # in the middle of a bin, of which the rest is not part of the run
+            shares[:, :, -1] *= wide / max(now - (end - 1) * wide, 1e-3)
         edges = (end - BINS + np.arange(BINS + 1)) * wide
         for worker, since in enumerate(self._waits[: self.workers]):
             if since > 0:
