@@ -131,11 +131,23 @@ def test_without_all_reduces_of_a_cluster_computing_is_not_known(folder, clock):
 
 def test_the_first_step_is_not_known(folder, clock):
     reader, lately = following(folder)
-    train(folder, 4.0, length=2.0)
-    clock[0] = 4.0
+    train(folder, 6.0, length=2.0)
+    clock[0] = 6.0
     look(reader, lately, last=True)
     window = lately.window(finished=True)
-    assert window.parts.sum(axis=1) == pytest.approx(0.2, abs=0.01), "of 10 s the second step, from the first one's end"
+    assert window.parts.sum(axis=1) == pytest.approx(0.4, abs=0.01), "of 10 s the others, from the first one's end"
+
+
+def test_a_short_run_has_a_short_window_when_it_is_over(folder, clock):
+    reader, lately = following(folder)
+    train(folder, 1.0)
+    clock[0] = 1.0
+    look(reader, lately)
+    assert lately.window().seconds == 10
+    look(reader, lately, last=True)
+    window = lately.window(finished=True)
+    assert window.seconds == 2
+    assert window.parts.sum(axis=1) == pytest.approx(0.9 / 2, abs=0.01)
 
 
 def test_a_worker_that_lags_is_waited_for_and_then_given_up(folder, clock):

@@ -27,8 +27,8 @@ from dtk.watch.state import Line
 __all__ = ["BINS", "Lately", "Window"]
 
 BINS = 40  # that a window has
-_WIDTH = 0.25  # seconds of the shortest bin
-_SCALES = (1, 5, 40)  # of the windows: 10, 50 and 400 s
+_WIDTH = 0.05  # seconds of the shortest bin
+_SHORT, *_SCALES = 1, 5, 25, 100  # of the windows: 2 s, for a run that took no longer, 10, 50 and 200 s
 _KEPT = BINS * _SCALES[-1]  # bins of _WIDTH
 _LAG = 0.5  # s: what is older is drawn. A loop in a graph may write a mark some time after the step's record
 _GIVEN_UP = 3.0  # s after which a step is taken without the workers that have not recorded it
@@ -40,11 +40,13 @@ class Window(NamedTuple):
     """The last seconds, or, of a run that has `ended`, those before its end.
 
     shares: `(workers, len(PARTS), BINS)`, each part's share of a bin's time; what they leave of 1 is not known.
+    last: how much of the last bin belongs to the window, as a run ends in the middle of one.
     """
 
     seconds: float
     shares: np.ndarray
     ended: bool = False
+    last: float = 1.0
 
     @property
     def known(self) -> bool:
@@ -54,7 +56,8 @@ class Window(NamedTuple):
     @property
     def parts(self) -> np.ndarray:
         """Each part's share of the whole window: `(workers, len(PARTS))`."""
-        return np.asarray(self.shares.mean(axis=2))
+        length = np.append(np.ones(BINS - 1), self.last)
+        return np.asarray(self.shares @ length / length.sum())
 
 
 class _Step(NamedTuple):
@@ -113,6 +116,7 @@ class Lately:
         self._each = [_Worker() for _ in range(self.workers)]
         self._spent = np.zeros((self.workers, len(PARTS), _KEPT))
         self._first: int | None = None  # the number of the oldest bin; bins count from second 0
+        self._began = float("inf")  # when the first step did of which anything may be known
         self._latest = 0.0  # of the times of events
         self._ahead = float("inf")  # this process's clock minus the run's, at most
         self._scale = 0  # of _SCALES, the present one
@@ -152,6 +156,8 @@ class Lately:
     def window(self, finished: bool = False) -> Window:
         """The last seconds by now, or, where the run has `finished`, before the end of its last step."""
         scale = _SCALES[self._scale]
+        if finished and self._last_end - self._began <= BINS * _SHORT * _WIDTH:
+            scale = _SHORT
         wide, now = _WIDTH * scale, self._last_end if finished else self.now
         end = int(now // wide) + 1 if finished else int((now - _LAG) // wide)
         begin = (end - BINS) * scale - (self._first or 0)
@@ -160,14 +166,14 @@ class Lately:
             kept = self._spent[:, :, max(0, begin) : begin + BINS * scale]
             spent[:, :, max(0, -begin) : max(0, -begin) + kept.shape[2]] = kept
         shares = spent.reshape(*spent.shape[:2], BINS, scale).sum(axis=3) / wide
-        if finished:  # in the middle of a bin, of which the rest is not part of the run
-            shares[:, :, -1] *= wide / max(now - (end - 1) * wide, 1e-3)
+        last = max(now / wide - end + 1, 1e-3) if finished else 1.0
+        shares[:, :, -1] /= last
         edges = (end - BINS + np.arange(BINS + 1)) * wide
         for worker, since in enumerate(self._waits[: self.workers]):
             if since > 0:
                 waiting = np.clip(edges[1:] - np.maximum(edges[:-1], now - since), 0.0, wide) / wide
                 shares[worker, PARTS.index("waiting")] += np.minimum(waiting, 1.0 - shares[worker].sum(axis=0))
-        return Window(wide * BINS, np.clip(shares, 0.0, 1.0), self._ended)
+        return Window(wide * BINS, np.clip(shares, 0.0, 1.0), self._ended, last)
 
     def _choose_scale(self, pace: float) -> None:
         """Such that the window holds a few steps of so many seconds."""
@@ -208,6 +214,7 @@ class Lately:
         alone = not self.together
         whole = np.array([worker.takes and (worker.reduces or alone) for worker in self._each])
         bins = self._bins(columns)
+        self._began = min(self._began, float(columns.lo.min()))
         at = bins.first - (self._first or 0)
         self._spent[:, :, at : at + bins.number] += seconds(columns, each, bins, whole, self.together)
         self._periods.extend((columns.ended - columns.lo)[-_STEPS:].tolist())
