@@ -11,6 +11,7 @@ and starts nothing.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from dtk import places as places
     from dtk import plot as plot
     from dtk.checks.verify import verify as verify
+    from dtk.clusters import Cluster as Cluster
+    from dtk.clusters import cluster as cluster
     from dtk.compat.keras.correct import correct_keras as correct_keras
     from dtk.diagnosis.diagnose import diagnose as diagnose
     from dtk.environment import is_chief as is_chief
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
+    from dtk.interactive.failed import CellFailed as CellFailed
     from dtk.lessons.ask import ask as ask
     from dtk.lessons.check import check as check
     from dtk.lessons.kept import answers as answers
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
     from dtk.studies.study import study as study
 
 _HOMES = {
+    "CellFailed": "dtk.interactive.failed",
+    "Cluster": "dtk.clusters",
     "ClusterConfigError": "dtk.errors",
     "DatasetUnavailable": "dtk.errors",
     "DtkError": "dtk.errors",
@@ -75,6 +81,7 @@ _HOMES = {
     "baseline": "dtk.runs",
     "benchmark_allreduce": "dtk.studies.all_reduce",
     "check": "dtk.lessons.check",
+    "cluster": "dtk.clusters",
     "correct_keras": "dtk.compat.keras.correct",
     "datasets": "dtk.datasets",
     "diagnose": "dtk.diagnosis.diagnose",
@@ -111,6 +118,8 @@ _MODULES = {
 }  # names that stand for a whole module
 
 __all__ = [
+    "CellFailed",
+    "Cluster",
     "ClusterConfigError",
     "DatasetUnavailable",
     "DtkError",
@@ -129,6 +138,7 @@ __all__ = [
     "baseline",
     "benchmark_allreduce",
     "check",
+    "cluster",
     "correct_keras",
     "datasets",
     "diagnose",
@@ -167,3 +177,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext dtk`: `%%workers` and `%%worker`, for which `import dtk` in a notebook is enough."""
+    importlib.import_module("dtk.magics").register(shell)
+
+
+# Also without a cluster, so that the magics can say that there is none.
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    load_ipython_extension(_shell)

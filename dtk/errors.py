@@ -178,10 +178,10 @@ class _RunError(_OfRun, DtkError):
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()
-        return [*_folded(self.detail.rstrip().splitlines()), "", *lines] if self.detail else lines
+        return [*folded(self.detail.rstrip().splitlines()), "", *lines] if self.detail else lines
 
 
-def _folded(lines: list[str]) -> list[str]:
+def folded(lines: list[str]) -> list[str]:
     """A traceback's text with the frames of installed libraries folded: the learner's own lines are what helps."""
     shown: list[str] = []
     library, count = "", 0

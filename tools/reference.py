@@ -59,10 +59,19 @@ def _of(title: str, module: str, *returned: str) -> Page:
 
 _RUNS = ("run", "baseline", "Run", "warm", "export", "is_chief", "run_dir", "training_ended")
 _MEASURING = ("study", "Study", "step_parts", "step_reductions", "shards", "benchmark_allreduce")
-_ERRORS = ("DtkError", "ClusterConfigError", "NotShippable", "WorkerFailed", "WorkerStalled", "RunTimeout")
+_ERRORS = (
+    "DtkError",
+    "ClusterConfigError",
+    "CellFailed",
+    "NotShippable",
+    "WorkerFailed",
+    "WorkerStalled",
+    "RunTimeout",
+)
 _OF_LESSONS = ("dtk.lessons.ask:Prediction", "dtk.lessons.exercise:CheckFailed", "dtk.lessons.exercise:NotSolved")
 PAGES = {
     "runs": Page("Runs", "dtk", _RUNS, ("dtk.attempts:Attempt",)),
+    "clusters": Page("A cluster that stays", "dtk", ("cluster", "Cluster")),
     "recording": Page(
         "Recording", "dtk", ("Recorder", "record_step", "EstimatorRecorder", "ring"), ("dtk.recording.ring:Ring",)
     ),

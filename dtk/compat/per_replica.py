@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["differing_copy", "first_spec", "has_value", "key_of", "local_values", "make_nan", "scope_of", "strategy_of"]
+__all__ = [
+    "Copies",
+    "copies",
+    "differing_copy",
+    "first_spec",
+    "has_value",
+    "key_of",
+    "local_values",
+    "make_nan",
+    "scope_of",
+    "strategy_of",
+]
 
 
 def local_values(value: Any) -> tuple[Any, ...]:
@@ -52,6 +64,51 @@ def key_of(variable: Any) -> str:
     container = getattr(variable, "_distributed_container", None)
     variable = (container() if container is not None else None) or variable
     return str(getattr(variable, "_unique_id", id(variable)))
+
+
+@dataclass(frozen=True)
+class Copies:
+    """A variable as this process has it: one copy for each of its replicas.
+
+    kept: "mirrored" (all workers are to have the same), "by replica" (each replica has its own part, which a read adds
+    up over all workers), "own" (no other worker knows of it).
+    """
+
+    name: str
+    key: str
+    kept: str
+    local: tuple[Any, ...]
+
+    def arrays(self) -> list[Any]:
+        """Of NumPy, by replica. Reads without the other workers."""
+        return [copy.numpy() for copy in self.local]
+
+    def assign(self, values: list[Any]) -> None:
+        """Writes them here alone: as many as there are copies, or one for all."""
+        import tensorflow as tf
+
+        with tf.init_scope():
+            for k, copy in enumerate(self.local):
+                copy.assign(values[k % len(values)])
+
+
+def copies(weight: Any) -> Copies | None:
+    """The copies of TensorFlow's or Keras's variable; None for anything else, and for one without a value so far."""
+    import tensorflow as tf
+
+    if isinstance(weight, (tf.Tensor, type)) or not (hasattr(weight, "assign") and hasattr(weight, "dtype")):
+        return None
+    variable = _variable(weight)
+    local = local_values(variable)
+    if not all(isinstance(copy, tf.Variable) and hasattr(copy, "handle") for copy in local):
+        return None
+    if not all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local):
+        return None
+    strategy = getattr(variable, "distribute_strategy", None)
+    by_replica = getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
+    mirrored = strategy is not None and strategy.num_replicas_in_sync > 1
+    kept = ("by replica" if by_replica else "mirrored") if mirrored else "own"
+    return Copies(str(getattr(weight, "path", weight.name)), key_of(weight), kept, local)
 
 
 def differing_copy(weights: list[Any]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["Fold", "label"]
@@ -16,15 +16,23 @@ class Fold:
 
     def __init__(self, workers: int, further: Sequence[str] = (), clock: Callable[[], float] = time.monotonic):
         self._queues: list[deque[tuple[float, str]]] = [deque() for _ in range(workers + len(further))]
+        self._counts: list[Counter[str]] = [Counter() for _ in self._queues]  # how often each line is in a queue
         self._names, self._clock = dict(enumerate(further, workers)), clock
 
     def add(self, member: int, lines: Iterable[str]) -> None:
         now = self._clock()
-        self._queues[member].extend((now, line) for line in lines)
+        for line in lines:
+            self._queues[member].append((now, line))
+            self._counts[member][line] += 1
 
     def ready(self, last: bool = False) -> list[str]:
         """Labelled lines that need not wait any longer; with `last` all that are left."""
-        said, now = [], self._clock()
+        return [self._labelled(members, line) for members, line in self.taken(last)]
+
+    def taken(self, last: bool = False) -> list[tuple[list[int], str]]:
+        """The same without labels: (members, line)."""
+        said: list[tuple[list[int], str]] = []
+        now = self._clock()
         while waiting := [member for member, queue in enumerate(self._queues) if queue]:
             oldest = min(waiting, key=lambda member: self._queues[member][0][0])
             at, line = self._queues[oldest][0]
@@ -32,14 +40,22 @@ class Fold:
             if len(alike) < len(self._queues) and not last and now - at < _HOLD:
                 break
             for member in waiting:  # what stands before the same line in another's queue comes first
-                if member not in alike and any(other == line for _, other in self._queues[member]):
+                if member not in alike and line in self._counts[member]:
                     while self._queues[member][0][1] != line:
-                        said.append(self._labelled([member], self._queues[member].popleft()[1]))
+                        said.append(([member], self._pop(member)))
                     alike.append(member)
             for member in alike:
-                self._queues[member].popleft()
-            said.append(self._labelled(sorted(alike), line))
+                self._pop(member)
+            said.append((sorted(alike), line))
         return said
+
+    def _pop(self, member: int) -> str:
+        _, line = self._queues[member].popleft()
+        counts = self._counts[member]
+        counts[line] -= 1
+        if not counts[line]:
+            del counts[line]
+        return line
 
     def _labelled(self, members: list[int], line: str) -> str:
         workers = [member for member in members if member not in self._names]

@@ -1,0 +1,254 @@
+"""`dtk.cluster`: workers that stay, cell by cell."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dtk import environment
+from dtk.errors import ClusterConfigError, RunInterrupted
+from dtk.interactive import begin, cells, repair
+from dtk.interactive.table import table
+from dtk.interactive.talk import Outcome, Talk, workers_in_words
+from dtk.process.warm import idle_seconds
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Cluster", "cluster", "current"]
+
+_open: Cluster | None = None
+_ended = ""  # why the last one is not open any more
+
+
+class Cluster:
+    """Workers that stay: `dtk.cluster` makes one. A cell runs on all workers at once, and what it made is kept there.
+
+    In a notebook, `%%workers` before a cell sends it to all workers, `%%worker 1` to one. `strategy` is in their
+    namespace; the seed is that of `dtk.run`. What they print is labelled; equal output of several stands once.
+    """
+
+    def __init__(self, started: begin.Started):
+        self._talk = Talk(started)
+        self._talk.output.skip()
+        self._lock = threading.RLock()
+        self._closed = ""
+        self._stop = threading.Event()
+        self._watch_idleness()
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return self._talk.started.job.workers
+
+    def __repr__(self) -> str:
+        state = self._closed or "open"
+        return f"<Cluster workers={self.workers} cells={self._talk.number} {state}>"
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def run(self, what: str | Callable[..., Any], workers: Sequence[int] | None = None) -> list[Any]:
+        """Runs code, or calls a function, on all workers or on these; returns one value a worker.
+
+        Args:
+            what: code, whose value is that of its last line, if that is an expression; or a function without
+                arguments but `strategy`, which dtk fills. What it names and the notebook has not, the worker's
+                namespace gives.
+            workers: their numbers; None: all.
+
+        Returns:
+            The values in the order of the workers; tensors come as arrays, and what can't travel as its `repr`.
+
+        Raises:
+            CellFailed: the cell raised, or can't come to its end, on a worker; the cluster stays open.
+            ClusterConfigError: it could not be sent; nothing was.
+        """
+        targets = self._targets(workers)
+        return cells.values(self._send(what, targets, value=True), targets)
+
+    def cell(self, code: str, workers: Sequence[int] | None = None) -> None:
+        """What the magics call: as `run`, without values."""
+        self._send(code, self._targets(workers), value=False)
+
+    def pull(self, code: str, workers: Sequence[int] | None = None) -> list[Any]:
+        """The value of an expression on each worker: of a variable or a model this worker's own copies, as arrays.
+
+        Args:
+            code: a name, or an expression such as "model.weights[0]"; one that takes an all-reduce is refused.
+            workers: their numbers; None: all.
+
+        Returns:
+            The values in the order of the workers; of a model a dictionary, {name of the weight: array}.
+        """
+        with self._lock:
+            targets = self._idle(self._targets(workers), "pull")
+            cells.check_code(code)
+            return cells.values(Outcome(0, self._talk.do("pull", targets, code=code)), targets)
+
+    def inspect(self) -> pandas.DataFrame:
+        """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
+
+        Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one.
+        """
+        with self._lock:
+            self._check_open()
+            looks = {peer.number: peer.ask("look") for peer in self._talk.peers}
+            return table({worker: look["rows"] for worker, look in looks.items() if look is not None})
+
+    def sync(self, *names: str, from_worker: int = 0) -> str:
+        """Gives all workers one worker's variables, and says whether replicas are equal then.
+
+        Args:
+            names: of models, optimizers, variables, in the workers' namespaces, such as "model"; none: everything that
+                is to be equal on all workers.
+            from_worker: whose.
+        """
+        with self._lock:
+            self._idle(list(range(self.workers)), "sync")
+            (giver,) = self._targets([from_worker])
+            return repair.sync(self._talk, list(names), giver)
+
+    def free(self) -> str:
+        """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
+        with self._lock:
+            self._check_open()
+            if len(self._talk.idle()) == self.workers:
+                return f"no worker is in a cell; {repair.compare(self._talk)}"
+            return str(repair.free(self._talk))
+
+    def close(self) -> None:
+        """Ends the workers. A second time it does nothing."""
+        self._end("closed: dtk.cluster() makes a new one")
+
+    # ---- how
+
+    def _send(self, what: Any, targets: list[int], value: bool) -> Outcome:
+        with self._lock:
+            self._check_open()
+            if isinstance(what, str):
+                cells.check_code(what)
+                message, code = {"do": "cell", "code": cells.as_sent(what)}, what
+            elif callable(what):
+                message = cells.function(what, self._talk.number + 1, self._talk.started.folder.path)
+                code = getattr(what, "__name__", "a function")
+            else:
+                raise ClusterConfigError(f"run({what!r}): it takes code as a string, or a function")
+            self._talk.send(targets, {**message, "value": value}, code)
+            return self._await()
+
+    def _await(self) -> Outcome:
+        talk = self._talk
+        try:
+            outcome = talk.wait()
+        except KeyboardInterrupt:
+            freed = repair.interrupt(talk)
+            raise RunInterrupted(f"cell {talk.number} was interrupted: {freed}", talk.started.folder) from None
+        cells.say_unlike(talk, outcome)
+        if outcome.held and not outcome.waits:
+            where = talk.position(outcome.held[0])
+            environment.say(f"{workers_in_words(outcome.held)} held before a collective in {where}")
+        error = cells.error_of(talk, outcome)
+        if error is not None:
+            if len(talk.idle()) == self.workers:
+                settled = repair.settle(talk, enable=any(end.get("op") for end in outcome.errors.values()))
+                error = error.with_words(str(settled)) if settled.differing else error
+            raise error
+        return outcome
+
+    def _targets(self, workers: Sequence[int] | None) -> list[int]:
+        if workers is None:
+            return list(range(self.workers))
+        asked = [workers] if isinstance(workers, int) else list(workers)
+        for worker in asked:
+            if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < self.workers:
+                there = "there is worker 0 only" if self.workers == 1 else f"the workers are 0 to {self.workers - 1}"
+                raise ClusterConfigError(f"worker {worker}: {there}")
+        return sorted({*asked})
+
+    def _idle(self, workers: list[int], who: str) -> list[int]:
+        self._check_open()
+        busy = [worker for worker in workers if not self._talk.peers[worker].idle]
+        if busy:
+            how = "is in a cell or has ended" if len(busy) == 1 else "are in a cell or have ended"
+            raise ClusterConfigError(f"{who}: {workers_in_words(busy)} {how}; cluster.free() frees those that wait")
+        return workers
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClusterConfigError(f"this cluster is {self._closed}")
+
+    def _end(self, why: str) -> None:
+        global _open, _ended
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = why
+            self._stop.set()
+            begin.end(self._talk.started)
+            if _open is self:
+                _open, _ended = None, why
+
+    def _watch_idleness(self) -> None:
+        limit = idle_seconds()
+        if math.isinf(limit):
+            return
+
+        def watch() -> None:
+            while not self._stop.wait(min(limit, max(0.1, limit - (time.monotonic() - self._talk.used)))):
+                with self._lock:
+                    if time.monotonic() - self._talk.used >= limit:
+                        self._end(f"ended: no cell came for {limit:g} s (DTK_WARM_IDLE); dtk.cluster() makes a new one")
+
+        threading.Thread(target=watch, daemon=True, name="dtk-cluster").start()
+
+
+def cluster(
+    workers: int = 2,
+    replicas: int = 1,
+    seed: int | None = 0,
+    keras: int | None = None,
+    start: str = "auto",
+    isolate: bool | None = None,
+    on: Any = None,
+) -> Cluster:
+    """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
+
+        cluster = dtk.cluster(workers=2)
+        %%workers                                # at the head of a cell: it runs on all workers
+        values = cluster.run("strategy.num_replicas_in_sync")
+
+    Args:
+        workers, replicas, seed, keras, start, isolate: as for `dtk.run`.
+        on: another place than this machine is refused.
+
+    Returns:
+        The cluster; `with dtk.cluster() as cluster:` closes it at the end.
+
+    Raises:
+        ClusterConfigError: it can't be started as asked for, or another one is open in this kernel.
+        WorkerFailed: a worker ended while it started.
+    """
+    global _open
+    if _open is not None:
+        words = f"a cluster of {_open.workers} workers is open, with {_open._talk.number} cells so far"
+        raise ClusterConfigError(f"{words}; go on with it, or close() it first")
+    job = begin.checked(workers, replicas, seed, keras, start, isolate, on)
+    _open = Cluster(begin.start(job))
+    return _open
+
+
+def current(who: str) -> Cluster:
+    """The cluster that is open; ClusterConfigError, which says `who` asked, without one."""
+    if _open is None:
+        none = "there is no cluster: cluster = dtk.cluster(workers=2) makes one"
+        words = f"the cluster is {_ended}" if _ended else none
+        raise ClusterConfigError(f"{who}: {words}")
+    return _open

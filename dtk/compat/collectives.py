@@ -1,0 +1,169 @@
+"""TensorFlow's collectives in a cluster that stays: counted as they are called, stopped, and usable again afterwards.
+
+TensorFlow 2.15 to 2.21, MultiWorkerMirroredStrategy. Nothing of what is used here has a public name:
+
+- Each collective has an instance key, the next of a Python counter (`CollectiveKeys`), also inside of a `tf.function`,
+  which asks for the keys of all its collectives when it is called. So a hook there sees each of them before it runs.
+- A wait in a `tf.function` ends when the CancellationManager is cancelled that was the active one at the call.
+- `abort_collective_ops` ends all waits; its documentation says that the context must then be reset. A new executor of
+  collectives is enough (`enable_collective_ops` with the same definition), with keys that no collective has used.
+- The coordination service refuses a process that takes the place of another. It is off, and so is the thread that asks
+  for the peers' health: a wait for a lost peer ends by itself.
+
+`tests/test_clusters.py` fails where one of these is gone or is no longer needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "abort",
+    "cancel",
+    "cancellable",
+    "enable",
+    "is_mismatch",
+    "keys",
+    "let_peers_come_back",
+    "set_keys",
+    "watch_keys",
+    "watch_waits",
+]
+
+_ABORTED = 10  # tf.errors.ABORTED
+_tables: list[weakref.ref[Any]] = []  # of the strategies made here, in that order
+
+
+def let_peers_come_back() -> None:
+    """Before a strategy is made: no coordination service, and no thread that asks for the peers' health."""
+    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+    from tensorflow.python.eager import context
+
+    context.context().configure_coordination_service(service_type="")
+    CollectiveAllReduceExtended._enable_check_health = False
+
+
+def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], None]) -> None:
+    """arrive: called before a collective gets its key, may wait or raise; took: after. Both with counter and number."""
+    from tensorflow.python.distribute.cross_device_utils import CollectiveKeys
+
+    started, original = CollectiveKeys.__init__, CollectiveKeys.get_instance_key
+
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        started(self, *args, **kwargs)
+        _tables.append(weakref.ref(self))
+
+    def get_instance_key(self: Any, group_key: int, device: str) -> Any:
+        name = _name(self, group_key, device)
+        arrive(name, self._instance_key_table.get(group_key, {}).get(device, 0))
+        key = original(self, group_key, device)
+        took(name, key)
+        return key
+
+    CollectiveKeys.__init__, CollectiveKeys.get_instance_key = begin, get_instance_key
+
+
+def watch_waits(within: set[int]) -> None:
+    """Keeps the threads that are in an eager collective in `within`, by their numbers.
+
+    TensorFlow calls some of them in a thread of a pool: an interrupt ends the main thread's wait for it, and the thread
+    stays in a collective, of which an `enable` would take the executor away, and with it the process.
+    """
+    from tensorflow.python.ops import gen_collective_ops as module
+
+    for name in [name for name in vars(module) if name.startswith("collective_") and not name.endswith("_fallback")]:
+        original = getattr(module, name)
+        if callable(original):
+            setattr(module, name, _noted(original, within))
+
+
+def _noted(original: Any, within: set[int]) -> Any:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        within.add(threading.get_ident())
+        try:
+            return original(*args, **kwargs)
+        finally:
+            within.discard(threading.get_ident())
+
+    return call
+
+
+def _living() -> list[tuple[int, Any]]:
+    return [(number, table) for number, each in enumerate(_tables) if (table := each()) is not None]
+
+
+def _name(table: Any, group: int, device: str) -> str:
+    """The same on every worker: which strategy, which group, which of the worker's devices."""
+    number = next((number for number, each in _living() if each is table), 0)
+    return f"{number}.{group}.{re.sub('task:[0-9]+', 'task', device).rpartition('/')[2]}"
+
+
+def keys() -> dict[str, int]:
+    """The next number of each counter, by its name, which is the same on every worker."""
+    return {
+        _name(table, group, device): number
+        for _, table in _living()
+        for group, of_group in list(table._instance_key_table.items())
+        for device, number in list(of_group.items())
+    }
+
+
+def set_keys(number: int) -> None:
+    """All counters go on from this number; groups that come later begin as ever, as they do on every worker."""
+    for _, table in _living():
+        with table._lock:
+            for of_group in table._instance_key_table.values():
+                for device in of_group:
+                    of_group[device] = number
+
+
+def cancellable() -> None:
+    """What this process calls from now on can be stopped by `cancel`; what was called before can't any more."""
+    from tensorflow.python.eager import cancellation
+
+    cancellation._active_context = cancellation.CancellationManager()
+
+
+def cancel() -> None:
+    """From any thread: ends the waits of functions that were called since `cancellable`."""
+    from tensorflow.python.eager import cancellation
+
+    if cancellation._active_context is not None:
+        cancellation._active_context.start_cancel()
+
+
+def abort(why: str) -> None:
+    """From any thread: every collective that waits ends with an error, and so does every further one until `enable`."""
+    from tensorflow.python.eager import context
+
+    context.context().abort_collective_ops(_ABORTED, why)
+
+
+def enable() -> bool:
+    """Collectives work again after an abort, or with a peer that was replaced; False without a cluster."""
+    from tensorflow.python.eager import context
+
+    ours = context.context()
+    definition = getattr(ours, "_collective_ops_server_def", None)
+    if definition is None:
+        return False
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns that this may be wrong after the start
+    try:
+        ours.enable_collective_ops(definition)
+    finally:
+        logger.setLevel(level)
+    return True
+
+
+def is_mismatch(error: BaseException) -> bool:
+    """Whether an exception is what pybind11 makes of an interrupt and a cancelled function at the same time."""
+    return isinstance(error, RuntimeError) and "pybind11" in str(error)

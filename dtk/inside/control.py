@@ -1,0 +1,59 @@
+"""A worker's second thread: answers where it is, holds it, frees it, while the main thread is in a cell."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from dtk.compat import collectives
+from dtk.inside.look import look
+from dtk.process import wire
+
+__all__ = ["Control"]
+
+Message = dict[str, Any]
+
+
+class Control(threading.Thread):
+    """life: of `serve`. Nothing here waits for TensorFlow, or for the main thread."""
+
+    def __init__(self, life: Any, door: Path):
+        super().__init__(daemon=True, name="dtk-control")
+        self.life, self.gate = life, life.gate
+        self.wire = wire.call(door)
+        self.wire.send({"worker": life.place.worker, "channel": "control"})
+
+    def run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # it is for the main thread
+        while (message := self.wire.next()) is not None:
+            try:
+                answer = self._answer(message)
+            except Exception as error:
+                answer = {"status": "error", "type": type(error).__name__, "message": str(error)}
+            self.wire.send({**answer, "id": message["id"]})
+
+    def _answer(self, message: Message) -> Message:
+        do = message["do"]
+        if do == "look":
+            return {"rows": look(self.life.shell.user_ns)}
+        if do == "hold":
+            self.gate.hold(message["limits"], message["raises"])
+        elif do == "open":
+            self.gate.open()
+        elif do == "cancel":
+            collectives.cancel()
+        elif do == "abort":
+            collectives.abort("dtk: freed")
+        elif do == "interrupt" and self.life.running is not None and not self.life.within:
+            main = threading.main_thread().ident
+            assert main is not None, "it runs"
+            signal.pthread_kill(main, signal.SIGINT)
+        return self._where()
+
+    def _where(self) -> Message:
+        state = {"cell": self.life.running, "place": self.gate.place(), "held": self.gate.held}
+        cpu = {"cpu": time.process_time(), "within": len(self.life.within)}
+        return {**state, **cpu, "keys": collectives.keys(), **self.gate.report()}

@@ -1,0 +1,98 @@
+"""What a worker's namespace holds, without any collective: of each variable this worker's own copy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from dtk.compat.per_replica import Copies, copies
+
+__all__ = ["digest", "look", "variables_of"]
+
+_HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def look(names: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each variable, array and plain value: {"name", "kind", "shape", "digest", "kept", "text"}.
+
+    kept: "mirrored" (to be equal on all workers), "by replica" (each has its own part) or "own" (of this worker).
+    """
+    rows = []
+    for name, value in list(names.items()):
+        if name.startswith("_") or name in _HIDDEN or isinstance(value, (ModuleType, type)):
+            continue
+        held = list(variables_of(value))
+        for label, variable in held:
+            rows.append(_row(f"{name}{label}", variable))
+        if not held:
+            rows += _of_value(name, value)
+    return rows
+
+
+def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
+    """A variable itself; the variables of a model, an optimizer, a metric, each with a label; nothing for others."""
+    alone = copies(value)
+    if alone is not None:
+        yield "", alone
+        return
+    if not type(value).__module__.startswith(("keras", "tf_keras", "tensorflow", "__main__")):
+        return
+    seen = set()
+    for attribute in ("weights", "variables"):
+        held = getattr(value, attribute, None)
+        if callable(held):  # Keras 2's optimizers
+            held = held()
+        for k, each in enumerate(held if isinstance(held, (list, tuple)) else ()):
+            found = copies(each)
+            if found is not None and found.key not in seen:
+                seen.add(found.key)
+                yield f".{attribute}[{k}]", found
+        if seen:
+            return
+
+
+def _row(name: str, variable: Copies) -> dict[str, Any]:
+    arrays = variable.arrays()
+    parts = [digest(array) for array in arrays]
+    return {
+        "name": name,
+        "kind": "variable",
+        "called": variable.name,
+        "shape": list(arrays[0].shape),
+        "type": str(arrays[0].dtype),
+        "digest": parts[0] if len({*parts}) == 1 else " ".join(parts),
+        "kept": variable.kept,
+    }
+
+
+def _of_value(name: str, value: Any) -> Iterator[dict[str, Any]]:
+    array = value.numpy() if hasattr(value, "numpy") and hasattr(value, "shape") else value
+    if hasattr(array, "dtype") and hasattr(array, "tobytes"):
+        facts = {"shape": list(array.shape), "type": str(array.dtype), "digest": digest(array)}
+        yield {"name": name, "kind": type(value).__name__.lstrip("_"), "kept": "own", **facts}
+    elif _is_plain(value):
+        text = repr(value)
+        yield {
+            "name": name,
+            "kind": type(value).__name__,
+            "kept": "own",
+            "digest": hashlib.sha256(text.encode()).hexdigest()[:12],
+            "text": text[:60],
+        }
+
+
+def _is_plain(value: Any, depth: int = 2) -> bool:
+    if isinstance(value, (list, tuple)):
+        return depth > 0 and len(value) <= 1000 and all(_is_plain(each, depth - 1) for each in value)
+    if isinstance(value, dict):
+        return depth > 0 and len(value) <= 1000 and all(_is_plain(each, depth - 1) for each in value.values())
+    return isinstance(value, _PLAIN)
+
+
+def digest(array: Any) -> str:
+    """12 hexadecimal digits of a hash of shape, type and bytes."""
+    head = f"{array.shape} {array.dtype} ".encode()
+    return hashlib.sha256(head + array.tobytes()).hexdigest()[:12]

@@ -1,0 +1,157 @@
+"""The life of a worker that stays: cells come one after another by a wire, their ends go back."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import json
+import os
+import pickle
+import signal
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from dtk import environment
+from dtk.environment import Here
+from dtk.process import ship, wire
+
+__all__ = ["serve"]
+
+Message = dict[str, Any]
+
+
+def serve(door: str) -> None:
+    """What such a worker is called with, as another one with the learner's function. door: where the kernel listens.
+
+    Ends the process when the kernel hangs up.
+    """
+    place = environment.here()
+    assert place is not None, "a worker has its place before its function is called"
+    _Life(place, Path(door)).live()
+
+
+class _Life:
+    def __init__(self, place: Here, door: Path):
+        # Here, and not above: the kernel imports this module, to name `serve`.
+        from dtk.compat import collectives
+        from dtk.inside import shell
+        from dtk.inside.control import Control
+        from dtk.inside.gate import Gate
+
+        self.place, self.folder = place, place.folder.path
+        self.collectives, self.shells = collectives, shell
+        self.gate = Gate()
+        self.running: int | None = None
+        collectives.let_peers_come_back()
+        collectives.watch_keys(self.gate.arrive, self.gate.took)
+        self.within: set[int] = set()  # threads that are in an eager collective
+        collectives.watch_waits(self.within)
+        self.strategy = _strategy(place)
+        self.shell = shell.make(self.folder, {"strategy": self.strategy})
+        self.wire = wire.call(door)
+        self.wire.send({"worker": place.worker, "channel": "cells"})
+        Control(self, door).start()
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        builtins.input = self._input
+
+    def live(self) -> None:
+        self.wire.send({"ready": os.getpid()})
+        while (message := self.wire.next()) is not None:
+            try:
+                self.wire.send({**self._answer(message), "id": message["id"]})
+            except KeyboardInterrupt:
+                pass  # it came when the cell was through
+        os._exit(0)  # without the kernel there is nobody to work for
+
+    def _answer(self, message: Message) -> Message:
+        if message["do"] in ("cell", "call"):
+            return self._run(message)
+        from dtk.inside import tasks
+
+        try:
+            return tasks.do(self, message)
+        except Exception as error:
+            return {"status": "error", "type": type(error).__name__, "message": str(error)}
+
+    def _run(self, message: Message) -> Message:
+        number = message["cell"]
+        self.gate.begin()
+        self.gate.files.add(self.shells.name_of_cell(number))
+        self.collectives.cancellable()
+        self.running = number
+        try:
+            end = self._cell(message) if message["do"] == "cell" else self._call(message)
+        finally:
+            self.running = None
+        if message.get("value") and end["status"] == "ok":
+            end |= self._kept(number)
+        self.shells.flush()
+        ctypes.CDLL(None).fflush(None)
+        sizes = {"log": os.fstat(1).st_size, "shown": (self.folder / "shown.jsonl").stat().st_size}
+        return {**end, **sizes, "keys": self.collectives.keys(), **self.gate.report()}
+
+    def _cell(self, message: Message) -> Message:
+        return self.shells.run(self.shell, message["cell"], message["code"], self.gate.files)
+
+    def _call(self, message: Message) -> Message:
+        folder = Path(message["folder"])
+        ship.unpack_sources(json.loads((folder / "sources.json").read_text()))
+        try:
+            fn, args, kwargs = pickle.loads((folder / f"{message['cell']}.pkl").read_bytes())
+            if isinstance(fn, FunctionType):
+                self.gate.files.add(fn.__code__.co_filename)
+                if fn.__module__ == "__main__":
+                    _share(fn, self.shell.user_ns)
+            if ship.takes_strategy(fn):
+                args, kwargs = ship.fill_strategy(fn, args, kwargs, self.strategy)
+            self.shell.last = fn(*args, **kwargs)
+        except BaseException as error:  # KeyboardInterrupt and SystemExit too: a cell may end so, a worker not
+            return self.shells.failure(error, self.gate.files)
+        return {"status": "ok"}
+
+    def _kept(self, number: int) -> Message:
+        """The value, in a file: nothing is unpickled that came by a socket."""
+        value = self.shell.last
+        try:
+            data = ship.pack_result(value)
+        except TypeError:
+            return {"stays": type(value).__name__, "text": repr(value)[:200]}
+        path = self.folder / f"value-{number}.pkl"
+        path.write_bytes(data)
+        return {"value": str(path)}
+
+    def _input(self, prompt: object = "") -> str:
+        """What `input` is here: the kernel asks, and says whose question it is."""
+        self.shells.flush()
+        sizes = {"log": os.fstat(1).st_size, "shown": (self.folder / "shown.jsonl").stat().st_size}
+        self.wire.send({"ask": str(prompt), **sizes})
+        answer = self.wire.next()
+        if answer is None:
+            os._exit(0)
+        if "said" not in answer:
+            raise KeyboardInterrupt
+        return str(answer["said"])
+
+    def _on_interrupt(self, *_: Any) -> None:
+        if self.running is not None:
+            raise KeyboardInterrupt
+
+
+def _strategy(place: Here) -> Any:
+    import tensorflow as tf
+
+    from dtk.process import worker
+
+    if place.mode == "cluster":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if place.mode == "mirrored":
+        return tf.distribute.MirroredStrategy(worker.of_replicas(place.replicas))
+    return tf.distribute.get_strategy()
+
+
+def _share(fn: FunctionType, names: dict[str, Any]) -> None:
+    """What the function names and did not bring along, it finds in the worker's own namespace."""
+    for name in ship.names(fn.__code__):
+        if name not in fn.__globals__ and name in names:
+            fn.__globals__[name] = names[name]

@@ -1,0 +1,104 @@
+"""What a worker does between two cells for the kernel: collectives made usable again, values given and taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dtk.compat import collectives
+from dtk.compat.per_replica import Copies
+from dtk.errors import DtkError
+from dtk.inside.gate import Stopped
+from dtk.inside.look import digest, look, variables_of
+
+__all__ = ["do"]
+
+Message = dict[str, Any]
+
+
+def do(life: Any, message: Message) -> Message:
+    """The answer to one of the tasks below; life: of `serve`."""
+    return {"status": "ok", **_TASKS[message["do"]](life, message)}
+
+
+def _settle(life: Any, message: Message) -> Message:
+    """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
+    life.gate.open()
+    enabled = collectives.enable() if message["enable"] else False
+    if message["number"]:
+        collectives.set_keys(message["number"])
+    return {"enabled": enabled, "keys": collectives.keys()}
+
+
+def _look(life: Any, message: Message) -> Message:
+    return {"rows": look(life.shell.user_ns)}
+
+
+def _digests(life: Any, message: Message) -> Message:
+    """Of all variables that are to be equal on all workers."""
+    found = {}
+    for name, variable in _mirrored(life, []):
+        found[name] = digest(variable.arrays()[0])
+    return {"digests": found}
+
+
+def _mirrored(life: Any, names: list[str]) -> Iterator[tuple[str, Copies]]:
+    space = life.shell.user_ns
+    for name in names or [name for name in space if not name.startswith("_")]:
+        if name not in space:
+            raise DtkError(f"worker {life.place.worker} has no {name}")
+        for label, variable in variables_of(space[name]):
+            if names or variable.kept == "mirrored":
+                yield f"{name}{label}", variable
+
+
+def _give(life: Any, message: Message) -> Message:
+    """Writes the variables of these names (none: all mirrored ones) to a file."""
+    import numpy as np
+
+    found = dict(_mirrored(life, message["names"]))
+    with Path(message["file"]).open("wb") as file:
+        np.savez(file, **{f"a{k}": variable.arrays()[0] for k, variable in enumerate(found.values())})
+    return {"names": list(found)}
+
+
+def _take(life: Any, message: Message) -> Message:
+    """Takes over what `_give` has written, variable by variable."""
+    import numpy as np
+
+    found = dict(_mirrored(life, message["names"]))
+    lacking = [name for name in message["given"] if name not in found]
+    if lacking:
+        raise DtkError(f"worker {life.place.worker} has no {lacking[0]}: run the cell that makes it there first")
+    with np.load(message["file"]) as arrays:
+        given = {name: arrays[f"a{k}"] for k, name in enumerate(message["given"])}
+    for name, array in given.items():
+        own = found[name].arrays()[0]
+        if own.shape != array.shape:
+            raise DtkError(f"{name} has the shape {own.shape} on worker {life.place.worker}, and {array.shape} there")
+        found[name].assign([array])
+    return {"taken": len(given)}
+
+
+def _pull(life: Any, message: Message) -> Message:
+    """The value of an expression: of a variable this worker's copy, of a model all of them by name."""
+    life.gate.hold({}, raises=True)  # what would take a collective is refused: the other workers are in no cell
+    try:
+        value = eval(compile(message["code"], "<pull>", "eval"), life.shell.user_ns)
+        held = list(variables_of(value))
+        if held and not held[0][0]:
+            arrays = held[0][1].arrays()
+            value = arrays[0] if len(arrays) == 1 else arrays
+        elif held:
+            value = {variable.name: variable.arrays()[0] for _, variable in held}
+        life.shell.last = value
+        return life._kept(message["id"])
+    except (KeyboardInterrupt, Stopped):
+        words = "its value is made by all workers together (a metric's result, a reduction): run it in a cell on all"
+        raise DtkError(f"{message['code']}: {words}") from None
+    finally:
+        life.gate.open()
+
+
+_TASKS = {"settle": _settle, "look": _look, "digests": _digests, "give": _give, "take": _take, "pull": _pull}

@@ -1,0 +1,160 @@
+"""From a request to workers that stay: checked, started as a run's workers are, connected."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtk import environment, places
+from dtk.errors import ClusterConfigError, WorkerFailed
+from dtk.inside.serve import serve
+from dtk.interactive.peers import Door, Peer, lost
+from dtk.launch import launch, request, tf_config
+from dtk.launch.launch import Job
+from dtk.launch.place import Site
+from dtk.process import ship
+from dtk.records import RunFolder
+from dtk.watch import explain
+
+__all__ = ["Started", "checked", "replace", "start"]
+
+START_SECONDS = 60.0
+PORT_ATTEMPTS = 3
+
+
+@dataclass
+class Started:
+    """A cluster's processes. specs: what each worker was started with, for one in its place."""
+
+    job: Job
+    folder: RunFolder
+    clock: float
+    site: Site
+    door: Door
+    peers: list[Peer]
+    specs: list[dict[str, Any]] = field(default_factory=list)
+    configs: list[dict[str, Any]] = field(default_factory=list)
+
+
+def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None, on: Any) -> Job:
+    """The job of a cluster; ClusterConfigError where it can't be."""
+    if on is not None:
+        raise ClusterConfigError(f"on={on!r}: a cluster that stays is on this machine only; dtk.run(fn, on=...) is not")
+    request.check_sizes(workers, replicas)
+    if environment.on_colab() and workers > 1:
+        raise ClusterConfigError(f"workers={workers}: Colab has room for one; dtk.cluster(workers=1, replicas=2)")
+    job = Job(
+        payload=b"",
+        **request.of_each_job(serve, seed, keras, start, None, record=False),
+        workers=workers,
+        replicas=replicas,
+        mode="mirrored" if workers == 1 < replicas else "cluster",
+        share=workers,
+        stall_timeout=None,
+        place=places.named(None, isolate),
+    )
+    request.check_memory(workers, job.fork)
+    return job
+
+
+def start(job: Job) -> Started:
+    """Starts the workers and waits until each is ready. Whatever ends this, none is left that is not in the result."""
+    clock = time.monotonic()
+    tf_config.notice()
+    folder = launch.new_folder(job)
+    door_path = folder.path / "door"
+    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (str(door_path),), {}))
+    for attempt in range(1, PORT_ATTEMPTS + 1):
+        site = job.place.open(job, folder, lambda: None)
+        configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
+        given = dict(enumerate(configs))
+        started = Started(job, folder, clock, site, Door(door_path), [], configs=configs)
+        try:
+            for member in folder.each:
+                spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
+                started.specs.append(spec)
+                started.peers.append(_process(started, member.worker))
+            _connect(started, started.peers)
+            return started
+        except BaseException as error:
+            end(started)
+            said = str(error) if isinstance(error, WorkerFailed) else ""
+            if attempt == PORT_ATTEMPTS or "port" not in said:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def replace(started: Started, number: int) -> Peer:
+    """Another process in the place of a worker: with its TF_CONFIG, its seeds, its corner of the directory."""
+    old = started.peers[number]
+    _kill(started, [old])
+    old.close()
+    peer = _process(started, number)
+    started.peers[number] = peer
+    _connect(started, [peer])
+    return peer
+
+
+def end(started: Started) -> None:
+    """Kills all, and waits until they are gone."""
+    _kill(started, started.peers)
+    for peer in started.peers:
+        peer.close()
+    started.door.close()
+
+
+def _process(started: Started, number: int) -> Peer:
+    source = started.site.source
+    peer = Peer(number, f"{started.folder.path.name}-{time.monotonic_ns()}-cells-{number}")
+    source.start(peer.key, started.specs[number])
+    source.wait_started([peer.key])
+    return peer
+
+
+def _kill(started: Started, peers: list[Peer]) -> None:
+    source, keys = started.site.source, [peer.key for peer in peers]
+    source.kill(keys)
+    _until(lambda: all(key in source.exited for key in keys) or not source.lives(), source.poll, 4.0)
+    source.forget(keys)
+
+
+def _until(done: Callable[[], bool], wait: Callable[[float], None], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        wait(0.02)
+    return True
+
+
+def _connect(started: Started, peers: list[Peer]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not all(peer.ready for peer in peers):
+        links: list[Any] = [peer.cells for peer in peers if peer.cells is not None]
+        ready = select.select([started.door, *links, started.site.source], [], [], 0.1)[0]
+        started.door.admit(started.peers)
+        for peer in peers:
+            if peer.cells is not None and peer.cells in ready:
+                peer.ready = any("ready" in message for message in peer.cells.receive())
+        started.site.source.poll(0)
+        for peer in lost(peers, started.site.source):
+            raise _failed(started, peer)
+        if time.monotonic() > deadline:
+            late = ", ".join(peer.name for peer in peers if not peer.ready)
+            log = started.folder.worker(next(peer.number for peer in peers if not peer.ready)).log_end(5)
+            words = f"{late} was not ready after {START_SECONDS:g} s; the end of its log: " + " / ".join(log)
+            raise WorkerFailed(words, worker=peers[0].number, folder=started.folder)
+
+
+def _failed(started: Started, peer: Peer) -> WorkerFailed:
+    corner = started.folder.worker(peer.number)
+    error = corner.error
+    words = (
+        explain.in_one_sentence(error["type"], error["message"]) if error else explain.exit_in_words(peer.lost or None)
+    )
+    trace = error["traceback"] if error else "\n".join(corner.log_end(15))
+    what = f"{peer.name} {words}"
+    return WorkerFailed(what, worker=peer.number, exitcode=peer.lost, traceback=trace, folder=started.folder)

@@ -1,0 +1,109 @@
+"""A learner's cell or function, checked before it is sent, and its outcome as values or as an error."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dtk import environment
+from dtk.errors import ClusterConfigError
+from dtk.interactive.failed import CellFailed
+from dtk.interactive.output import named
+from dtk.interactive.talk import Outcome, Talk, workers_in_words
+from dtk.process import ship
+from dtk.watch import explain
+
+__all__ = ["Stays", "as_sent", "check_code", "error_of", "function", "say_unlike", "values"]
+
+
+class Stays(str):
+    """Stands for a value that can't travel from its worker: what `repr` says of it there."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def as_sent(code: str) -> str:
+    """With something in the blank lines at its head, which IPython would leave out: lines keep their numbers."""
+    blank = len(code) - len(code.lstrip("\n"))
+    return "#\n" * blank + code[blank:]
+
+
+def check_code(code: str) -> None:
+    """ClusterConfigError where no worker could run it: nothing is sent then."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        text = TransformerManager().transform_cell(code)
+        compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        where = f"line {error.lineno}" + (f" (`{line}`)" if line else "")
+        raise ClusterConfigError(f"{where}: {error.msg}; the cell was sent to no worker") from None
+
+
+def function(fn: Callable[..., Any], number: int, folder: Path) -> dict[str, Any]:
+    """The message that has the workers call a function, which lies in a file by then."""
+    place = folder / "calls"
+    place.mkdir(mode=0o700, exist_ok=True)
+    (place / f"{number}.pkl").write_bytes(ship.pack(fn, (), {}))
+    (place / "sources.json").write_text(json.dumps(ship.cell_sources()))
+    return {"do": "call", "folder": str(place)}
+
+
+def values(outcome: Outcome, targets: Sequence[int]) -> list[Any]:
+    """What the cell gave on each of these workers. Read from files of this user's own workers."""
+    found: list[Any] = []
+    for worker in targets:
+        end = outcome.ends[worker]
+        if "stays" in end:
+            found.append(Stays(end["text"]))
+        else:
+            path = Path(end["value"])
+            found.append(pickle.loads(path.read_bytes()))
+            path.unlink()
+    return found
+
+
+def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
+    """What to say where the cell did not come to its end on all workers; None where it did."""
+    said, tails = [], ""
+    own = {worker: end for worker, end in outcome.errors.items() if not end.get("by_a_peer")}
+    errors = own if own or outcome.lost else outcome.errors
+    groups: dict[str, list[int]] = {}
+    for worker, end in errors.items():
+        at = talk.in_words(end["place"])
+        words = explain.in_one_sentence(end["type"], end["message"])
+        groups.setdefault(f"{words}, in {at}" if end["place"][0] else words, []).append(worker)
+    said += [f"{workers_in_words(workers)} {words}" for words, workers in groups.items()]
+    for peer in outcome.lost:
+        said.append(
+            f"{peer.name} {explain.exit_in_words(peer.lost)}: cluster.restart(worker={peer.number}) replaces it"
+        )
+    for wait in outcome.waits:
+        awaited = workers_in_words(wait.awaited)
+        said.append(f"worker {wait.worker} waits for {awaited} in {talk.in_words(wait.place)}")
+    if outcome.waits and not outcome.lost:
+        tails = "run the rest on the workers that are awaited, or cluster.free()"
+    if not said:
+        return None
+    first = [*errors, *(peer.number for peer in outcome.lost), *(wait.worker for wait in outcome.waits)][0]
+    traces = {worker: end["traceback"] for worker, end in outcome.errors.items()}
+    waits = {wait.worker: list(wait.awaited) for wait in outcome.waits}
+    return CellFailed("; ".join(said), worker=first, tracebacks=traces, waits=waits, remedy=tails)
+
+
+def say_unlike(talk: Talk, outcome: Outcome) -> None:
+    """Two lines met in one collective: TensorFlow adds up what they gave, or fails, and says nothing of the lines."""
+    found = outcome.unlike
+    if found is None:
+        return
+    one, other = (talk.in_words(place) for place in (found.place, found.elsewhere))
+    environment.say(
+        f"{named([found.one])} {one} and {named([found.other])} {other} met in one collective: what it gave is made of "
+        "unlike parts"
+    )

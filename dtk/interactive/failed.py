@@ -1,0 +1,53 @@
+"""The error of a cell that did not come to its end on all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtk.errors import DtkError, folded
+
+__all__ = ["CellFailed"]
+
+
+class CellFailed(DtkError):
+    """A cell raised on a worker of a cluster that stays, or can't come to its end there. The cluster is open.
+
+    Attributes:
+        worker: index of the worker that raised; of the first that waits, where none raised.
+        tracebacks: by worker, the traceback as text, with the learner's lines.
+        waits: for each worker that waits in a collective for what can't come, by index, the workers that it waits for.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        worker: int,
+        tracebacks: Mapping[int, str],
+        waits: Mapping[int, Sequence[int]],
+        **parts: Any,
+    ):
+        super().__init__(what, **parts)
+        self.worker = worker
+        self.tracebacks = dict(tracebacks)
+        self.waits = {each: list(awaited) for each, awaited in waits.items()}
+
+    def with_words(self, words: str) -> CellFailed:
+        """The same, with something more to say."""
+        return CellFailed(
+            f"{self.what}; {words}",
+            worker=self.worker,
+            tracebacks=self.tracebacks,
+            waits=self.waits,
+            remedy=self.remedy,
+        )
+
+    def _render_traceback_(self) -> list[str]:
+        lines: list[str] = []
+        by_text: dict[str, list[int]] = {}
+        for worker, text in self.tracebacks.items():
+            by_text.setdefault(text, []).append(worker)
+        for text, workers in by_text.items():
+            lines += [f"worker {', '.join(map(str, workers))}:", *folded(text.rstrip().splitlines()), ""]
+        return [*lines, *super()._render_traceback_()]

@@ -1,0 +1,214 @@
+"""Cells to workers and back: sent, waited for, shown; a worker that waits for what can't come ends the wait."""
+
+from __future__ import annotations
+
+import linecache
+import select
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtk.errors import ClusterConfigError
+from dtk.interactive import begin
+from dtk.interactive.output import Output, named
+from dtk.interactive.peers import Peer, lost
+from dtk.interactive.waits import Place, Unlike, Wait, Where, stuck, unlike
+from dtk.live.fold import label
+
+__all__ = ["Outcome", "Talk"]
+
+Message = dict[str, Any]
+
+LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
+SHOW_SECONDS = 0.05
+
+
+@dataclass
+class Outcome:
+    """How a cell ended. ends: by worker. waits: who waits for what can't come. lost: who ended, and with what code.
+
+    held: who is held by the gate. unlike: who met in one collective from different lines.
+    """
+
+    number: int
+    ends: dict[int, Message] = field(default_factory=dict)
+    waits: list[Wait] = field(default_factory=list)
+    lost: list[Peer] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    unlike: Unlike | None = None
+
+    @property
+    def errors(self) -> dict[int, Message]:
+        return {worker: end for worker, end in self.ends.items() if end["status"] == "error"}
+
+
+class Talk:
+    """A session's connections with its workers. codes: of the cells, by number."""
+
+    def __init__(self, started: begin.Started):
+        self.started = started
+        self.output = Output(started.folder)
+        self.codes: dict[int, str] = {}
+        self.number = 0
+        self.paused = False
+        self.used = time.monotonic()
+
+    @property
+    def peers(self) -> list[Peer]:
+        return self.started.peers
+
+    def send(self, targets: Sequence[int], message: Message, code: str) -> int:
+        """A cell's number, after it was sent; ClusterConfigError where one of the workers is not free for it."""
+        for peer in (self.peers[worker] for worker in targets):
+            if peer.lost is not None:
+                raise ClusterConfigError(f"{peer.name} has ended: cluster.restart(worker={peer.number}) replaces it")
+            if peer.running is not None:
+                raise ClusterConfigError(
+                    f"{peer.name} is still in cell {peer.running}, {self.position(peer.number)}: run the rest on the "
+                    "workers it waits for, cluster.resume() where it is held, or cluster.free()"
+                )
+        self.number += 1
+        self.codes[self.number] = code
+        self.output.begin()
+        for worker in targets:
+            peer = self.peers[worker]
+            peer.running = self.number
+            assert peer.cells is not None, "it is ready"
+            peer.cells.send({**message, "id": self.number, "cell": self.number})
+        return self.number
+
+    def wait(self) -> Outcome:
+        """Until no worker is in a cell, or those that are can't go on."""
+        outcome = Outcome(self.number)
+        looked = shown = time.monotonic()
+        before: dict[int, Where] = {}
+        while running := [peer for peer in self.peers if peer.running is not None]:
+            self.take(running, outcome)
+            now = time.monotonic()
+            if now - shown > SHOW_SECONDS:
+                self.output.look()
+                shown = now
+            if now - looked > LOOK_SECONDS and any(peer.running is not None for peer in self.peers):
+                looked = now
+                seen = self.where()
+                outcome.held = [worker for worker, where in seen.items() if where.held]
+                broken = [worker for worker, end in outcome.errors.items() if end.get("op")]
+                outcome.waits = stuck(before, seen, broken)
+                outcome.unlike = outcome.unlike or unlike(seen, self.lines)
+                before = seen
+                still = {peer.number for peer in self.peers if peer.running is not None}
+                if still and still <= {*outcome.held, *(wait.worker for wait in outcome.waits)}:
+                    break
+        else:
+            outcome.waits, outcome.held = [], []
+        self.used = time.monotonic()
+        self.show_rest(outcome)
+        self._compare(outcome)
+        outcome.lost += [peer for peer in self.peers if peer.lost is not None and peer not in outcome.lost]
+        return outcome
+
+    def take(self, running: Sequence[Peer], outcome: Outcome, seconds: float = 0.02) -> None:
+        links: dict[Any, Peer] = {peer.cells: peer for peer in running if peer.cells is not None}
+        for link in select.select([*links, self.started.site.source], [], [], seconds)[0]:
+            if link in links:
+                self._hear(links[link], outcome)
+        self.started.site.source.poll(0)
+        outcome.lost += lost(self.peers, self.started.site.source)
+
+    def _hear(self, peer: Peer, outcome: Outcome) -> None:
+        assert peer.cells is not None, "it said something"
+        for message in peer.cells.receive():
+            if "ask" in message:
+                self._prompt(peer, message)
+            elif message.get("id") == peer.running:
+                outcome.ends[peer.number] = message
+                peer.running = None
+
+    def _prompt(self, peer: Peer, message: Message) -> None:
+        """The worker's `input`, a debugger's prompt among them."""
+        self.output.end({peer.number: (message["log"], message["shown"])})
+        answer: Message = {}
+        try:
+            answer = {"said": input(f"{named([peer.number])} {message['ask']}")}
+        except KeyboardInterrupt:
+            pass  # the worker raises it where it asked
+        finally:
+            assert peer.cells is not None, "it asked"
+            peer.cells.send(answer)
+
+    def show_rest(self, outcome: Outcome) -> None:
+        sizes = {worker: (end["log"], end["shown"]) for worker, end in outcome.ends.items()}
+        self.output.end(sizes)
+
+    def _compare(self, outcome: Outcome) -> None:
+        """At the end of a quick cell, in which there was no look."""
+        ends = outcome.ends
+        if outcome.unlike is None and len({(end["sum"], end["count"]) for end in ends.values()}) > 1:
+            now = {worker: Where.of(worker, 0.0, end) for worker, end in ends.items()}
+            outcome.unlike = unlike(now, self.lines)
+
+    def where(self) -> dict[int, Where]:
+        """Where each worker is that lives, asked anew."""
+        return {
+            peer.number: Where.of(peer.number, time.monotonic(), said)
+            for peer in self.peers
+            if (said := peer.ask("where")) is not None
+        }
+
+    def do(self, what: str, targets: Sequence[int] | None = None, **more: Any) -> dict[int, Message]:
+        """A task (`dtk.inside.tasks`) on idle workers, all at a time; DtkError with the first refusal."""
+        chosen = [self.peers[worker] for worker in targets] if targets is not None else self.idle()
+        number = time.monotonic_ns()
+        for peer in chosen:
+            assert peer.cells is not None, "it is idle"
+            peer.cells.send({"do": what, "id": number, **more})
+        answers: dict[int, Message] = {}
+        for peer in chosen:
+            assert peer.cells is not None, "it is idle"
+            while peer.number not in answers:
+                answer = peer.cells.next(60.0)
+                if answer is None:
+                    raise ClusterConfigError(f"{peer.name} has ended: cluster.restart(worker={peer.number})")
+                if answer.get("id") == number:
+                    answers[peer.number] = answer
+        for worker, answer in answers.items():
+            if answer["status"] == "error":
+                raise ClusterConfigError(answer["message"] or f"worker {worker}: {answer['type']}")
+        return answers
+
+    def idle(self) -> list[Peer]:
+        return [peer for peer in self.peers if peer.idle]
+
+    def lines(self, place: Place) -> str:
+        """The text of both lines of a place."""
+        return "\n".join((self._text(*place[:2]), self._text(*place[2:])))
+
+    def _text(self, file: str, number: int) -> str:
+        """The text of a line of a cell, or of a function that was sent."""
+        if file.startswith("<cell "):
+            lines = self.codes.get(int(file[6:-1]), "").splitlines()
+            return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+        return linecache.getline(file, number).strip()
+
+    def position(self, worker: int) -> str:
+        """ "line 3 (`total = ...`)" of where a worker is."""
+        said = self.peers[worker].ask("where") or {}
+        return self.in_words(Where.of(worker, 0.0, said).place)
+
+    def in_words(self, place: Place) -> str:
+        """ "line 3 (`total = ...`)", with where that is called if it is in another line of the cell."""
+        file, line, cell, outer = place
+        words = self._line_in_words(file, line)
+        return words if (file, line) == (cell, outer) else f"{words}, called in {self._line_in_words(cell, outer)}"
+
+    def _line_in_words(self, file: str, line: int) -> str:
+        text = self._text(file, line)
+        known = file.startswith("<cell ") and file != f"<cell {self.number}>"
+        of = f" of {file[1:-1]}" if known else ""
+        return f"line {line}{of} (`{text}`)" if text else "a line that is not known"
+
+
+def workers_in_words(numbers: Sequence[int]) -> str:
+    """ "worker 1", "workers 0-2"."""
+    return f"worker{'s' * (len(numbers) > 1)} {label(sorted(numbers))}"

@@ -1,0 +1,115 @@
+"""Who waits for whom, and who met in unlike collectives: by the counters of collectives that each worker has.
+
+A worker that has taken number k of a counter waits there until all others have taken it. One that is idle, or that
+itself waits for the first, won't come: that is certain, and needs no time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Place", "Unlike", "Wait", "Where", "stuck", "unlike"]
+
+_BUSY = 0.2  # of a core: above, a worker computes and does not wait
+Place = tuple[str, int, str, int]  # of `dtk.inside.gate`
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a worker said of itself. at, cpu: seconds (monotonic; of its processor time).
+
+    cell: that it is in; None between cells. held: the counter before which the gate holds it. keys: the next number of
+    each counter. met: (counter, number, place) of its last collectives in this cell, of which there were `count`.
+    within: threads that are in an eager collective.
+    """
+
+    worker: int
+    at: float
+    cell: int | None
+    place: Place
+    held: str = ""
+    keys: Mapping[str, int] = field(default_factory=dict)
+    met: Sequence[tuple[str, int, Place]] = ()
+    count: int = 0
+    cpu: float = 0.0
+    within: int = 0
+
+    @classmethod
+    def of(cls, worker: int, at: float, said: Mapping[str, Any]) -> Where:
+        met = [(counter, number, _place(place)) for counter, number, place in said.get("met", ())]
+        place = _place(said.get("place", ("", 0, "", 0)))
+        known = {name: said[name] for name in ("held", "keys", "count", "cpu", "within") if name in said}
+        return cls(worker, at, said.get("cell"), place, met=met, **known)
+
+
+def _place(said: Sequence[Any]) -> Place:
+    file, line, cell, outer = said
+    return str(file), int(line), str(cell), int(outer)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A worker that waits in a collective, at this place, for others that won't come."""
+
+    worker: int
+    place: Place
+    awaited: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """Two workers that met in one collective from different lines."""
+
+    one: int
+    other: int
+    place: Place
+    elsewhere: Place
+
+
+def stuck(before: Mapping[int, Where], now: Mapping[int, Where], broken: Collection[int] = ()) -> list[Wait]:
+    """The workers that wait for what can't come, by two looks at all of them.
+
+    broken: workers whose cell ended because a collective failed there: they have taken its number, and are gone.
+    """
+    waiting = {
+        worker: awaited
+        for worker, where in now.items()
+        if worker in before and _sits(before[worker], where) and (awaited := _awaited(where, now, broken))
+    }
+    idle = {worker for worker, where in now.items() if where.cell is None}
+    while True:  # who waits only for workers that may still come is not stuck
+        freed = [worker for worker, awaited in waiting.items() if not {*awaited} & (idle | {*waiting})]
+        if not freed:
+            return [Wait(worker, now[worker].place, tuple(awaited)) for worker, awaited in sorted(waiting.items())]
+        for worker in freed:
+            del waiting[worker]
+
+
+def _sits(before: Where, now: Where) -> bool:
+    """In the same collective as before, without computing."""
+    same = now.cell is not None and (now.cell, now.count, now.place) == (before.cell, before.count, before.place)
+    quiet = now.cpu - before.cpu < _BUSY * (now.at - before.at)
+    return same and quiet and not now.held and bool(now.met) and now.met[-1][2] == now.place
+
+
+def _awaited(where: Where, now: Mapping[int, Where], broken: Collection[int]) -> list[int]:
+    counter, number, _ = where.met[-1]
+    others = {other: theirs for other, theirs in now.items() if other != where.worker}
+    return [other for other, theirs in others.items() if other in broken or theirs.keys.get(counter, -1) <= number]
+
+
+def unlike(now: Mapping[int, Where], line: Callable[[Place], str]) -> Unlike | None:
+    """The first collective in which workers met from lines with another text. line: the text at a place."""
+    met: dict[tuple[str, int], dict[int, Place]] = {}
+    for worker, where in now.items():
+        for counter, number, place in where.met:
+            if place[0]:
+                met.setdefault((counter, number), {})[worker] = place
+    for key in sorted(met, key=lambda each: each[1]):
+        (one, place), *others = met[key].items()
+        for other, elsewhere in others:
+            if place != elsewhere and line(place) != line(elsewhere):
+                return Unlike(one, other, place, elsewhere)
+    return None

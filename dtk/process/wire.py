@@ -1,0 +1,116 @@
+"""Messages between a kernel and a worker that stays: JSON, one a line, through a socket in a directory of mode 0700.
+
+No port, and nothing that is unpickled. What a worker prints or shows does not come this way but through files, so that
+a kernel that does not listen stops no worker. Who calls must be of the same user, which the system says (Linux).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Wire", "call", "is_own", "listen"]
+
+Message = dict[str, Any]
+
+_PATH_BYTES = 100  # of a socket's address, at most 107 on Linux and 103 on macOS
+_CREDENTIALS = struct.Struct("=3i")  # struct ucred: pid, uid, gid
+
+
+class Wire:
+    """One end of a connection. `send` may be called by several threads, `receive` by one."""
+
+    def __init__(self, link: socket.socket):
+        self._link = link
+        self._buffer = b""
+        self._lock = threading.Lock()
+        self.closed = False  # by the other end
+
+    def fileno(self) -> int:
+        return self._link.fileno()
+
+    def send(self, message: Message) -> bool:
+        """False where the other end is gone."""
+        data = (json.dumps(message) + "\n").encode()
+        try:
+            with self._lock:
+                self._link.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> list[Message]:
+        """Waits for something, and returns the messages that are complete by then; `closed` at the end."""
+        try:
+            data = self._link.recv(1 << 20)
+        except OSError:
+            data = b""
+        self.closed = not data
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def next(self, seconds: float | None = None) -> Message | None:
+        """The next message; None where there is none after `seconds`, or where the other end is gone."""
+        while b"\n" not in self._buffer and not self.closed:
+            if not select.select([self._link], [], [], seconds)[0]:
+                return None
+            data = self._link.recv(1 << 20)
+            self.closed = not data
+            self._buffer += data
+        line, found, rest = self._buffer.partition(b"\n")
+        if not found:
+            return None
+        self._buffer = rest
+        return dict(json.loads(line))
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket that waits there for calls."""
+    door = socket.socket(socket.AF_UNIX)
+    try:
+        _at(path, door.bind)
+        door.listen(64)
+    except BaseException:
+        door.close()
+        raise
+    return door
+
+
+def call(path: Path) -> Wire:
+    """A connection with the one who listens there."""
+    link = socket.socket(socket.AF_UNIX)
+    try:
+        _at(path, link.connect)
+    except BaseException:
+        link.close()
+        raise
+    return Wire(link)
+
+
+def _at(path: Path, do: Any) -> None:
+    if len(os.fsencode(path)) <= _PATH_BYTES or sys.platform != "linux":
+        do(str(path))
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        do(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
+def is_own(link: socket.socket) -> bool:
+    """Whether a process of this user is there; True where the system can't say, and the directory must do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, uid, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return bool(uid == os.getuid())

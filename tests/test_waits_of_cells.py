@@ -1,0 +1,237 @@
+"""Who waits for whom in a cell, who met in unlike collectives, what a gate and a wire do: without workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from dtk import clusters, magics
+from dtk.errors import ClusterConfigError
+from dtk.inside.gate import Gate, Stopped
+from dtk.interactive import cells
+from dtk.interactive.repair import Settled
+from dtk.interactive.table import table
+from dtk.interactive.waits import Wait, Where, stuck, unlike
+from dtk.process import wire
+
+HERE, THERE = ("<cell 1>", 3, "<cell 1>", 3), ("<cell 1>", 5, "<cell 1>", 5)
+
+
+def at(worker, number, place=HERE, *, seconds=0.0, cell=1, cpu=0.0, held="", counter="all"):
+    """A worker that has taken `number` of a counter, at a place of its code."""
+    met = [(counter, number, place)] if cell is not None else []
+    return Where(worker, seconds, cell, place, held, {counter: number + 1}, met, number, cpu)
+
+
+def later(where, seconds=0.3, cpu=0.0):
+    """The same worker, which has moved no further since."""
+    return Where(
+        where.worker, where.at + seconds, where.cell, where.place, where.held, where.keys, where.met, where.count, cpu
+    )
+
+
+def looks(*now, **more):
+    before = {where.worker: where for where in now}
+    return before, {where.worker: later(where, **more) for where in now}
+
+
+def test_a_worker_waits_for_one_that_is_idle():
+    assert stuck(*looks(at(0, 8), at(1, 7, cell=None))) == [Wait(0, HERE, (1,))]
+
+
+def test_nobody_waits_for_one_that_may_still_come():
+    before, now = looks(at(0, 8), at(1, 7, THERE))
+    now[1] = later(before[1], cpu=0.3)  # it computes
+    assert stuck(before, now) == []
+
+
+def test_nobody_waits_who_has_met_all_others():
+    assert stuck(*looks(at(0, 8), at(1, 8, cell=None))) == []
+
+
+def test_one_waits_for_another_whose_collective_failed():
+    assert stuck(*looks(at(0, 8), at(1, 8, cell=None)), broken=[1]) == [Wait(0, HERE, (1,))]
+
+
+def test_two_that_wait_for_each_other_are_stuck():
+    one = Where(0, 0.0, 1, HERE, keys={"a": 2, "b": 1}, met=[("a", 1, HERE)], count=1)
+    two = Where(1, 0.0, 1, THERE, keys={"a": 1, "b": 2}, met=[("b", 1, THERE)], count=1)
+    assert stuck(*looks(one, two)) == [Wait(0, HERE, (1,)), Wait(1, THERE, (0,))]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpu": 0.2},  # computes
+        {"held": "all"},  # by the gate, and not by another worker
+        {"place": THERE},  # behind the collective
+    ],
+    ids=["computes", "is held", "has gone on"],
+)
+def test_a_worker_that_does_something_else_does_not_wait(change):
+    before, now = looks(at(0, 8), at(1, 7, cell=None))
+    now[0] = Where(**{**vars(now[0]), **change})
+    assert stuck(before, now) == []
+
+
+def test_lines_that_met_in_one_collective_are_found():
+    found = unlike({0: at(0, 8), 1: at(1, 8, THERE)}, {HERE: "a = reduce(x)", THERE: "b = reduce(y)"}.__getitem__)
+    assert (found.one, found.other, found.place, found.elsewhere) == (0, 1, HERE, THERE)
+
+
+def test_equal_lines_and_other_collectives_are_alike():
+    assert unlike({0: at(0, 8), 1: at(1, 8, THERE)}, lambda _: "a = reduce(x)") is None
+    assert unlike({0: at(0, 8), 1: at(1, 9, THERE)}, str) is None
+
+
+# ---- the gate
+
+
+@pytest.fixture
+def gate():
+    gate = Gate()
+    gate.files.add(__file__)
+    return gate
+
+
+def test_an_open_gate_counts_and_remembers_the_line(gate):
+    gate.arrive("all", 100)
+    gate.took("all", 100)
+    report = gate.report()
+    assert report["count"] == 1
+    assert report["met"][0][:2] == ("all", 100)
+    assert report["met"][0][2][0] == __file__
+    assert gate.place()[0] == __file__
+
+
+def test_a_closed_gate_holds_until_it_is_opened(gate):
+    gate.hold({"all": 101})
+    gate.arrive("all", 100)  # below the limit
+    thread = threading.Thread(target=gate.arrive, args=("all", 101))
+    thread.start()
+    deadline = time.monotonic() + 5
+    while not gate.held and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert gate.held == "all"
+    gate.open()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_gate_that_stops_raises_in_each_thread_what_it_passes_on(gate):
+    gate.hold({}, raises=True)
+    with pytest.raises(KeyboardInterrupt):
+        gate.arrive("all", 100)
+    raised = []
+
+    def pool():
+        with pytest.raises(Stopped):
+            gate.arrive("all", 100)
+        raised.append(True)
+
+    thread = threading.Thread(target=pool)
+    thread.start()
+    thread.join(5)
+    assert raised == [True]
+
+
+def test_a_forked_process_may_not_take_part(gate):
+    gate._pid = 0
+    with pytest.raises(RuntimeError, match="a process that a cell has forked can't take part in an all-reduce"):
+        gate.arrive("all", 100)
+
+
+# ---- the wire
+
+
+def test_lines_arrive_whole_and_in_order(tmp_path):
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    door = wire.listen(long / "door")  # longer than a socket's address may be
+    caller = wire.call(long / "door")
+    link, _ = door.accept()
+    assert wire.is_own(link)
+    other = wire.Wire(link)
+    thread = threading.Thread(target=lambda: [caller.send({"k": k, "text": "y" * 100_000}) for k in range(20)])
+    thread.start()
+    assert [other.next(5)["k"] for _ in range(20)] == list(range(20))
+    thread.join(5)
+    assert other.next(0.01) is None
+    caller.close()
+    assert other.next(5) is None
+    assert other.closed
+    other.close()
+    door.close()
+
+
+def test_a_stranger_is_known(tmp_path, monkeypatch):
+    with wire.listen(tmp_path / "door") as door, socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(tmp_path / "door"))
+        link, _ = door.accept()
+        monkeypatch.setattr(os, "getuid", lambda: 4242)
+        with link:
+            assert not wire.is_own(link)
+
+
+# ---- what is said
+
+
+def test_the_table_says_what_differs_and_what_may():
+    rows = {
+        0: [
+            {"name": "w", "kind": "variable", "kept": "mirrored", "shape": [2], "digest": "a"},
+            {"name": "n", "kind": "int", "kept": "own", "digest": "x", "text": "0"},
+            {"name": "only", "kind": "int", "kept": "own", "digest": "x", "text": "7"},
+        ],
+        1: [
+            {"name": "w", "kind": "variable", "kept": "mirrored", "shape": [2], "digest": "b"},
+            {"name": "n", "kind": "int", "kept": "own", "digest": "y", "text": "1"},
+        ],
+    }
+    found = table(rows).set_index("name")
+    assert dict(found.workers) == {"w": "DIFFER", "n": "differ, as each has its own", "only": "only on 0"}
+    assert dict(found["worker 1"]) == {"w": "b", "n": "1", "only": ""}
+
+
+def test_how_replicas_are_is_said_with_the_numbers():
+    assert str(Settled(3, [])) == "replicas are equal (3 variables compared)"
+    words = "replicas differ in w and 1 more: cluster.sync() gives all workers worker 0's"
+    assert str(Settled(3, ["w", "v"])) == words
+    assert str(Settled(0, [])) == "there are no variables to compare"
+
+
+def test_a_syntax_error_is_found_before_anything_is_sent():
+    with pytest.raises(
+        ClusterConfigError, match=r"line 2 \(`y = 1 \+`\): invalid syntax; the cell was sent to no worker"
+    ):
+        cells.check_code("x = 1\ny = 1 +")
+    cells.check_code("%timeit x\n!ls\nawait f()")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        ("workers", "", "%%workers: there is no cluster: cluster = dtk.cluster(workers=2) makes one"),
+        ("worker", "1", "%%worker: there is no cluster: cluster = dtk.cluster(workers=2) makes one"),
+    ],
+)
+def test_a_magic_without_a_cluster(name, line, words, monkeypatch):
+    monkeypatch.setattr(clusters, "_open", None)
+    monkeypatch.setattr(clusters, "_ended", "")
+    with pytest.raises(ClusterConfigError) as error:
+        magics.magics()[name](line, "pass")
+    assert str(error.value) == words
+
+
+def test_what_is_no_number_of_a_worker():
+    with pytest.raises(ClusterConfigError, match="%%worker all: numbers of workers go there, such as %%worker 1"):
+        magics._numbers("%%worker", "all")
+
+
+def test_another_place_is_refused():
+    with pytest.raises(ClusterConfigError, match="on='ray': a cluster that stays is on this machine only"):
+        clusters.cluster(on="ray")
