@@ -23,10 +23,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 # Most of a test's time is waiting, for a process to start or a deadline to pass: two files at a time.
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -73,6 +73,11 @@ SEQUENCES ?= 200
 chaos: $(READY)
 	SEQUENCES=$$((100 * $(SEQUENCES))) SEED=$(SEED) $(BIN)/python -m pytest tests/test_chaos.py
 	$(BIN)/python benchmarks/chaos.py --sequences $(SEQUENCES) --seed $(SEED)
+
+# A cluster that stays under random mishaps, ten to a cluster: usable afterwards, by which repair, after how many seconds.
+MISHAPS ?= 300
+campaign: $(READY)
+	$(BIN)/python benchmarks/cluster_campaign.py --trials $(MISHAPS) --seed $(SEED)
 
 # Every program with every mistake that fits into it, and the page about it. Interrupted, it goes on where it was.
 confusion: $(READY)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment
+from dtk import environment, sessions
 from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive import begin, cells, repair
+from dtk.interactive import begin, cells, repair, replacing
+from dtk.interactive.history import History
+from dtk.interactive.idleness import end_when_idle
 from dtk.interactive.table import table
 from dtk.interactive.talk import Outcome, Talk, workers_in_words
-from dtk.process.warm import idle_seconds
+from dtk.runs import Run
 
 if TYPE_CHECKING:
     import pandas
@@ -37,8 +37,9 @@ class Cluster:
         self._talk.output.skip()
         self._lock = threading.RLock()
         self._closed = ""
+        self._history = History(self.workers)
         self._stop = threading.Event()
-        self._watch_idleness()
+        end_when_idle(self._stop, self._lock, lambda: self._talk.used, self._end)
 
     @property
     def workers(self) -> int:
@@ -116,13 +117,62 @@ class Cluster:
             (giver,) = self._targets([from_worker])
             return repair.sync(self._talk, list(names), giver)
 
+    def restart(self, worker: int) -> str:
+        """Gives a worker a new process, and says what it has and lacks; the others keep what they have.
+
+        The session's cells run again there, up to the first all-reduce of each; then it gets plain values that it lacks
+        from another worker, and all variables. Iterators begin anew.
+        """
+        with self._lock:
+            (number,) = self._targets([worker])
+            self._idle([other for other in range(self.workers) if other != number], "restart")
+            return self._replaced(number)
+
+    def pause(self) -> str:
+        """From now on the workers of a cell are held before each collective: `step` lets them through one."""
+        with self._lock:
+            self._check_open()
+            self._talk.hold()
+            return "each cell is held before its first collective; step() lets it through one, resume() through all"
+
+    def step(self) -> None:
+        """Lets the workers that are held through one collective, all the same."""
+        with self._lock:
+            self._check_open()
+            if len(self._talk.idle()) == self.workers:
+                raise ClusterConfigError("step: no worker is held; cluster.pause() holds those of the next cell")
+            self._talk.step()
+            self._await()
+
+    def resume(self) -> None:
+        """Lets the workers that are held go on to their cell's end."""
+        with self._lock:
+            self._check_open()
+            self._talk.open()
+            self._await()
+
+    def so_far(self) -> Run:
+        """What `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
+        with self._lock:
+            self._idle(list(range(self.workers)), "so_far")
+            return sessions.so_far(self._talk, self._history)
+
+    def baseline(self) -> Run:
+        """The session's cells once more, in one process on one device: what `dtk.verify` compares `so_far()` with.
+
+        A cell that ended with an error, or was interrupted, ends there after as many recorded steps. Left out are
+        functions, and what ran on single workers alone; a line says so.
+        """
+        with self._lock:
+            return sessions.baseline(self._talk.started, self._history)
+
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
         with self._lock:
             self._check_open()
             if len(self._talk.idle()) == self.workers:
                 return f"no worker is in a cell; {repair.compare(self._talk)}"
-            return str(repair.free(self._talk))
+            return self._usable(repair.free(self._talk))
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -141,7 +191,8 @@ class Cluster:
                 code = getattr(what, "__name__", "a function")
             else:
                 raise ClusterConfigError(f"run({what!r}): it takes code as a string, or a function")
-            self._talk.send(targets, {**message, "value": value}, code)
+            number = self._talk.send(targets, {**message, "value": value}, code)
+            self._history.add(number, code if isinstance(what, str) else None, targets)
             return self._await()
 
     def _await(self) -> Outcome:
@@ -149,12 +200,13 @@ class Cluster:
         try:
             outcome = talk.wait()
         except KeyboardInterrupt:
-            freed = repair.interrupt(talk)
+            freed = self._usable(repair.interrupt(talk))
             raise RunInterrupted(f"cell {talk.number} was interrupted: {freed}", talk.started.folder) from None
+        self._history.take(outcome.ends)
         cells.say_unlike(talk, outcome)
         if outcome.held and not outcome.waits:
             where = talk.position(outcome.held[0])
-            environment.say(f"{workers_in_words(outcome.held)} held before a collective in {where}")
+            environment.say(f"{workers_in_words(outcome.held)}: held before a collective in {where}")
         error = cells.error_of(talk, outcome)
         if error is not None:
             if len(talk.idle()) == self.workers:
@@ -162,6 +214,13 @@ class Cluster:
                 error = error.with_words(str(settled)) if settled.differing else error
             raise error
         return outcome
+
+    def _usable(self, freed: repair.Freed) -> str:
+        self._history.take(freed.outcome.ends)
+        return "; ".join([str(freed), *(self._replaced(worker) for worker in freed.new)])
+
+    def _replaced(self, worker: int) -> str:
+        return replacing.restart(self._talk, worker, self._history.of(worker))
 
     def _targets(self, workers: Sequence[int] | None) -> list[int]:
         if workers is None:
@@ -195,19 +254,6 @@ class Cluster:
             begin.end(self._talk.started)
             if _open is self:
                 _open, _ended = None, why
-
-    def _watch_idleness(self) -> None:
-        limit = idle_seconds()
-        if math.isinf(limit):
-            return
-
-        def watch() -> None:
-            while not self._stop.wait(min(limit, max(0.1, limit - (time.monotonic() - self._talk.used)))):
-                with self._lock:
-                    if time.monotonic() - self._talk.used >= limit:
-                        self._end(f"ended: no cell came for {limit:g} s (DTK_WARM_IDLE); dtk.cluster() makes a new one")
-
-        threading.Thread(target=watch, daemon=True, name="dtk-cluster").start()
 
 
 def cluster(

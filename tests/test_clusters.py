@@ -1,54 +1,19 @@
-"""Workers that stay, cell by cell: real processes, which print, raise, wait, are interrupted, and go on."""
+"""Workers that stay, cell by cell: real processes, which print, give values, and are looked into."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import threading
-import time
 
 import numpy as np
 import pytest
+from staying import BEGIN, MODEL, usable
 from waiting import wait_gone
 
 import dtk
-from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive.failed import CellFailed
+from dtk.errors import ClusterConfigError
 from dtk.process import owned
 
 pytestmark = pytest.mark.trains
-
-BEGIN = """
-import time
-import tensorflow as tf
-me = strategy.cluster_resolver.task_id
-
-def total(value):
-    return float(strategy.reduce("sum", tf.constant(float(value)), axis=None))
-"""
-MODEL = """
-import keras, numpy as np
-with strategy.scope():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
-    optimizer = keras.optimizers.Adam(0.01)
-x = np.random.rand(64, 4).astype("float32")
-y = x.sum(1, keepdims=True)
-data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((x, y)).batch(16).repeat())
-batches = iter(data)
-
-@tf.function
-def step(batch):
-    def one(batch):
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((model(x) - y) ** 2) / 16
-        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
-        return loss
-    return strategy.reduce("sum", strategy.run(one, args=(batch,)), axis=None)
-
-float(step(next(batches)))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -61,24 +26,9 @@ def cluster():
 
 @pytest.fixture(autouse=True)
 def usable_afterwards(request):
-    """Whatever a test has done to the cluster, all workers can meet again, with equal replicas."""
     yield
     if "cluster" in request.fixturenames:
-        cluster = request.getfixturevalue("cluster")
-        cluster.free()
-        assert cluster.run("total(1)") == [2.0, 2.0]
-        cluster.sync()
-        assert cluster.run("float(step(next(batches)))")[0] > 0
-
-
-def later(seconds, do):
-    thread = threading.Timer(seconds, do)
-    thread.start()
-    return thread
-
-
-def interrupt():
-    os.kill(os.getpid(), signal.SIGINT)
+        usable(request.getfixturevalue("cluster"))
 
 
 def test_values_state_and_output_by_worker(cluster, capsys):
@@ -135,101 +85,6 @@ def test_pull_takes_part_in_no_collective(cluster):
         cluster.pull("total(1)")
 
 
-def test_an_error_on_all_is_said_once_and_the_cluster_goes_on(cluster):
-    with pytest.raises(CellFailed) as error:
-        cluster.run("value = 1\n1 / 0")
-    assert str(error.value) == "workers 0-1 raised ZeroDivisionError: division by zero, in line 2 (`1 / 0`)"
-    lines = error.value.tracebacks[1].splitlines()
-    assert re.fullmatch(r'  File "<cell \d+>", line 2, in <module>', lines[1])
-    assert lines[2].strip() == "1 / 0"
-    assert cluster.run("value") == [1, 1]
-
-
-ONE_SIDED = """
-if me == 1:
-    raise ValueError("no data")
-result = float(strategy.reduce("sum", tf.constant(1.0), axis=None))
-"""
-
-
-def test_a_one_sided_error_says_who_waits_and_the_rest_can_be_run(cluster):
-    with pytest.raises(CellFailed) as error:
-        cluster.run(ONE_SIDED)
-    rest = ONE_SIDED.splitlines()[-1]
-    assert str(error.value) == (
-        'worker 1 raised ValueError: no data, in line 3 (`raise ValueError("no data")`); worker 0 waits for worker 1 '
-        f"in line 4 (`{rest}`); run the rest on the workers that are awaited, or cluster.free()"
-    )
-    assert error.value.waits == {0: [1]}
-    with pytest.raises(ClusterConfigError, match=r"worker 0 is still in cell \d+, line 4 \(`result = "):
-        cluster.run("1")
-    cluster.run(rest, workers=[1])
-    assert cluster.run("result") == [2.0, 2.0]
-
-
-def test_a_one_sided_error_in_a_function_of_tensorflow_is_freed(cluster):
-    with pytest.raises(CellFailed, match="worker 0 waits for worker 1 in line 4"):
-        cluster.run(
-            "for k in range(10):\n    if me == 1 and k == 3:\n        raise ValueError\n    step(next(batches))"
-        )
-    began = time.monotonic()
-    said = cluster.free()
-    assert time.monotonic() - began < 10
-    # Adam has counted the step that worker 0 has begun.
-    assert re.fullmatch(r"the collective that was .*; replicas differ in .*: cluster.sync\(\) gives all .*", said), said
-    assert cluster.inspect().workers.eq("DIFFER").any()
-
-
-@pytest.mark.parametrize(
-    "code",
-    ["if me == 0: total(1)", "if me == 1: total(1)", "with strategy.scope():\n    if me == 0: v = tf.Variable(1.0)"],
-    ids=["chief", "other", "variable"],
-)
-def test_a_wait_for_an_idle_worker_is_named_within_a_second_and_freed(cluster, code):
-    began = time.monotonic()
-    with pytest.raises(CellFailed, match=r"^worker \d waits for worker \d in line \d"):
-        cluster.run(code)
-    assert time.monotonic() - began < 2  # by two looks, 0.25 s apart; the rest is this machine's other work
-    assert "replicas are equal" in cluster.free()
-
-
-def test_unlike_collectives_are_named_where_tensorflow_adds_them_up(cluster, capsys):
-    assert cluster.run("if me:\n    y = total(1)\nelse:\n    y = total(10)\ny") == [11.0, 11.0]
-    said = capsys.readouterr().out
-    assert re.search(
-        r"dtk: \[worker 0\] line 7 of cell 1 \(`return .*`\), called in line 4 \(`y = total\(10\)`\) and \[worker 1\] "
-        r"line 7 of cell 1 \(`return .*`\), called in line 2 \(`y = total\(1\)`\) met in one collective",
-        said,
-    )
-
-
-def test_unlike_shapes_are_named(cluster):
-    with pytest.raises(CellFailed, match="the workers met in different collectives, with the shapes"):
-        cluster.run("strategy.reduce('sum', tf.ones(1 + me), axis=None)")
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (
-            "while True: step(next(batches))",
-            "stopped before the next all-reduce, so that no step is lost; replicas",
-        ),
-        ("time.sleep(60)", "stopped in the middle of its Python code; replicas are equal"),
-        ("if me: time.sleep(60)\nelse: total(1)", "; replicas are equal"),
-    ],
-    ids=["in steps", "in Python", "one waits"],
-)
-def test_an_interrupt_ends_the_cell_and_says_how(cluster, code, words):
-    timer = later(0.7, interrupt)
-    try:
-        with pytest.raises(RunInterrupted, match=r"^cell \d+ was interrupted: ") as error:
-            cluster.run(code)
-    finally:
-        timer.cancel()
-    assert words in str(error.value)
-
-
 def test_input_is_asked_for_with_the_workers_name(cluster, monkeypatch):
     asked = []
     monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or "7")
@@ -282,6 +137,20 @@ def test_much_output_stops_nobody_and_stays_in_the_log(cluster, capsys):
         assert int(left[1].replace(",", "")) + said.count(f"[worker {worker}] line") == 200_000
 
 
+@pytest.mark.slow
+def test_a_debugger_asks_by_the_workers_name(cluster, capsys, monkeypatch):
+    asked, answers = [], iter(["p 40 + inner", "c", "p deep + 30", "q"])
+    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or next(answers))
+    cluster.cell("def f(inner):\n    breakpoint()\n    return inner\nf(2)", workers=[1])
+    with pytest.raises(dtk.CellFailed):
+        cluster.cell("deep = 3\n1 / 0", workers=[1])
+    cluster.cell("%debug", workers=[1])
+    said = capsys.readouterr().out.splitlines()
+    assert "[worker 1] 42" in said
+    assert "[worker 1] 33" in said
+    assert [each.split()[:2] for each in asked] == [["[worker", "1]"]] * 4
+
+
 # ---- the end
 
 
@@ -298,29 +167,3 @@ def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
     assert not [each for each in owned.processes() if each.pid in pids]
     with pytest.raises(ClusterConfigError, match=r"this cluster is closed: dtk\.cluster\(\) makes a new one"):
         other.run("1")
-
-
-# ---- what `dtk.compat.collectives` is for
-
-
-def test_the_counters_are_asked_at_each_call_of_a_function(cluster):
-    """Where this fails, the gate does not see the collectives inside of a `tf.function` any more."""
-    cluster.run("from dtk.compat import collectives\nbefore = sum(collectives.keys().values())\nstep(next(batches))")
-    first, second = cluster.run("once = sum(collectives.keys().values())\nstep(next(batches))\nonce - before")
-    assert first == second > 0
-    assert cluster.run("sum(collectives.keys().values()) - once") == [first, second]
-
-
-def test_after_an_abort_collectives_have_to_be_enabled(cluster):
-    """Where this fails, TensorFlow goes on by itself, and `enable` can go."""
-    cluster.run("from dtk.compat import collectives\ncollectives.abort('a test')")
-    with pytest.raises(CellFailed, match="workers 0-1 raised AbortedError"):
-        cluster.run("total(1)")
-    assert cluster.run("total(1)") == [2.0, 2.0]  # the error has brought it about
-
-
-def test_no_service_stands_between_a_worker_and_one_in_its_place(cluster):
-    """Where the first of these fails, see `let_peers_come_back`: a replacement may be refused."""
-    code = "from tensorflow.python.eager import context\ncontext.context().config.experimental.coordination_config.{}"
-    assert cluster.run(code.format("service_type")) == ["", ""]
-    assert cluster.run("strategy.extended._enable_check_health") == [False, False]

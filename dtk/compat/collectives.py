@@ -20,11 +20,12 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 __all__ = [
     "abort",
+    "broadcast_locally",
     "cancel",
     "cancellable",
     "enable",
@@ -162,6 +163,28 @@ def enable() -> bool:
     finally:
         logger.setLevel(level)
     return True
+
+
+def broadcast_locally(local: Mapping[str, bool]) -> None:
+    """While local["on"], a new variable begins with this worker's own value, in place of the chief's, sent to all."""
+    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+
+    original = CollectiveAllReduceExtended._get_variable_creator_initial_value
+
+    def initial(self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
+        if not local["on"] or replica_id:
+            return original(self, replica_id, device, primary_var, **kwargs)
+        return lambda: _own_value(device, kwargs["initial_value"], kwargs.get("dtype"))
+
+    CollectiveAllReduceExtended._get_variable_creator_initial_value = initial
+
+
+def _own_value(device: Any, value: Any, kind: Any) -> Any:
+    import tensorflow as tf
+
+    with tf.device(device):
+        value = value() if callable(value) else value
+        return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kind)
 
 
 def is_mismatch(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtk.compat.per_replica import Copies, copies
 
-__all__ = ["digest", "look", "variables_of"]
+__all__ = ["digest", "is_plain", "look", "variables_of"]
 
 _HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -40,7 +40,13 @@ def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
         return
     if not type(value).__module__.startswith(("keras", "tf_keras", "tensorflow", "__main__")):
         return
-    seen = set()
+    seen: set[str] = set()
+    yield from _held(value, "", seen)
+    if seen and hasattr(value, "optimizer"):  # a model that was compiled
+        yield from _held(value.optimizer, ".optimizer", seen)
+
+
+def _held(value: Any, head: str, seen: set[str]) -> Iterator[tuple[str, Copies]]:
     for attribute in ("weights", "variables"):
         held = getattr(value, attribute, None)
         if callable(held):  # Keras 2's optimizers
@@ -49,8 +55,8 @@ def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
             found = copies(each)
             if found is not None and found.key not in seen:
                 seen.add(found.key)
-                yield f".{attribute}[{k}]", found
-        if seen:
+                yield f"{head}.{attribute}[{k}]", found
+        if held:
             return
 
 
@@ -73,7 +79,7 @@ def _of_value(name: str, value: Any) -> Iterator[dict[str, Any]]:
     if hasattr(array, "dtype") and hasattr(array, "tobytes"):
         facts = {"shape": list(array.shape), "type": str(array.dtype), "digest": digest(array)}
         yield {"name": name, "kind": type(value).__name__.lstrip("_"), "kept": "own", **facts}
-    elif _is_plain(value):
+    elif is_plain(value):
         text = repr(value)
         yield {
             "name": name,
@@ -84,11 +90,12 @@ def _of_value(name: str, value: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def _is_plain(value: Any, depth: int = 2) -> bool:
+def is_plain(value: Any, depth: int = 2) -> bool:
+    """Whether a value is a number, a text or None, or a short list or dictionary of them."""
     if isinstance(value, (list, tuple)):
-        return depth > 0 and len(value) <= 1000 and all(_is_plain(each, depth - 1) for each in value)
+        return depth > 0 and len(value) <= 1000 and all(is_plain(each, depth - 1) for each in value)
     if isinstance(value, dict):
-        return depth > 0 and len(value) <= 1000 and all(_is_plain(each, depth - 1) for each in value.values())
+        return depth > 0 and len(value) <= 1000 and all(is_plain(each, depth - 1) for each in value.values())
     return isinstance(value, _PLAIN)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from dtk import environment
 from dtk.environment import Here
 from dtk.process import ship, wire
+from dtk.recording.progress import progress
 
 __all__ = ["serve"]
 
@@ -38,6 +39,7 @@ class _Life:
         from dtk.inside import shell
         from dtk.inside.control import Control
         from dtk.inside.gate import Gate
+        from dtk.inside.replay import Takes
 
         self.place, self.folder = place, place.folder.path
         self.collectives, self.shells = collectives, shell
@@ -47,6 +49,9 @@ class _Life:
         collectives.watch_keys(self.gate.arrive, self.gate.took)
         self.within: set[int] = set()  # threads that are in an eager collective
         collectives.watch_waits(self.within)
+        self.local = {"on": False}
+        collectives.broadcast_locally(self.local)
+        self.takes = Takes(place)
         self.strategy = _strategy(place)
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
         self.wire = wire.call(door)
@@ -89,7 +94,8 @@ class _Life:
         self.shells.flush()
         ctypes.CDLL(None).fflush(None)
         sizes = {"log": os.fstat(1).st_size, "shown": (self.folder / "shown.jsonl").stat().st_size}
-        return {**end, **sizes, "keys": self.collectives.keys(), **self.gate.report()}
+        so_far = {"steps": progress(self.place).steps, "takes": self.takes.count}
+        return {**end, **sizes, "keys": self.collectives.keys(), **so_far, **self.gate.report()}
 
     def _cell(self, message: Message) -> Message:
         return self.shells.run(self.shell, message["cell"], message["code"], self.gate.files)

@@ -9,8 +9,10 @@ from typing import Any
 from dtk.compat import collectives
 from dtk.compat.per_replica import Copies
 from dtk.errors import DtkError
+from dtk.inside import again
 from dtk.inside.gate import Stopped
 from dtk.inside.look import digest, look, variables_of
+from dtk.inside.snapshot import snapshot
 
 __all__ = ["do"]
 
@@ -101,4 +103,15 @@ def _pull(life: Any, message: Message) -> Message:
         life.gate.open()
 
 
-_TASKS = {"settle": _settle, "look": _look, "digests": _digests, "give": _give, "take": _take, "pull": _pull}
+_TASKS = {
+    "settle": _settle,
+    "look": _look,
+    "digests": _digests,
+    "give": _give,
+    "take": _take,
+    "pull": _pull,
+    "lend": again.lend,
+    "borrow": again.borrow,
+    "replay": again.replay,
+    "snapshot": snapshot,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from dtk.process import ship
 from dtk.records import RunFolder
 from dtk.watch import explain
 
-__all__ = ["Started", "checked", "replace", "start"]
+__all__ = ["Started", "checked", "end", "kill", "replace", "start"]
 
 START_SECONDS = 60.0
 PORT_ATTEMPTS = 3
@@ -90,7 +91,7 @@ def start(job: Job) -> Started:
 def replace(started: Started, number: int) -> Peer:
     """Another process in the place of a worker: with its TF_CONFIG, its seeds, its corner of the directory."""
     old = started.peers[number]
-    _kill(started, [old])
+    kill(started, [old])
     old.close()
     peer = _process(started, number)
     started.peers[number] = peer
@@ -100,7 +101,7 @@ def replace(started: Started, number: int) -> Peer:
 
 def end(started: Started) -> None:
     """Kills all, and waits until they are gone."""
-    _kill(started, started.peers)
+    kill(started, started.peers)
     for peer in started.peers:
         peer.close()
     started.door.close()
@@ -114,11 +115,14 @@ def _process(started: Started, number: int) -> Peer:
     return peer
 
 
-def _kill(started: Started, peers: list[Peer]) -> None:
+def kill(started: Started, peers: list[Peer]) -> None:
+    """SIGKILL, and waits until they are gone."""
     source, keys = started.site.source, [peer.key for peer in peers]
     source.kill(keys)
     _until(lambda: all(key in source.exited for key in keys) or not source.lives(), source.poll, 4.0)
     source.forget(keys)
+    for peer in peers:
+        peer.lost, peer.running = -signal.SIGKILL, None
 
 
 def _until(done: Callable[[], bool], wait: Callable[[float], None], seconds: float) -> bool:

@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dtk.interactive import begin
 from dtk.interactive.talk import Outcome, Talk, workers_in_words
 
-__all__ = ["Freed", "Settled", "free", "interrupt", "replaced", "settle", "sync"]
+__all__ = ["Freed", "Settled", "compare", "free", "interrupt", "settle", "sync"]
 
 # How long each way may take; the gate less where nobody comes nearer to it.
 GATE_SECONDS, STILL_SECONDS, PYTHON_SECONDS, CANCEL_SECONDS, ABORT_SECONDS = 2.0, 0.3, 0.3, 1.2, 4.0
@@ -28,7 +27,7 @@ HOW = {
     "python": "stopped in the middle of its Python code",
     "cancel": "the collective that was under way is cancelled, and its step lost",
     "abort": "the collectives that were under way are aborted, and their step lost",
-    "process": "that took a new process, which has none of the names of the old one",
+    "process": "it takes a new process",
 }
 
 
@@ -50,7 +49,7 @@ class Settled:
 
 @dataclass
 class Freed:
-    """how: the step that was enough (a key of HOW). new: workers that had to be replaced. outcome: of the cells."""
+    """how: the step that was enough (a key of HOW). new: workers that were killed. outcome: of the cells."""
 
     how: str
     new: list[int]
@@ -65,7 +64,7 @@ class Freed:
 def interrupt(talk: Talk) -> Freed:
     """Stops what runs, with as little lost as possible."""
     with _undisturbed():
-        outcome = Outcome(talk.number)
+        outcome = talk.outcome
         how = "gate" if _at_the_gate(talk, outcome) else _by_force(talk, outcome, ("python", "cancel", "abort"))
         return _finish(talk, outcome, how)
 
@@ -93,11 +92,8 @@ def _undisturbed() -> Iterator[None]:
 
 def _finish(talk: Talk, outcome: Outcome, how: str) -> Freed:
     new = [peer.number for peer in talk.peers if peer.running is not None or _is_within(talk, peer.number)]
-    for worker in new:
-        replaced(talk, worker)
-    talk.paused = False
-    for peer in talk.peers:
-        peer.ask("open")
+    begin.kill(talk.started, [talk.peers[worker] for worker in new])
+    talk.open()
     talk.show_rest(outcome)
     forced = how in ("cancel", "abort") or bool(new) or any(end.get("op") for end in outcome.errors.values())
     return Freed("process" if new else how, new, outcome, settle(talk, enable=forced))
@@ -127,8 +123,7 @@ def _at_the_gate(talk: Talk, outcome: Outcome) -> bool:
     running = [peer for peer in talk.peers if peer.running is not None]
     for peer in running:
         peer.ask("hold", limits={}, raises=False)
-    keys = [where.keys for where in talk.where().values()]
-    highest = {counter: max(each.get(counter, 0) for each in keys) for each in keys for counter in each}
+    highest = talk.highest()
     for peer in running:
         peer.ask("hold", limits=highest, raises=True)
     began, before = time.monotonic(), _progress(talk)
@@ -140,8 +135,9 @@ def _at_the_gate(talk: Talk, outcome: Outcome) -> bool:
     return True
 
 
-def _progress(talk: Talk) -> list[tuple[int | None, int]]:
-    return [(where.cell, where.count) for where in talk.where().values()]
+def _progress(talk: Talk) -> list[tuple[int | None, int, int]]:
+    """Changes as long as anyone comes nearer to the gate: takes collectives, or computes."""
+    return [(where.cell, where.count, int(where.cpu / 0.05)) for where in talk.where().values()]
 
 
 def _by_force(talk: Talk, outcome: Outcome, ways: Sequence[str]) -> str:
@@ -189,8 +185,3 @@ def sync(talk: Talk, names: list[str], giver: int) -> str:
     finally:
         Path(file).unlink(missing_ok=True)
     return f"{len(given)} variable{'s' * (len(given) != 1)} from worker {giver}; {compare(talk)}"
-
-
-def replaced(talk: Talk, worker: int) -> Any:
-    """A new process in a worker's place, which has run no cell yet."""
-    return begin.replace(talk.started, worker)

@@ -21,6 +21,7 @@ __all__ = ["Outcome", "Talk"]
 Message = dict[str, Any]
 
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
+PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
 SHOW_SECONDS = 0.05
 
 
@@ -52,6 +53,7 @@ class Talk:
         self.codes: dict[int, str] = {}
         self.number = 0
         self.paused = False
+        self.outcome = Outcome(0)  # of the last wait, as far as it had come when it was interrupted
         self.used = time.monotonic()
 
     @property
@@ -60,6 +62,8 @@ class Talk:
 
     def send(self, targets: Sequence[int], message: Message, code: str) -> int:
         """A cell's number, after it was sent; ClusterConfigError where one of the workers is not free for it."""
+        self.started.site.source.poll(0)
+        lost(self.peers, self.started.site.source)
         for peer in (self.peers[worker] for worker in targets):
             if peer.lost is not None:
                 raise ClusterConfigError(f"{peer.name} has ended: cluster.restart(worker={peer.number}) replaces it")
@@ -80,7 +84,7 @@ class Talk:
 
     def wait(self) -> Outcome:
         """Until no worker is in a cell, or those that are can't go on."""
-        outcome = Outcome(self.number)
+        outcome = self.outcome = Outcome(self.number)
         looked = shown = time.monotonic()
         before: dict[int, Where] = {}
         while running := [peer for peer in self.peers if peer.running is not None]:
@@ -89,10 +93,13 @@ class Talk:
             if now - shown > SHOW_SECONDS:
                 self.output.look()
                 shown = now
-            if now - looked > LOOK_SECONDS and any(peer.running is not None for peer in self.peers):
+            if now - looked > (PAUSED_SECONDS if self.paused else LOOK_SECONDS) and any(
+                peer.running is not None for peer in self.peers
+            ):
                 looked = now
                 seen = self.where()
                 outcome.held = [worker for worker, where in seen.items() if where.held]
+                seen |= {peer.number: Where.of(peer.number, now, {}) for peer in self.peers if peer.lost is not None}
                 broken = [worker for worker, end in outcome.errors.items() if end.get("op")]
                 outcome.waits = stuck(before, seen, broken)
                 outcome.unlike = outcome.unlike or unlike(seen, self.lines)
@@ -155,6 +162,33 @@ class Talk:
             for peer in self.peers
             if (said := peer.ask("where")) is not None
         }
+
+    def hold(self) -> None:
+        """Each worker is held before its next collective, those behind go on to the highest."""
+        for peer in self.peers:
+            peer.ask("hold", limits={}, raises=False)
+        self._limit(self.highest())
+
+    def step(self) -> None:
+        """Those that are held may take one collective more."""
+        held = {where.held for where in self.where().values() if where.held}
+        self._limit({counter: number + (counter in held) for counter, number in self.highest().items()})
+
+    def highest(self) -> dict[str, int]:
+        """Of each counter the highest number that a worker has."""
+        keys = [where.keys for where in self.where().values()]
+        return {counter: max(each.get(counter, 0) for each in keys) for each in keys for counter in each}
+
+    def _limit(self, limits: dict[str, int]) -> None:
+        self.paused = True
+        for peer in self.peers:
+            peer.ask("hold", limits=limits, raises=False)
+
+    def open(self) -> None:
+        """Nobody is held any more."""
+        self.paused = False
+        for peer in self.peers:
+            peer.ask("open")
 
     def do(self, what: str, targets: Sequence[int] | None = None, **more: Any) -> dict[int, Message]:
         """A task (`dtk.inside.tasks`) on idle workers, all at a time; DtkError with the first refusal."""

@@ -94,6 +94,18 @@ class Counted:
             self.fewest, self.most = min(self.fewest or since, since), max(self.most, since)
         self.recorded = now - max(0, self.first - (self.most or self.first))
 
+    def state(self) -> list[int]:
+        """All that is counted, for `go_on` in a process that takes this one's place."""
+        return [*self.so_far(), self.recorded, self.before, self.first, self.fewest, self.most]
+
+    def go_on(self, state: list[int]) -> None:
+        """Counts on from the state of an optimizer whose variables this one has taken over."""
+        import tensorflow as tf
+
+        for resource, made in zip(self._resources, state[:2], strict=True):
+            tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(made, tf.int64))
+        self.recorded, self.before, self.first, self.fewest, self.most = state[2:]
+
     def beside(self, known: set[str]) -> list[Any]:
         """The variables that it updates and that are not among `known`, as far as they are still there."""
         held = [variable() for each, (_, variable) in self.variables.items() if each not in known]

@@ -1,0 +1,89 @@
+"""A worker in another's place: the session's cells are run again there, up to their first collective.
+
+The others have those collectives behind them and will not take part in them again. Variables begin with this worker's
+own initial values, and are synced afterwards; iterators begin anew.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dtk.compat.keras import building
+from dtk.compat.per_replica import copies
+from dtk.compat.steps import updates
+from dtk.inside.look import is_plain
+from dtk.process import ship
+from dtk.recording.progress import progress
+
+__all__ = ["borrow", "lend", "replay"]
+
+Message = dict[str, Any]
+
+
+def replay(life: Any, message: Message) -> Message:
+    """Runs the cells: which of them ended there is said as {"cut": [...], "failed": [...]}, by number."""
+    life.local["on"] = True
+    life.gate.hold({}, raises=True)
+    cut: list[int] = []
+    failed: list[int] = []
+    try:
+        for number, code in message["cells"]:
+            life.gate.files.add(life.shells.name_of_cell(number))
+            end = life.shells.run(life.shell, number, code, life.gate.files)
+            if end["status"] == "error":
+                (cut if end["stopped"] else failed).append(number)
+        _build(life, message["optimizers"])
+    finally:
+        life.gate.open()
+        life.local["on"] = False
+    return {"cut": cut, "failed": failed}
+
+
+def _build(life: Any, optimizers: Mapping[str, list[str]]) -> None:
+    """Gives optimizers the variables that theirs have which have trained."""
+    space = life.shell.user_ns
+    known = {}
+    for value in list(space.values()):
+        for each in getattr(value, "trainable_variables", None) or [value]:
+            if (found := copies(each)) is not None:
+                known[found.name] = each
+    for name, paths in optimizers.items():
+        optimizer = building.optimizer_of(space.get(name))
+        if optimizer is not None and not building.trains(optimizer) and all(path in known for path in paths):
+            with life.strategy.scope():
+                building.build(optimizer, [known[path] for path in paths])
+
+
+def lend(life: Any, message: Message) -> Message:
+    """Plain values and arrays of a namespace, in a file; which names it has; what optimizers train; how far it is."""
+    import numpy as np
+
+    space = {name: value for name, value in life.shell.user_ns.items() if not name.startswith("_")}
+    plain = {name: value for name, value in space.items() if isinstance(value, np.ndarray) or is_plain(value)}
+    Path(message["file"]).write_bytes(ship.pack_result(plain))
+    optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
+    trained = {name: building.trains(each) for name, each in optimizers.items() if each is not None}
+    state = progress(life.place)
+    far = {"steps": state.steps, "epoch": state.epoch, "trainings": state.trainings}
+    counts = [[each.name, each.state()] for each in updates.counted()]
+    optimizers = {name: paths for name, paths in trained.items() if paths}
+    return {"names": list(space), "optimizers": optimizers, "far": far, "counts": counts}
+
+
+def borrow(life: Any, message: Message) -> Message:
+    """Takes over plain values whose names are lacking here; says which names are lacking even so."""
+    space = life.shell.user_ns
+    given = pickle.loads(Path(message["file"]).read_bytes())  # written by this user's own worker
+    taken = [name for name in given if name not in space]
+    space.update({name: given[name] for name in taken})
+    state = progress(life.place)
+    for name, value in message["far"].items():
+        setattr(state, name, value)
+    for own, (name, counted) in zip(updates.counted(), message["counts"], strict=False):
+        if own.name == name:  # in the order in which they came first, which is that of the cells
+            own.go_on(counted)
+    lacking = [name for name in message["names"] if name not in space]
+    return {"taken": taken, "lacking": lacking}

@@ -1,0 +1,51 @@
+"""A worker that was killed, or is to begin anew, gets a process in its place; the others keep what they have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dtk.interactive import begin, repair
+from dtk.interactive.talk import Talk
+
+__all__ = ["restart"]
+
+
+def restart(talk: Talk, worker: int, cells: Sequence[tuple[int, str]]) -> str:
+    """Says what the new worker has and what it lacks. cells: (number, code) of those that this worker has run.
+
+    All others are idle.
+    """
+    begin.replace(talk.started, worker)
+    others = [peer.number for peer in talk.peers if peer.number != worker]
+    file = str(talk.started.folder.path / f"lent-{time.monotonic_ns()}.pkl")
+    lent = talk.do("lend", others[:1], file=file)[others[0]] if others else {"optimizers": {}}
+    done = talk.do("replay", [worker], cells=list(cells), optimizers=lent["optimizers"])[worker]
+    said = [f"worker {worker} is a new process; {_cells(len(cells), done['cut'], done['failed'])}"]
+    if others:
+        given = {name: lent[name] for name in ("names", "far", "counts")}
+        got = talk.do("borrow", [worker], file=file, **given)[worker]
+        Path(file).unlink(missing_ok=True)
+        repair.settle(talk, enable=True)
+        if got["taken"]:
+            said.append(f"{', '.join(got['taken'])} from worker {others[0]}")
+        if got["lacking"]:
+            said.append(f"it lacks {', '.join(got['lacking'])}")
+        said.append(repair.sync(talk, [], others[0]))
+    talk.output.skip()
+    return "; ".join(said)
+
+
+def _cells(count: int, cut: Sequence[int], failed: Sequence[int]) -> str:
+    """
+    >>> _cells(4, [3], [])
+    '3 of 4 cells ran again, cell 3 up to its first all-reduce'
+    """
+    words = f"{count - len(cut) - len(failed)} of {count} cells ran again"
+    if cut:
+        words += f", cell{'s' * (len(cut) > 1)} {', '.join(map(str, cut))} up to "
+        words += "their first all-reduce" if len(cut) > 1 else "its first all-reduce"
+    if failed:
+        words += f", cell{'s' * (len(failed) > 1)} {', '.join(map(str, failed))} raised"
+    return words

@@ -1,0 +1,47 @@
+"""A session of cells as a `Run`: what was recorded so far, and the same cells on one device."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from dtk import environment, runs
+from dtk.inside.replay import session
+from dtk.interactive.begin import Started
+from dtk.interactive.history import History
+from dtk.interactive.talk import Talk
+from dtk.launch import launch
+from dtk.launch.launch import Job
+from dtk.process import ship
+from dtk.runs import Run
+from dtk.view.cluster_picture import ClusterPicture
+
+__all__ = ["baseline", "so_far"]
+
+
+def so_far(talk: Talk, history: History) -> Run:
+    """All workers are idle. Its directory is its own, and the session goes on."""
+    started = talk.started
+    folder = launch.new_folder(_job(started, history))
+    talk.do("snapshot", to=str(folder.path))
+    seconds = time.monotonic() - started.clock
+    folder.save_attempt(1, None, 0.0, seconds)
+    job, picture = started.job, ClusterPicture(started.configs)
+    return Run(folder, job.mode, job.replicas, job.seed, [None] * job.workers, seconds, picture)
+
+
+def baseline(started: Started, history: History) -> Run:
+    """In one process, with one worker's share of the cores, seeded as the workers were."""
+    job = _job(started, history)
+    _, left = history.to_replay()
+    if left:
+        what = f"cell{'s' * (len(left) > 1)} {', '.join(map(str, left))}"
+        environment.say(f"the baseline is without {what}: functions, and what ran on single workers alone")
+    alone: dict[str, Any] = {"workers": 1, "replicas": 1, "mode": "single"}
+    return runs.carry_out(replace(job, **alone), time.monotonic())
+
+
+def _job(started: Started, history: History) -> Job:
+    cells, _ = history.to_replay()
+    return replace(started.job, payload=ship.pack(session, (cells,), {}), strategy=True)

@@ -1,0 +1,161 @@
+"""Workers that stay and are killed, replaced, held before collectives, with `fit` and with a loop of one's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+from staying import BEGIN, MODEL, interrupt_after
+
+import dtk
+from dtk.errors import ClusterConfigError, RunInterrupted
+from dtk.interactive.failed import CellFailed
+
+pytestmark = [pytest.mark.trains, pytest.mark.slow]
+
+FIT = """
+with strategy.scope():
+    other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    other.compile("adam", "mse", metrics=["mae"])
+history = other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]
+"""
+
+
+@pytest.fixture
+def cluster():
+    with dtk.cluster(workers=2) as cluster:
+        cluster.run(BEGIN)
+        cluster.run(MODEL)
+        yield cluster
+
+
+def pid(cluster, worker):
+    return cluster._talk.started.site.source.started[cluster._talk.peers[worker].key]
+
+
+@pytest.mark.parametrize("worker", [0, 1], ids=["chief", "other"])
+def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker):
+    cluster.run("kept = [float(step(next(batches))) for _ in range(3)]")
+    (before, _) = cluster.run("float(tf.norm(model.weights[0]))")
+    with pytest.raises(CellFailed) as error:
+        cluster.run(f"import os\nif me == {worker}: os.kill(os.getpid(), 9)\nstep(next(batches))")
+    assert str(error.value).startswith(f"worker {worker} was killed by SIGKILL")
+    assert f"cluster.restart(worker={worker}) replaces it" in str(error.value)
+    with pytest.raises(ClusterConfigError, match=f"worker {worker} has ended: cluster.restart"):
+        cluster.run("1")
+    said = cluster.restart(worker)
+    assert re.match(rf"worker {worker} is a new process; \d of \d cells ran again, cells .* up to their first", said), (
+        said
+    )
+    assert "kept from worker" in said
+    assert re.search(r"replicas are equal \(\d+ variables compared\)$", said), said
+    assert cluster.run("me") == [0, 1]
+    assert cluster.run("float(tf.norm(model.weights[0]))") == [pytest.approx(before, rel=0.1)] * 2
+    losses = cluster.run("[float(step(next(batches))) for _ in range(3)]")
+    assert losses[0] == losses[1]
+    assert "equal" in cluster.free()
+
+
+def test_fit_goes_on_after_a_restart(cluster):
+    cluster.run(FIT)
+    said = cluster.restart(1)
+    assert "replicas are equal" in said
+    cluster.run('history += other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]')
+    one, two = cluster.run("history[-2:]")
+    assert one == two
+    assert "replicas are equal" in cluster.free()
+
+
+def test_a_worker_that_is_killed_from_outside_is_named_at_the_next_cell(cluster):
+    os.kill(pid(cluster, 1), signal.SIGKILL)
+    with pytest.raises((CellFailed, ClusterConfigError), match="worker 1 (was killed by SIGKILL|has ended)"):
+        cluster.run("total(1)")
+    cluster.free()
+    cluster.restart(1)
+    assert cluster.run("total(1)") == [2.0, 2.0]
+
+
+def test_cells_are_held_before_collectives_and_stepped_through(cluster, capsys):
+    cluster.pause()
+    cluster.cell("a = total(1)\nb = total(2)")
+    said = capsys.readouterr().out
+    assert "dtk: workers 0-1: held before a collective in line 7 of cell 1" in said
+    assert "called in line 1 (`a = total(1)`)" in said
+    assert "a" not in cluster.inspect().name.tolist()
+    cluster.step()
+    assert "called in line 2 (`b = total(2)`)" in capsys.readouterr().out
+    assert cluster.inspect().set_index("name").loc["a", "worker 1"] == "2.0"
+    cluster.resume()
+    assert cluster.run("a, b") == [(2.0, 4.0)] * 2
+    with pytest.raises(ClusterConfigError, match="step: no worker is held"):
+        cluster.step()
+
+
+# ---- the session as a run
+
+RECORDED = """
+import dtk, tensorflow as tf, keras, numpy as np
+x = np.random.rand(64, 4).astype("float32")
+y = x.sum(1, keepdims=True)
+with strategy.scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.01)
+data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((x, y)).batch(16).repeat())
+batches = iter(data)
+
+@tf.function
+def step(batch):
+    def one(batch):
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((model(x) - y) ** 2) / 16
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return loss
+    return strategy.run(one, args=(batch,))
+
+def train(steps):
+    for _ in range(steps):
+        batch = next(batches)
+        dtk.record_step(step(batch), batch=batch, model=model)
+"""
+
+
+def test_a_session_with_an_error_and_an_interrupt_is_proved(capsys):
+    with dtk.cluster(workers=2) as cluster:
+        cluster.run(RECORDED)
+        cluster.run("train(5)")
+        with pytest.raises(CellFailed, match="ZeroDivisionError"):
+            cluster.run("late = 3\ntrain(2)\n1 / 0")
+        timer = interrupt_after(1.0)
+        try:
+            with pytest.raises(RunInterrupted, match="stopped before the next all-reduce"):
+                cluster.run("while True: train(1)")
+        finally:
+            timer.cancel()
+        cluster.run("train(late)")
+        first = cluster.so_far()
+        cluster.run("train(1)")
+        run, baseline = cluster.so_far(), cluster.baseline()
+    assert run.records.step.max() == first.records.step.max() + 1 == baseline.records.step.max() > 12
+    assert run.mode == "cluster"
+    assert baseline.mode == "single"
+    capsys.readouterr()
+    dtk.verify(first)
+    dtk.verify(run, baseline)
+    said = capsys.readouterr().out
+    assert "check loss vs single device: PASS" in said
+    assert "check weights vs single device: PASS" in said
+
+
+def test_a_session_with_fit_and_a_killed_worker_is_proved():
+    fit = "model.fit(x, y, epochs={}, batch_size=16, verbose=0, callbacks=[dtk.Recorder()], shuffle=False)\nNone"
+    with dtk.cluster(workers=2) as cluster:
+        cluster.run(RECORDED + "with strategy.scope():\n    model.compile(keras.optimizers.SGD(0.01), 'mse')\n")
+        cluster.run(fit.format(2))
+        cluster.restart(1)
+        cluster.run(fit.format(1))
+        run, baseline = cluster.so_far(), cluster.baseline()
+    assert len(run.records) == 2 * len(baseline.records) == 2 * 12
+    dtk.verify(run, baseline)
