@@ -72,11 +72,11 @@ def draw(name: str, run: Run) -> None:
 def write_live(place: Path) -> None:
     """What eight workers write, at their pace, in a step of Keras's `fit`: a record and five marks."""
     folder = RunFolder(place, LIVE_WORKERS)
+    began = time.monotonic()
     journals = [Journal(worker) for worker in folder.each]
     for journal in journals:
-        journal.event(Running(0.0))
-        journal.event(Training(0.1, steps=RATE * SECONDS, epochs=1))
-    began = time.monotonic()
+        journal.event(Running(time.monotonic() - began))
+        journal.event(Training(time.monotonic() - began, steps=RATE * SECONDS, epochs=1))
     for step in range(1, RATE * SECONDS + 1):
         time.sleep(max(0.0, began + step / RATE - time.monotonic()))
         now = time.monotonic() - began

@@ -233,6 +233,18 @@ def test_memory_is_bounded_without_records_and_without_the_others(folder, clock,
     assert lately._each[1].marks.shape[1] == 0
 
 
+def test_a_view_may_be_there_before_the_run_begins(folder, clock):
+    reader, lately = following(folder)
+    look(reader, lately)
+    assert lately.now == 0
+    clock[0] = 105.0  # the run's second 5
+    train(folder, 5.0)
+    look(reader, lately)
+    assert lately.now == pytest.approx(5.0, abs=0.02)
+    clock[0] = 106.0
+    assert lately.now == pytest.approx(6.0, abs=0.02)
+
+
 def test_the_evaluator_and_announcements_are_no_steps(folder, clock):
     announce(folder, 20, 1, at=3.0)
     reader, lately = following(folder)

@@ -134,9 +134,11 @@ class Lately:
 
     @property
     def now(self) -> float:
-        """Seconds since the call of `dtk.run`, as far as what was written tells: never too late."""
-        self._ahead = min(self._ahead, time.monotonic() - max(self._latest, self._last_end))
-        return time.monotonic() - self._ahead
+        """Seconds since the call of `dtk.run`, as what was written tells: never too late, and 0 before anything was."""
+        written, now = max(self._latest, self._last_end), time.monotonic()
+        if written > 0:
+            self._ahead = min(self._ahead, now - written)
+        return max(0.0, now - self._ahead)
 
     @property
     def _last_end(self) -> float:
