@@ -202,6 +202,9 @@ def test_how_replicas_are_is_said_with_the_numbers():
     words = "replicas differ in w and 1 more: cluster.sync() gives all workers worker 0's"
     assert str(Settled(3, ["w", "v"])) == words
     assert str(Settled(0, [])) == "there are no variables to compare"
+    assert (
+        str(Settled(1, [], ["w", "v"])) == "replicas are equal (1 variable compared); not all workers have w and 1 more"
+    )
 
 
 def test_a_syntax_error_is_found_before_anything_is_sent():

@@ -18,7 +18,7 @@ from dtk.inside.look import is_plain
 from dtk.process import ship
 from dtk.recording.progress import progress
 
-__all__ = ["borrow", "lend", "replay"]
+__all__ = ["borrow", "lend", "replay", "settle_counts"]
 
 Message = dict[str, Any]
 
@@ -73,6 +73,13 @@ def lend(life: Any, message: Message) -> Message:
     return {"names": list(space), "optimizers": optimizers, "far": far, "counts": counts}
 
 
+def settle_counts(life: Any) -> None:
+    """Adds what was counted before this worker came, to each optimizer by its name; some come only with later cells."""
+    for own in updates.counted():
+        if own.name in life.owed:
+            own.go_on(life.owed.pop(own.name))
+
+
 def borrow(life: Any, message: Message) -> Message:
     """Takes over plain values whose names are lacking here; says which names are lacking even so."""
     space = life.shell.user_ns
@@ -82,8 +89,7 @@ def borrow(life: Any, message: Message) -> Message:
     state = progress(life.place)
     for name, value in message["far"].items():
         setattr(state, name, value)
-    for own, (name, counted) in zip(updates.counted(), message["counts"], strict=False):
-        if own.name == name:  # in the order in which they came first, which is that of the cells
-            own.go_on(counted)
+    life.owed = dict(message["counts"])
+    settle_counts(life)
     lacking = [name for name in message["names"] if name not in space]
     return {"taken": taken, "lacking": lacking}

@@ -45,6 +45,7 @@ class _Life:
         self.collectives, self.shells = collectives, shell
         self.gate = Gate()
         self.running: int | None = None
+        self.owed: dict[str, list[int]] = {}  # updates of optimizers that an earlier process in this place has made
         collectives.let_peers_come_back()
         collectives.watch_keys(self.gate.arrive, self.gate.took)
         self.within: set[int] = set()  # threads that are in an eager collective

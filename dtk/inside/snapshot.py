@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk import events
+from dtk.inside.again import settle_counts
 from dtk.process import ship
 from dtk.recording import updates
 from dtk.recording.progress import progress
@@ -22,6 +23,7 @@ def snapshot(life: Any, message: dict[str, Any]) -> dict[str, Any]:
     place = life.place
     log = place.folder.path / "events.jsonl"
     before = log.stat().st_size
+    settle_counts(life)
     updates.keep_beside(place)
     progress(place).finish()
     updates.write(place)

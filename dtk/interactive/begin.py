@@ -138,11 +138,11 @@ def _connect(started: Started, peers: list[Peer]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not all(peer.ready for peer in peers):
         links: list[Any] = [peer.cells for peer in peers if peer.cells is not None]
-        ready = select.select([started.door, *links, started.site.source], [], [], 0.1)[0]
+        select.select([started.door, *links, started.site.source], [], [], 0.1)
         started.door.admit(started.peers)
-        for peer in peers:
-            if peer.cells is not None and peer.cells in ready:
-                peer.ready = any("ready" in message for message in peer.cells.receive())
+        for peer in peers:  # asked, and not by select alone: what came with the first line is read already
+            while peer.cells is not None and (message := peer.cells.next(0)) is not None:
+                peer.ready = peer.ready or "ready" in message
         started.site.source.poll(0)
         for peer in lost(peers, started.site.source):
             raise _failed(started, peer)

@@ -41,8 +41,9 @@ class History:
                 self.cells[end["id"]].ends[worker] = (end["status"] == "ok", int(end["steps"]), int(end["takes"]))
 
     def of(self, worker: int) -> list[tuple[int, str]]:
-        """(number, code) of the cells that came to an end on a worker; not of one in which it ended itself."""
-        return [(cell.number, cell.code) for cell in self.cells.values() if cell.code and worker in cell.ends]
+        """(number, code) of the cells that went through on a worker; one that was interrupted may take for ever."""
+        through = [cell for cell in self.cells.values() if cell.ends.get(worker, (False,))[0]]
+        return [(cell.number, cell.code) for cell in through if cell.code is not None]
 
     def to_replay(self) -> tuple[list[tuple[int, str, tuple[int, int] | None]], list[int]]:
         """(number, code, limit) of what all workers were sent, and the numbers of what is left out.

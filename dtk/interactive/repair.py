@@ -33,18 +33,25 @@ HOW = {
 
 @dataclass
 class Settled:
-    """How replicas are after a repair. compared: variables. differing: the names of those that differ."""
+    """How replicas are after a repair. compared: variables that all workers have. differing, lone: names, of those that
+    differ, and of those that some workers have not.
+    """
 
     compared: int
     differing: list[str]
+    lone: Sequence[str] = ()
 
     def __str__(self) -> str:
+        lone = f"; not all workers have {_listed(self.lone)}" if self.lone else ""
         if self.differing:
-            more = f" and {len(self.differing) - 1} more" if len(self.differing) > 1 else ""
-            return f"replicas differ in {self.differing[0]}{more}: cluster.sync() gives all workers worker 0's"
+            return f"replicas differ in {_listed(self.differing)}: cluster.sync() gives all workers worker 0's{lone}"
         if not self.compared:
-            return "there are no variables to compare"
-        return f"replicas are equal ({self.compared} variable{'s' * (self.compared > 1)} compared)"
+            return f"there are no variables to compare{lone}"
+        return f"replicas are equal ({self.compared} variable{'s' * (self.compared > 1)} compared){lone}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
 @dataclass
@@ -171,8 +178,9 @@ def compare(talk: Talk) -> Settled:
     """Digests of all variables that are to be equal on all workers."""
     found = [answer["digests"] for answer in talk.do("digests").values()]
     names = list(dict.fromkeys(name for each in found for name in each))
-    differing = [name for name in names if len({each.get(name) for each in found}) > 1]
-    return Settled(len(names), differing)
+    shared = [name for name in names if all(name in each for each in found)]
+    differing = [name for name in shared if len({each[name] for each in found}) > 1]
+    return Settled(len(shared), differing, [name for name in names if name not in shared])
 
 
 def sync(talk: Talk, names: list[str], giver: int) -> str:

@@ -23,6 +23,7 @@ Message = dict[str, Any]
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
 PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
 SHOW_SECONDS = 0.05
+TASK_SECONDS = 600.0  # a task may run cells again
 
 
 @dataclass
@@ -191,7 +192,7 @@ class Talk:
             peer.ask("open")
 
     def do(self, what: str, targets: Sequence[int] | None = None, **more: Any) -> dict[int, Message]:
-        """A task (`dtk.inside.tasks`) on idle workers, all at a time; DtkError with the first refusal."""
+        """A task (`dtk.inside.tasks`) on idle workers, all at a time; ClusterConfigError with the first refusal."""
         chosen = [self.peers[worker] for worker in targets] if targets is not None else self.idle()
         number = time.monotonic_ns()
         for peer in chosen:
@@ -201,9 +202,10 @@ class Talk:
         for peer in chosen:
             assert peer.cells is not None, "it is idle"
             while peer.number not in answers:
-                answer = peer.cells.next(60.0)
+                answer = peer.cells.next(TASK_SECONDS)
                 if answer is None:
-                    raise ClusterConfigError(f"{peer.name} has ended: cluster.restart(worker={peer.number})")
+                    how = "has ended" if peer.cells.closed else f"did not answer for {TASK_SECONDS:g} s"
+                    raise ClusterConfigError(f"{peer.name} {how}: cluster.restart(worker={peer.number}) replaces it")
                 if answer.get("id") == number:
                     answers[peer.number] = answer
         for worker, answer in answers.items():

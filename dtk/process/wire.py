@@ -48,22 +48,23 @@ class Wire:
 
     def receive(self) -> list[Message]:
         """Waits for something, and returns the messages that are complete by then; `closed` at the end."""
+        *lines, self._buffer = (self._buffer + self._read()).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _read(self) -> bytes:
         try:
             data = self._link.recv(1 << 20)
         except OSError:
-            data = b""
+            data = b""  # killed in the middle of a line
         self.closed = not data
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return data
 
     def next(self, seconds: float | None = None) -> Message | None:
         """The next message; None where there is none after `seconds`, or where the other end is gone."""
         while b"\n" not in self._buffer and not self.closed:
             if not select.select([self._link], [], [], seconds)[0]:
                 return None
-            data = self._link.recv(1 << 20)
-            self.closed = not data
-            self._buffer += data
+            self._buffer += self._read()
         line, found, rest = self._buffer.partition(b"\n")
         if not found:
             return None

@@ -99,12 +99,15 @@ class Counted:
         return [*self.so_far(), self.recorded, self.before, self.first, self.fewest, self.most]
 
     def go_on(self, state: list[int]) -> None:
-        """Counts on from the state of an optimizer whose variables this one has taken over."""
+        """Adds what was counted of an optimizer whose variables this one has taken over."""
         import tensorflow as tf
 
         for resource, made in zip(self._resources, state[:2], strict=True):
-            tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(made, tf.int64))
-        self.recorded, self.before, self.first, self.fewest, self.most = state[2:]
+            tf.raw_ops.AssignAddVariableOp(resource=resource, value=tf.constant(made, tf.int64))
+        recorded, before, first, fewest, most = state[2:]
+        self.recorded, self.before = self.recorded + recorded, self.before + before
+        self.first, self.most = self.first or first, max(self.most, most)
+        self.fewest = min(each for each in (self.fewest, fewest) if each) if self.fewest or fewest else 0
 
     def beside(self, known: set[str]) -> list[Any]:
         """The variables that it updates and that are not among `known`, as far as they are still there."""
