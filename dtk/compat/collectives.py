@@ -29,7 +29,6 @@ __all__ = [
     "cancel",
     "cancellable",
     "enable",
-    "is_mismatch",
     "keys",
     "let_peers_come_back",
     "set_keys",
@@ -185,8 +184,3 @@ def _own_value(device: Any, value: Any, kind: Any) -> Any:
     with tf.device(device):
         value = value() if callable(value) else value
         return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kind)
-
-
-def is_mismatch(error: BaseException) -> bool:
-    """Whether an exception is what pybind11 makes of an interrupt and a cancelled function at the same time."""
-    return isinstance(error, RuntimeError) and "pybind11" in str(error)

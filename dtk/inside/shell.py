@@ -19,7 +19,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.history import HistoryManager
 from IPython.core.interactiveshell import InteractiveShell
 
-from dtk.compat import causes, collectives
+from dtk.compat import causes
 from dtk.inside.gate import Stopped
 
 __all__ = ["Shell", "failure", "flush", "make", "name_of_cell", "run"]
@@ -153,7 +153,7 @@ def failure(error: BaseException, files: Collection[str]) -> dict[str, Any]:
         "message": message,
         "by_a_peer": causes.by_a_peer(error),
         "op": hasattr(error, "experimental_payloads") or causes.by_a_peer(error),
-        "stopped": isinstance(error, (KeyboardInterrupt, Stopped)) or collectives.is_mismatch(error),
+        "stopped": isinstance(error, (KeyboardInterrupt, Stopped)),
         "traceback": "".join(traceback.format_exception(type(error), error, trace)),
         "place": place,
     }

@@ -14,11 +14,13 @@ from dtk.errors import ClusterConfigError, WorkerFailed
 from dtk.inside.serve import serve
 from dtk.interactive.peers import Door, Peer, lost
 from dtk.launch import launch, request, tf_config
+from dtk.launch.folders import set_aside
 from dtk.launch.launch import Job
 from dtk.launch.place import Site
 from dtk.process import ship
 from dtk.records import RunFolder
 from dtk.watch import explain
+from dtk.watch.watch import port_was_taken
 
 __all__ = ["Started", "checked", "end", "kill", "replace", "start"]
 
@@ -80,11 +82,14 @@ def start(job: Job) -> Started:
                 started.peers.append(_process(started, member.worker))
             _connect(started, started.peers)
             return started
-        except BaseException as error:
+        except WorkerFailed:
             end(started)
-            said = str(error) if isinstance(error, WorkerFailed) else ""
-            if attempt == PORT_ATTEMPTS or "port" not in said:
+            if attempt == PORT_ATTEMPTS or not port_was_taken(folder):
                 raise
+            set_aside(folder, f"port-taken-{attempt}")
+        except BaseException:
+            end(started)
+            raise
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
