@@ -188,7 +188,8 @@ def play(seed: int, mishaps: int) -> list[Trial]:
 def left() -> list[int]:
     """Workers of closed clusters that still run."""
     time.sleep(0.2)
-    return [each.pid for each in owned.processes() if each.what.startswith("worker") and psutil.pid_exists(each.pid)]
+    ours = [each.pid for each in owned.processes() if each.kernel == os.getpid() and each.what.startswith("worker")]
+    return [pid for pid in ours if psutil.pid_exists(pid)]
 
 
 def table(trials: list[Trial]) -> str:

@@ -120,8 +120,8 @@ class Cluster:
     def restart(self, worker: int) -> str:
         """Gives a worker a new process, and says what it has and lacks; the others keep what they have.
 
-        The cells that went through run again there, up to the first all-reduce of each; then it gets plain values that it
-        lacks from another worker, and all variables. Iterators begin anew.
+        The cells that went through run again there, up to the first all-reduce of each; plain values that it lacks, and
+        all variables, come from another worker. Iterators begin anew.
         """
         with self._lock:
             (number,) = self._targets([worker])
