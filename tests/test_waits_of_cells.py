@@ -145,6 +145,12 @@ def test_a_forked_process_may_not_take_part(gate):
         gate.arrive("all", 100)
 
 
+def test_a_thread_that_a_cell_left_behind_may_not_take_part(gate):
+    gate.working = False
+    with pytest.raises(RuntimeError, match="a thread that a cell has left behind can't take part in an all-reduce"):
+        gate.arrive("all", 100)
+
+
 # ---- the wire
 
 

@@ -39,8 +39,10 @@ class Gate:
         self._limits: dict[str, int] = {}
         self._pid = os.getpid()
         self._main = threading.main_thread().ident
+        self.working = True  # whether the worker does something for the kernel
         self.held: str = ""  # the counter at which the worker is held
         self.files: set[str] = set()  # of cells
+        self._checksums: dict[str, int] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -54,6 +56,11 @@ class Gate:
             raise RuntimeError(
                 "a process that a cell has forked can't take part in an all-reduce: the other workers know this worker "
                 "alone; call the strategy in the cell itself"
+            )
+        if not self.working:
+            raise RuntimeError(
+                "a thread that a cell has left behind can't take part in an all-reduce: in no cell, the other workers "
+                "don't wait for it; join the thread in its cell"
             )
         if self._closed:
             self._wait(counter, number)
@@ -73,8 +80,15 @@ class Gate:
         """A collective has this number now."""
         where = self.place()
         self.count += 1
-        self.sum = zlib.crc32(f"{counter} {number} {where}".encode(), self.sum)
+        of_line = self._checksum(where[0]) + 7 * where[1] + 11 * where[3]
+        self.sum = (1000003 * self.sum + self._checksum(counter) + 31 * number + of_line) & 0xFFFFFFFF
         self.met.append((counter, number, where))
+
+    def _checksum(self, text: str) -> int:
+        """The same in each process, unlike `hash`."""
+        if text not in self._checksums:
+            self._checksums[text] = zlib.crc32(text.encode())
+        return self._checksums[text]
 
     def place(self) -> Place:
         """Where the main thread is in the learner's code."""

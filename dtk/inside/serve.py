@@ -64,10 +64,12 @@ class _Life:
     def live(self) -> None:
         self.wire.send({"ready": os.getpid()})
         while (message := self.wire.next()) is not None:
+            self.gate.working = True
             try:
-                self.wire.send({**self._answer(message), "id": message["id"]})
-            except KeyboardInterrupt:
-                pass  # it came when the cell was through
+                answer = self._answer(message)
+            finally:
+                self.gate.working = False
+            self.wire.send({**answer, "id": message["id"]})
         os._exit(0)  # without the kernel there is nobody to work for
 
     def _answer(self, message: Message) -> Message:
@@ -88,6 +90,8 @@ class _Life:
         self.running = number
         try:
             end = self._cell(message) if message["do"] == "cell" else self._call(message)
+        except KeyboardInterrupt as error:  # it came when the cell was through
+            end = self.shells.failure(error, self.gate.files)
         finally:
             self.running = None
         if message.get("value") and end["status"] == "ok":
