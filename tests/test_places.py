@@ -185,7 +185,7 @@ def test_who_is_killed_is_said_soon(place):
 
 
 @pytest.mark.trains
-def test_an_agent_that_is_killed_takes_its_worker_along(place):
+def test_an_agent_that_is_killed_takes_its_worker_along(place, tmp_path):
     dtk.run(three, workers=2, on=place)
     agents = [p for p in psutil.Process().children() if p.cmdline()[-2:] == ["dtk", "agent"]]
     assert len(agents) == 2
@@ -193,10 +193,15 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place):
 
     def wait():
         if not dtk.is_chief():
-            os.kill(os.getppid(), 0)
+            (tmp_path / "there").touch()
         time.sleep(60)
 
-    threading.Timer(3, lambda: agents[1].send_signal(signal.SIGKILL)).start()
+    def kill():
+        while not (tmp_path / "there").exists():
+            time.sleep(0.1)
+        agents[1].send_signal(signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
     with pytest.raises(dtk.WorkerFailed, match="^worker 1 on localhost is lost with its machine, or dtk's agent there"):
         dtk.run(wait, workers=2, on=place, timeout=60)
     assert psutil.wait_procs(below, 10)[1] == []
