@@ -20,7 +20,9 @@ BROWSER_TESTS ?= tests/browser
 # What VS Code shows widgets with; one file that needs no other package.
 VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 
-# Most of a test's time is waiting, for a process to start or a deadline to pass: two files at a time.
+# Most of a test's time is waiting, for a process to start or a deadline to pass: three files at a time on
+# two cores; without those that train, two.
+THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
 .PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference setup-tf215 test-tf215 setup-colab test-colab clean
@@ -47,7 +49,7 @@ lab: $(READY)
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(TWO) --nbval tests dtk notebooks/[0-9]*.ipynb
+	$(BIN)/python -m pytest $(THREE) --nbval tests dtk notebooks/[0-9]*.ipynb
 
 # For every edit: without TensorFlow, workers and kernels, in less than a minute.
 test-fast: $(READY)
@@ -55,7 +57,7 @@ test-fast: $(READY)
 
 # Those marked `slow`, labs and appendices too, which `make test` leaves out.
 test-thorough: $(READY)
-	DTK_THOROUGH=1 $(BIN)/python -m pytest $(TWO) --nbval tests dtk notebooks
+	DTK_THOROUGH=1 $(BIN)/python -m pytest $(THREE) --nbval tests dtk notebooks
 
 # Every program of tests/gallery gets its right answer, and recording changes no bit of it.
 test-gallery: $(READY)
@@ -164,7 +166,7 @@ $(READY_TF215): constraints/tf215.txt pyproject.toml
 
 # The lessons' stored outputs are the main lane's: tests/test_lane_lessons.py runs the lessons and compares none.
 test-tf215: $(READY_TF215)
-	$(VENV_TF215)/bin/python -m pytest $(TWO) tests dtk
+	$(VENV_TF215)/bin/python -m pytest $(THREE) tests dtk
 	$(VENV_TF215)/bin/python -m pytest tests/test_lane_lessons.py
 
 setup-colab: $(READY_COLAB)
@@ -178,7 +180,7 @@ $(READY_COLAB): constraints/colab.txt pyproject.toml
 
 # As above, in one worker with a stand-in for google.colab.
 test-colab: $(READY_COLAB)
-	$(VENV_COLAB)/bin/python -m pytest $(TWO) tests dtk
+	$(VENV_COLAB)/bin/python -m pytest $(THREE) tests dtk
 	$(VENV_COLAB)/bin/python -m pytest tests/test_lane_lessons.py
 
 # Each of the other two lanes in full; the main one is `make test`.
