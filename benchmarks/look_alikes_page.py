@@ -125,6 +125,9 @@ right, if the true one is in it. Of 0 in N trials, the rate in brackets is the u
   says "if it was that one": which process it was, the kernel's log alone knows.
 - NaN on one replica and NaN on all had one sentence; the optimizer's count of steps, and the weights that each worker
   began with, were not compared.
+- The wrong name above came while five other programs had the two cores (a load of 9 to 16): worker 1 was to be slow in
+  one step, and the figure's title said that it waits for worker 0 in nine of ten steps, which the title takes from the
+  records. What made worker 0 slow nobody had noted; it is counted as wrong.
 
 ## Elsewhere
 
