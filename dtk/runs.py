@@ -39,7 +39,8 @@ class Run(Kept):
             process, MirroredStrategy) or "single" (a baseline).
         replicas: replicas in each worker.
         seed: what every process was seeded with; None where the function seeds.
-        results: what each worker's function returned, by worker index. Where it trained an Estimator and returned None:
+        results: what each worker's function returned, by worker index; tensors as arrays, what `fit` returns as a
+            namespace with its history, epoch and params. Where it trained an Estimator and returned None:
             {"loss": the last, "global_step": ..., "metrics": of the last evaluation, or None}.
         seconds: from the call of `dtk.run` to its return.
         tf_config: each worker's TF_CONFIG, by worker index; a picture in a notebook; [] where mode is no "cluster".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import lanes
 import numpy as np
@@ -45,6 +46,13 @@ def assert_same_training(run, baseline):
         for corner in run.folder.each:
             for ours, other in zip(corner.weights(which).arrays, theirs, strict=True):
                 np.testing.assert_allclose(ours, other, atol=1e-4)
+
+
+def test_what_fit_returns_needs_no_keras_in_the_kernel():
+    run = dtk.run(lambda strategy: classifier(strategy).fit(batches(128), epochs=2, verbose=0), workers=2)
+    for history in run.results:
+        assert type(history) is SimpleNamespace
+        assert (len(history.history["loss"]), history.epoch, history.params["epochs"]) == (2, [0, 1], 2)
 
 
 @pytest.mark.slow

@@ -250,12 +250,16 @@ def _kind(value: Any) -> str:
 
 
 class _ResultPickler(cloudpickle.Pickler):
-    """Tensors and variables travel as NumPy arrays: reading a result must not start TensorFlow in the kernel."""
+    """Reading a result must not start TensorFlow in the kernel: tensors and variables travel as NumPy arrays, and what
+    Keras's `fit` returns as a namespace with its `history`, `epoch` and `params`."""
 
     def reducer_override(self, obj: Any) -> Any:
-        tf = sys.modules.get("tensorflow")
+        tf, kind = sys.modules.get("tensorflow"), type(obj)
         if tf is not None and isinstance(obj, (tf.Tensor, tf.Variable)) and hasattr(obj, "numpy"):
             return obj.numpy().__reduce__()
+        if kind.__name__ == "History" and kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
+            held = {name: getattr(obj, name, None) for name in ("history", "epoch", "params")}
+            return types.SimpleNamespace, (), held
         return super().reducer_override(obj)
 
 
