@@ -28,6 +28,7 @@ ORDER = (
     "10_batch_and_rate",
     "11_what_else",
     "12_beyond_one_machine",
+    "13_inside_a_replica",
 )
 
 

@@ -70,6 +70,7 @@ WORKED_OUT = {
     "10_batch_and_rate": {"0.94": "3 / 1000 / (8 / 2500)"},
     "11_what_else": {"1.5": GIVEN},
     "12_beyond_one_machine": {"86": GIVEN, "101": GIVEN},  # seconds, as in docs/guide/clusters.md
+    "13_inside_a_replica": {"64": "128 // 2"},
     "appendix_checkpoints": {"15": "11 + 4"},
     "appendix_estimator": {"9": "(1280 * (1 / 2) ** 4) ** 0.5"},
     "appendix_keras": {
