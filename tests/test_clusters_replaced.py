@@ -159,3 +159,18 @@ def test_a_session_with_fit_and_a_killed_worker_is_proved():
         run, baseline = cluster.so_far(), cluster.baseline()
     assert len(run.records) == 2 * len(baseline.records) == 2 * 12
     dtk.verify(run, baseline)
+
+
+def test_replicas_of_one_worker_are_compared_as_well():
+    make = "import tensorflow as tf\nwith strategy.scope():\n    v = tf.Variable([1.0, 2.0])"
+    with dtk.cluster(workers=1, replicas=2) as cluster:
+        cluster.run(make)
+        assert cluster.inspect().set_index("name").workers["v"] == "equal"
+        cluster.run("v.values[1].assign([3.0, 4.0])")
+        assert cluster.inspect().set_index("name").workers["v"] == "DIFFER"
+        assert (
+            cluster.free()
+            == "no worker is in a cell; replicas differ in v: cluster.sync() gives all workers worker 0's"
+        )
+        assert cluster.sync("v") == "1 variable from worker 0; replicas are equal (1 variable compared)"
+        assert cluster.inspect().set_index("name").workers["v"] == "equal"

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtk.compat.per_replica import Copies, copies
 
-__all__ = ["digest", "is_plain", "look", "variables_of"]
+__all__ = ["digest_of", "is_plain", "look", "variables_of"]
 
 _HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -61,15 +61,14 @@ def _held(value: Any, head: str, seen: set[str]) -> Iterator[tuple[str, Copies]]
 
 
 def _row(name: str, variable: Copies) -> dict[str, Any]:
-    arrays = variable.arrays()
-    parts = [digest(array) for array in arrays]
+    array = variable.arrays()[0]
     return {
         "name": name,
         "kind": "variable",
         "called": variable.name,
-        "shape": list(arrays[0].shape),
-        "type": str(arrays[0].dtype),
-        "digest": parts[0] if len({*parts}) == 1 else " ".join(parts),
+        "shape": list(array.shape),
+        "type": str(array.dtype),
+        "digest": digest_of(variable),
         "kept": variable.kept,
     }
 
@@ -97,6 +96,12 @@ def is_plain(value: Any, depth: int = 2) -> bool:
     if isinstance(value, dict):
         return depth > 0 and len(value) <= 1000 and all(is_plain(each, depth - 1) for each in value.values())
     return isinstance(value, _PLAIN)
+
+
+def digest_of(variable: Copies) -> str:
+    """Of all its copies here, where they are equal; otherwise one for each replica, with spaces between."""
+    parts = [digest(array) for array in variable.arrays()]
+    return parts[0] if len({*parts}) == 1 else " ".join(parts)
 
 
 def digest(array: Any) -> str:

@@ -11,7 +11,7 @@ from dtk.compat.per_replica import Copies
 from dtk.errors import DtkError
 from dtk.inside import again
 from dtk.inside.gate import Stopped
-from dtk.inside.look import digest, look, variables_of
+from dtk.inside.look import digest_of, look, variables_of
 from dtk.inside.snapshot import snapshot
 
 __all__ = ["do"]
@@ -39,10 +39,7 @@ def _look(life: Any, message: Message) -> Message:
 
 def _digests(life: Any, message: Message) -> Message:
     """Of all variables that are to be equal on all workers."""
-    found = {}
-    for name, variable in _mirrored(life, []):
-        found[name] = digest(variable.arrays()[0])
-    return {"digests": found}
+    return {"digests": {name: digest_of(variable) for name, variable in _mirrored(life, [])}}
 
 
 def _mirrored(life: Any, names: list[str]) -> Iterator[tuple[str, Copies]]:
@@ -75,8 +72,9 @@ def _take(life: Any, message: Message) -> Message:
         raise DtkError(f"worker {life.place.worker} has no {lacking[0]}: run the cell that makes it there first")
     with np.load(message["file"]) as arrays:
         given = {name: arrays[f"a{k}"] for k, name in enumerate(message["given"])}
+    gives = life.place.worker == message["giver"]
     for name, array in given.items():
-        if name not in found:
+        if name not in found or (gives and found[name].kept != "mirrored"):  # each of its replicas has its own part
             continue
         own = found[name].arrays()[0]
         if own.shape != array.shape:

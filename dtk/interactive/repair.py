@@ -179,17 +179,16 @@ def compare(talk: Talk) -> Settled:
     found = [answer["digests"] for answer in talk.do("digests").values()]
     names = list(dict.fromkeys(name for each in found for name in each))
     shared = [name for name in names if all(name in each for each in found)]
-    differing = [name for name in shared if len({each[name] for each in found}) > 1]
+    differing = [name for name in shared if len({part for each in found for part in each[name].split()}) > 1]
     return Settled(len(shared), differing, [name for name in names if name not in shared])
 
 
 def sync(talk: Talk, names: list[str], giver: int) -> str:
-    """One worker's variables to all others, by a file."""
+    """One worker's variables to all replicas, by a file; of the giver itself its first replica's to the others."""
     file = str(talk.started.folder.path / f"sync-{time.monotonic_ns()}.npz")
     given = talk.do("give", [giver], names=names, file=file)[giver]["names"]
-    others = [peer.number for peer in talk.peers if peer.number != giver]
     try:
-        talk.do("take", others, names=names, given=given, file=file)
+        talk.do("take", names=names, given=given, file=file, giver=giver)
     finally:
         Path(file).unlink(missing_ok=True)
     return f"{len(given)} variable{'s' * (len(given) != 1)} from worker {giver}; {compare(talk)}"

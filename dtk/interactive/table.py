@@ -45,11 +45,13 @@ def _verdict(have: Mapping[int, Row], lacking: Sequence[int], kept: str) -> str:
 
     >>> _verdict({0: {"digest": "a"}, 1: {"digest": "b"}}, [], "mirrored")
     'DIFFER'
+    >>> _verdict({0: {"digest": "a b"}}, [], "mirrored")  # two replicas in one worker
+    'DIFFER'
     >>> _verdict({0: {"digest": "a"}}, [1], "own")
     'only on 0'
     """
     if lacking:
         return f"only on {label(sorted(have))}"
-    if len({row["digest"] for row in have.values()}) == 1:
+    if len({part for row in have.values() for part in row["digest"].split()}) == 1:
         return "equal"
     return "DIFFER" if kept == "mirrored" else "differ, as each has its own"
