@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 
-__all__ = ["BEGIN", "MODEL", "interrupt_after", "usable"]
+__all__ = ["BEGIN", "LOSSES", "MODEL", "interrupt_after", "usable"]
 
 BEGIN = """
 import time
@@ -16,28 +16,39 @@ me = strategy.cluster_resolver.task_id
 def total(value):
     return float(strategy.reduce("sum", tf.constant(float(value)), axis=None))
 """
-MODEL = """
-import keras, numpy as np
-with strategy.scope():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
-    optimizer = keras.optimizers.Adam(0.01)
-x = np.random.rand(64, 4).astype("float32")
-y = x.sum(1, keepdims=True)
+# After x, y, model and optimizer: batches of 16, and a step's shares of the loss.
+LOSSES = """
 data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((x, y)).batch(16).repeat())
 batches = iter(data)
 
 @tf.function
-def step(batch):
+def losses(batch):
     def one(batch):
         x, y = batch
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum((model(x) - y) ** 2) / 16
         optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
         return loss
-    return strategy.reduce("sum", strategy.run(one, args=(batch,)), axis=None)
+    return strategy.run(one, args=(batch,))
+"""
+MODEL = (
+    """
+import keras, numpy as np
+with strategy.scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01)
+x = np.random.rand(64, 4).astype("float32")
+y = x.sum(1, keepdims=True)
+"""
+    + LOSSES
+    + """
+@tf.function
+def step(batch):
+    return strategy.reduce("sum", losses(batch), axis=None)
 
 float(step(next(batches)))
 """
+)
 
 
 def usable(cluster):

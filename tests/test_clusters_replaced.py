@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from staying import BEGIN, MODEL, interrupt_after
+from staying import BEGIN, LOSSES, MODEL, interrupt_after
 
 import dtk
 from dtk.errors import ClusterConfigError, RunInterrupted
@@ -95,31 +95,23 @@ def test_cells_are_held_before_collectives_and_stepped_through(cluster, capsys):
 
 # ---- the session as a run
 
-RECORDED = """
+RECORDED = (
+    """
 import dtk, tensorflow as tf, keras, numpy as np
 x = np.random.rand(64, 4).astype("float32")
 y = x.sum(1, keepdims=True)
 with strategy.scope():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
     optimizer = keras.optimizers.SGD(0.01)
-data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((x, y)).batch(16).repeat())
-batches = iter(data)
-
-@tf.function
-def step(batch):
-    def one(batch):
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((model(x) - y) ** 2) / 16
-        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
-        return loss
-    return strategy.run(one, args=(batch,))
-
+"""
+    + LOSSES
+    + """
 def train(steps):
     for _ in range(steps):
         batch = next(batches)
-        dtk.record_step(step(batch), batch=batch, model=model)
+        dtk.record_step(losses(batch), batch=batch, model=model)
 """
+)
 
 
 def test_a_session_with_an_error_and_an_interrupt_is_proved(capsys):

@@ -41,6 +41,7 @@ class _Life:
         from dtk.inside.control import Control
         from dtk.inside.gate import Gate
         from dtk.inside.replay import Takes
+        from dtk.process import worker
 
         self.place, self.folder = place, place.folder.path
         self.collectives, self.shells = collectives, shell
@@ -54,7 +55,7 @@ class _Life:
         self.local = {"on": False}
         collectives.broadcast_locally(self.local)
         self.takes = Takes(place)
-        self.strategy = _strategy(place)
+        self.strategy = worker.strategy_of(place, {})
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
         self.wire = wire.call(door)
         self.wire.send({"worker": place.worker, "channel": "cells"})
@@ -99,9 +100,8 @@ class _Life:
             end |= self._kept(number)
         self.shells.flush()
         ctypes.CDLL(None).fflush(None)
-        sizes = {"log": os.fstat(1).st_size, "shown": (self.folder / "shown.jsonl").stat().st_size}
         so_far = {"steps": progress(self.place).steps, "takes": self.takes.count}
-        return {**end, **sizes, "keys": self.collectives.keys(), **so_far, **self.gate.report()}
+        return {**end, **self.shells.sizes(), "keys": self.collectives.keys(), **so_far, **self.gate.report()}
 
     def _cell(self, message: Message) -> Message:
         return self.shells.run(self.shell, message["cell"], message["code"], self.gate.files)
@@ -138,8 +138,7 @@ class _Life:
     def _input(self, prompt: object = "") -> str:
         """What `input` is here: the kernel asks, and says whose question it is."""
         self.shells.flush()
-        sizes = {"log": os.fstat(1).st_size, "shown": (self.folder / "shown.jsonl").stat().st_size}
-        self.wire.send({"ask": str(prompt), **sizes})
+        self.wire.send({"ask": str(prompt), **self.shells.sizes()})
         answer = self.wire.next()
         if answer is None:
             os._exit(0)
@@ -166,18 +165,6 @@ def _needed_by(data: bytes) -> set[str]:
     except Exception:
         return {"tensorflow"}  # what can't be read here can't be read there
     return found
-
-
-def _strategy(place: Here) -> Any:
-    import tensorflow as tf
-
-    from dtk.process import worker
-
-    if place.mode == "cluster":
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    if place.mode == "mirrored":
-        return tf.distribute.MirroredStrategy(worker.of_replicas(place.replicas))
-    return tf.distribute.get_strategy()
 
 
 def _share(fn: FunctionType, names: dict[str, Any]) -> None:

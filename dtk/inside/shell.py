@@ -22,7 +22,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from dtk.compat import causes
 from dtk.inside.gate import Stopped
 
-__all__ = ["Shell", "failure", "flush", "make", "name_of_cell", "run"]
+__all__ = ["Shell", "failure", "flush", "make", "name_of_cell", "run", "sizes"]
 
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
@@ -36,7 +36,6 @@ class _Shown:
     """Appends what is displayed, each time with the length of the log by then, so that a reader has the order."""
 
     def __init__(self, path: Path):
-        self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, data: dict[str, Any], metadata: dict[str, Any] | None, kind: str, transient: Any = None) -> None:
@@ -53,6 +52,11 @@ class _Shown:
 
 def _as_text(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def sizes() -> dict[str, int]:
+    """How far a reader has to read to have all that was printed and displayed so far."""
+    return {"log": os.fstat(1).st_size, "shown": _Publisher.shown.size()}
 
 
 def flush() -> None:

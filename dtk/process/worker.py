@@ -32,7 +32,7 @@ from dtk.recording import marks, updates
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
-__all__ = ["main", "of_replicas", "split"]
+__all__ = ["main", "of_replicas", "split", "strategy_of"]
 
 _ABOVE = (__name__, "dtk.process.program", "runpy")  # modules above the learner's own lines
 
@@ -132,7 +132,7 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if spec["strategy"]:
-        args, kwargs = ship.fill_strategy(fn, args, kwargs, _strategy(here, spec))
+        args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy_of(here, spec["communication"], spec["alone"]))
     here.journal.event(events.Running(here.now()))
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
@@ -194,11 +194,12 @@ def _listen_to_estimator() -> None:
     estimator.listen()
 
 
-def _strategy(here: Here, spec: dict[str, Any]) -> Any:
+def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False) -> Any:
+    """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
     import tensorflow as tf
 
-    if here.mode == "cluster" and not spec["alone"]:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(spec["communication"]))
+    if here.mode == "cluster" and not alone:
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(communication))
     if here.mode == "mirrored":
         return tf.distribute.MirroredStrategy(of_replicas(here.replicas))
     return tf.distribute.get_strategy()
