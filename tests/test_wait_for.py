@@ -112,18 +112,23 @@ def test_an_error_before_anything_started():
     assert ax.texts[0].get_text() == "nothing was started, so no worker waits"
 
 
-def one_raises():
-    if not dtk.is_chief():
-        raise ValueError("bad label 7")
+def one_raises(runs):
+    """Worker 1 raises once the chief's function runs."""
     import time
+    from pathlib import Path
 
-    time.sleep(60)
+    if dtk.is_chief():
+        Path(runs).touch()
+        time.sleep(60)
+    while not Path(runs).exists():
+        time.sleep(0.01)
+    raise ValueError("bad label 7")
 
 
 @pytest.mark.trains
-def test_a_failure():
+def test_a_failure(tmp_path):
     with pytest.raises(dtk.WorkerFailed) as caught:
-        dtk.run(one_raises)
+        dtk.run(one_raises, args=(str(tmp_path / "runs"),))
     ax = dtk.plot.wait_for(caught.value)
     assert title(ax) == "Worker 1 raised ValueError: bad label 7"
     assert [text.get_text() for text in by_gid(ax, "state")] == ["running", "failed"]
