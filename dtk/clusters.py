@@ -91,8 +91,7 @@ class Cluster:
         """
         with self._lock:
             targets = self._idle(self._targets(workers), "pull")
-            cells.check_code(code)
-            return cells.values(Outcome(0, self._talk.do("pull", targets, code=code)), targets)
+            return cells.values(Outcome(0, self._talk.do("pull", targets, code=cells.checked(code))), targets)
 
     def inspect(self) -> pandas.DataFrame:
         """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
@@ -184,8 +183,8 @@ class Cluster:
         with self._lock:
             self._check_open()
             if isinstance(what, str):
-                cells.check_code(what)
-                message, code = {"do": "cell", "code": cells.as_sent(what)}, what
+                what = code = cells.checked(what)
+                message = {"do": "cell", "code": code}
             elif callable(what):
                 message = cells.function(what, self._talk.number + 1, self._talk.started.folder.path)
                 code = getattr(what, "__name__", "a function")

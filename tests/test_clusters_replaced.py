@@ -36,7 +36,7 @@ def pid(cluster, worker):
 
 
 @pytest.mark.parametrize("worker", [0, 1], ids=["chief", "other"])
-def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker):
+def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker, capsys):
     cluster.run("kept = [float(step(next(batches))) for _ in range(3)]")
     (before, _) = cluster.run("float(tf.norm(model.weights[0]))")
     with pytest.raises(CellFailed) as error:
@@ -52,6 +52,8 @@ def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker):
     assert "kept from worker" in said
     assert re.search(r"replicas are equal \(\d+ variables compared\)", said), said
     assert cluster.run("me") == [0, 1]
+    assert cluster.run("total(1)") == [2.0, 2.0]
+    assert "unlike" not in capsys.readouterr().out, "its lines have the numbers that they have elsewhere"
     assert cluster.run("float(tf.norm(model.weights[0]))") == [pytest.approx(before, rel=0.1)] * 2
     losses = cluster.run("[float(step(next(batches))) for _ in range(3)]")
     assert losses[0] == losses[1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -217,8 +219,8 @@ def test_a_syntax_error_is_found_before_anything_is_sent():
     with pytest.raises(
         ClusterConfigError, match=r"line 2 \(`y = 1 \+`\): invalid syntax; the cell was sent to no worker"
     ):
-        cells.check_code("x = 1\ny = 1 +")
-    cells.check_code("%timeit x\n!ls\nawait f()")
+        cells.checked("x = 1\ny = 1 +")
+    cells.checked("%timeit x\n!ls\nawait f()")
 
 
 @pytest.mark.parametrize(
@@ -244,3 +246,29 @@ def test_what_is_no_number_of_a_worker():
 def test_another_place_is_refused():
     with pytest.raises(ClusterConfigError, match="on='ray': a cluster that stays is on this machine only"):
         clusters.cluster(on="ray")
+
+
+def test_a_look_from_another_thread_collects_no_garbage():
+    """Below Python 3.12 a collection within `sys._current_frames` that ends a `threading.local` never ends."""
+    code = """
+import gc, threading
+from dtk.inside.gate import Gate
+
+def look():
+    for _ in range(100):
+        garbage = [threading.local()]
+        garbage[0].x = garbage
+        del garbage
+        gate.place()
+
+gate, over = Gate(), threading.Event()
+for _ in range(100):
+    threading.Thread(target=over.wait, daemon=True).start()
+gc.collect()
+gc.set_threshold(40, 1000, 1000)
+thread = threading.Thread(target=look)
+thread.start()
+thread.join()
+assert gc.isenabled()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -6,6 +6,7 @@ kernel sees to that: it holds all of them, looks at their counters, and lets tho
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -39,6 +40,7 @@ class Gate:
         self._limits: dict[str, int] = {}
         self._pid = os.getpid()
         self._main = threading.main_thread().ident
+        self._looking = threading.Lock()
         self.working = True  # whether the worker does something for the kernel
         self.held: str = ""  # the counter at which the worker is held
         self.files: set[str] = set()  # of cells
@@ -92,7 +94,7 @@ class Gate:
 
     def place(self) -> Place:
         """Where the main thread is in the learner's code."""
-        frame: FrameType | None = sys._current_frames().get(self._main or 0)
+        frame = self._frame()
         inner = outer = None
         while frame is not None:
             if frame.f_code.co_filename in self.files:
@@ -100,6 +102,19 @@ class Gate:
                 inner = inner or outer
             frame = frame.f_back
         return ("", 0, "", 0) if inner is None or outer is None else (*inner, *outer)
+
+    def _frame(self) -> FrameType | None:
+        """The main thread's innermost."""
+        if threading.get_ident() == self._main:
+            return sys._getframe()
+        with self._looking:  # Python below 3.12 stands still for ever if it collects garbage in `_current_frames`
+            collects = gc.isenabled()
+            gc.disable()
+            try:
+                return sys._current_frames().get(self._main or 0)
+            finally:
+                if collects:
+                    gc.enable()
 
     def hold(self, limits: dict[str, int], raises: bool = False) -> None:
         """From now on no collective begins from these numbers on (of a counter that is not named: none at all).

@@ -17,7 +17,7 @@ from dtk.interactive.talk import Outcome, Talk, workers_in_words
 from dtk.process import ship
 from dtk.watch import explain
 
-__all__ = ["Stays", "as_sent", "check_code", "error_of", "function", "say_unlike", "values"]
+__all__ = ["Stays", "checked", "error_of", "function", "say_unlike", "values"]
 
 
 class Stays(str):
@@ -27,14 +27,11 @@ class Stays(str):
         return str(self)
 
 
-def as_sent(code: str) -> str:
-    """With something in the blank lines at its head, which IPython would leave out: lines keep their numbers."""
-    blank = len(code) - len(code.lstrip("\n"))
-    return "#\n" * blank + code[blank:]
+def checked(code: str) -> str:
+    """The code as it is sent; ClusterConfigError where no worker could run it: nothing is sent then.
 
-
-def check_code(code: str) -> None:
-    """ClusterConfigError where no worker could run it: nothing is sent then."""
+    Something stands in the blank lines at its head, which IPython would leave out: lines keep their numbers.
+    """
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
@@ -44,6 +41,8 @@ def check_code(code: str) -> None:
         line = (error.text or "").strip()
         where = f"line {error.lineno}" + (f" (`{line}`)" if line else "")
         raise ClusterConfigError(f"{where}: {error.msg}; the cell was sent to no worker") from None
+    blank = len(code) - len(code.lstrip("\n"))
+    return "#\n" * blank + code[blank:]
 
 
 def function(fn: Callable[..., Any], number: int, folder: Path) -> dict[str, Any]:
