@@ -4,11 +4,13 @@
 workers of which each has three child processes of its own: one in its process group, one in a session of its own,
 and one that was left by its parent and is deaf to SIGTERM. It prints a table and fails if a single process is left.
 What is left is found by a mark in the environment that the trial gives its kernel, not by dtk's own list.
+With `--cluster`, the kernel has a cluster that stays, in the states that its cells can bring about.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import random
@@ -32,6 +34,17 @@ ROOT = Path(__file__).parent.parent
 SECONDS = 3.0  # after which nothing may be left
 TRIAL, PLACE = "KERNEL_KILLS_TRIAL", "KERNEL_KILLS_PLACE"
 PHASES = ("importing", "starting", "waiting", "building", "collective", "training", "ending", "idle")
+# The states of a cluster that stays: the cell, and whether the kernel itself says that it is reached, or both workers.
+_REDUCE = "strategy.reduce('sum', tf.constant(1.0), axis=None)"
+CELLS = {
+    "between cells": ("pass", True),
+    "in a cell": ("kernel_kills.say_and_sleep('in a cell')", False),
+    "in an all-reduce": (f"kernel_kills.reached('in an all-reduce')\nif me: time.sleep(300)\n{_REDUCE}", False),
+    "held before an all-reduce": (_REDUCE, True),
+    "after an error on one": (f"if me: raise ValueError('so it is')\n{_REDUCE}", True),
+    "at a breakpoint": ("kernel_kills.reached('at a breakpoint')\nif me: breakpoint()\n" + _REDUCE, False),
+    "in another's place": ("if me: os.kill(os.getpid(), 9)", True),
+}
 
 _DEAF = "import os, signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); "
 _SLEEP = _DEAF + "time.sleep(300)"
@@ -65,12 +78,12 @@ def stay(phase: str) -> Any:
     have_children()
     chief = dtk.is_chief()
     if phase == "starting":
-        return _say_and_sleep(phase)
+        return say_and_sleep(phase)
     if phase in ("ending", "idle"):
         reached(phase)
         return None if chief or phase == "idle" else time.sleep(300)
     if phase == "waiting" and not chief:
-        return _say_and_sleep(phase)  # the other waits for it in the constructor of its strategy
+        return say_and_sleep(phase)  # the other waits for it in the constructor of its strategy
     if phase == "waiting":
         reached(phase)
     import tensorflow as tf
@@ -79,12 +92,12 @@ def stay(phase: str) -> Any:
     if phase == "training":
         return _train(strategy)
     if phase == "collective" and not chief:
-        return _say_and_sleep(phase)
+        return say_and_sleep(phase)
 
     @tf.function
     def total() -> Any:
         if phase == "building":
-            _say_and_sleep(phase)
+            say_and_sleep(phase)
         value = strategy.run(lambda: tf.constant(1.0))
         return strategy.reduce("sum", value, axis=None)
 
@@ -92,9 +105,25 @@ def stay(phase: str) -> Any:
     return float(total())
 
 
-def _say_and_sleep(phase: str) -> None:
+def say_and_sleep(phase: str) -> None:
     reached(phase)
     time.sleep(300)
+
+
+def stay_in_cells(state: str, start: str) -> None:
+    """Opens a cluster in this kernel, and brings it into the state."""
+    cluster = dtk.cluster(workers=2, start=start)
+    begin = "import os, time, kernel_kills, tensorflow as tf; me = strategy.cluster_resolver.task_id"
+    cluster.cell(f"{begin}; kernel_kills.have_children()")
+    code, by_kernel = CELLS[state]
+    if state.startswith("held"):
+        cluster.pause()
+    with contextlib.suppress(dtk.CellFailed):
+        cluster.cell(code)
+    if by_kernel:
+        reached(state)
+    if state == "in another's place":
+        cluster.restart(worker=1)
 
 
 def _train(strategy: Any) -> None:
@@ -164,10 +193,13 @@ def begin(client: Any, phase: str, start: str, place: str) -> None:
     call = f"dtk.run(kernel_kills.stay, args=({phase!r},), start={start!r}, stall_timeout=None)"
     if phase == "importing":
         call = f"kernel_kills.reached('importing'); {call}"
-    client.execute(f"import dtk, kernel_kills; {call}; kernel_kills.reached('returned')")
     need, name = (1, phase) if phase == "importing" else (2, phase)
     if phase == "idle":
         need, name = 1, "returned"
+    if phase in CELLS:
+        need = 1 if CELLS[phase][1] else 2
+        call = f"kernel_kills.stay_in_cells({phase!r}, {start!r})"
+    client.execute(f"import dtk, kernel_kills; {call}; kernel_kills.reached('returned')")
     wait(lambda: len(list(Path(place).glob(f"{name}-*"))) >= need)
     # Into the phase: a parent imports for seconds, a collective begins a moment after its worker has said so.
     time.sleep(random.uniform(0.05, 2.0 if phase == "importing" and start == "warm" else 0.4))
@@ -213,17 +245,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cluster", action="store_true", help="a cluster that stays, in place of a run")
     options = parser.parse_args()
     random.seed(options.seed)
+    phases = tuple(CELLS) if options.cluster else PHASES
     ways = ("warm", "cold") if dtk.environment.can_fork() else ("cold",)
-    cases = itertools.islice(itertools.cycle(itertools.product(PHASES, ways)), options.trials)
+    cases = itertools.islice(itertools.cycle(itertools.product(phases, ways)), options.trials)
     outcomes = []
     for phase, start in cases:
         outcomes.append(trial(phase, start))
         print(*outcomes[-1], file=sys.stderr, flush=True)
     print("| phase | trials | processes at the kill | left after 3 s | last one gone after, at most |")
     print("|---|---|---|---|---|")
-    for phase in PHASES:
+    for phase in phases:
         rows = [outcome for outcome in outcomes if outcome.phase == phase]
         if rows:
             before, left = sum(row.before for row in rows), sum(row.left for row in rows)

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 
-__all__ = ["BEGIN", "LOSSES", "MODEL", "interrupt_after", "usable"]
+__all__ = ["BEGIN", "LOSSES", "MODEL", "RECORDED", "interrupt_after", "usable"]
 
 BEGIN = """
 import time
@@ -47,6 +47,24 @@ def step(batch):
     return strategy.reduce("sum", losses(batch), axis=None)
 
 float(step(next(batches)))
+"""
+)
+# Training that is recorded, for sessions that are proved.
+RECORDED = (
+    """
+import dtk, tensorflow as tf, keras, numpy as np
+x = np.random.rand(64, 4).astype("float32")
+y = x.sum(1, keepdims=True)
+with strategy.scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.01)
+"""
+    + LOSSES
+    + """
+def train(steps):
+    for _ in range(steps):
+        batch = next(batches)
+        dtk.record_step(losses(batch), batch=batch, model=model)
 """
 )
 

@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from staying import BEGIN, LOSSES, MODEL, interrupt_after
+from staying import BEGIN, MODEL, RECORDED, interrupt_after
 
 import dtk
 from dtk.errors import ClusterConfigError, RunInterrupted
@@ -96,24 +96,6 @@ def test_cells_are_held_before_collectives_and_stepped_through(cluster, capsys):
 
 
 # ---- the session as a run
-
-RECORDED = (
-    """
-import dtk, tensorflow as tf, keras, numpy as np
-x = np.random.rand(64, 4).astype("float32")
-y = x.sum(1, keepdims=True)
-with strategy.scope():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
-    optimizer = keras.optimizers.SGD(0.01)
-"""
-    + LOSSES
-    + """
-def train(steps):
-    for _ in range(steps):
-        batch = next(batches)
-        dtk.record_step(losses(batch), batch=batch, model=model)
-"""
-)
 
 
 def test_a_session_with_an_error_and_an_interrupt_is_proved(capsys):

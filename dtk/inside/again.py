@@ -67,7 +67,7 @@ def lend(life: Any, message: Message) -> Message:
     optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
     trained = {name: building.trains(each) for name, each in optimizers.items() if each is not None}
     state = progress(life.place)
-    far = {"steps": state.steps, "epoch": state.epoch, "trainings": state.trainings}
+    far = {name: getattr(state, name) for name in ("steps", "epoch", "trainings", "looping")}
     counts = [[each.name, each.state()] for each in updates.counted()]
     optimizers = {name: paths for name, paths in trained.items() if paths}
     return {"names": list(space), "optimizers": optimizers, "far": far, "counts": counts}

@@ -151,7 +151,6 @@ class _Loop:
         self.began = of_kind(place.folder.events, Running)[0].at
         self.given: int | None = None  # the last step that the learner's own count said
         self.announced = False
-        self.counts = False  # whether the count of steps has begun
         self.models: list[Known] = []
 
     def begin(self, part: Any, models: list[Trained], names: list[str]) -> None:
@@ -187,7 +186,7 @@ class _Loop:
         self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any
     ) -> None:
         ended, given = self.place.now(), int(step)
-        if not self.counts:
+        if not self.progress.looping:
             self._begin_counting(given)
         if given >= 0:
             self._check_order(given)
@@ -203,7 +202,7 @@ class _Loop:
 
     def _begin_counting(self, given: int) -> None:
         """At the first step, which is computed by now: where the count goes on after a restart of the cluster."""
-        self.counts = True
+        self.progress.looping = True
         self.progress.begins(given - 1 if given >= 0 else None)
         for model in self.models:
             model.trained_in = self.progress.trainings

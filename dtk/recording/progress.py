@@ -46,7 +46,8 @@ class Progress:
 
     models: those that are recorded, in their order.
     estimated: what Estimators made, each as an entry of the event "updates". losses: the names of a step's several
-    losses. announced: whether the events say by now that this is an Estimator's training. trainings: how many began.
+    losses. announced: whether the events say by now that this is an Estimator's training. trainings: how many began;
+    looping: whether a loop of one's own, with `dtk.record_step`, is among them.
     """
 
     place: Here
@@ -57,6 +58,7 @@ class Progress:
     losses: list[str] = field(default_factory=list)
     announced: bool = False
     trainings: int = 0
+    looping: bool = False
     _ids: dict[Any, Known] = field(default_factory=dict)
     _injector: Injector | None = None
     _met: bool = False
