@@ -124,7 +124,7 @@ class Cluster:
         """
         with self._lock:
             (number,) = self._targets([worker])
-            self._idle([other for other in range(self.workers) if other != number], "restart")
+            self._idle([peer.number for peer in self._talk.peers if peer.running and peer.number != number], "restart")
             return self._replaced(number)
 
     def pause(self) -> str:
@@ -169,7 +169,7 @@ class Cluster:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
         with self._lock:
             self._check_open()
-            if len(self._talk.idle()) == self.workers:
+            if all(peer.running is None for peer in self._talk.peers):
                 return f"no worker is in a cell; {repair.compare(self._talk)}"
             return self._usable(repair.free(self._talk))
 

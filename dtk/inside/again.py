@@ -47,7 +47,8 @@ def _build(life: Any, optimizers: Mapping[str, list[str]]) -> None:
     space = life.shell.user_ns
     known = {}
     for value in list(space.values()):
-        for each in getattr(value, "trainable_variables", None) or [value]:
+        held = getattr(value, "trainable_variables", None)  # of a class it is a property
+        for each in held if isinstance(held, (list, tuple)) and held else [value]:
             if (found := copies(each)) is not None:
                 known[found.name] = each
     for name, paths in optimizers.items():

@@ -79,7 +79,7 @@ def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
         words = explain.in_one_sentence(end["type"], end["message"])
         groups.setdefault(f"{words}, in {at}" if end["place"][0] else words, []).append(worker)
     said += [f"{workers_in_words(workers)} {words}" for words, workers in groups.items()]
-    for peer in outcome.lost:
+    for peer in sorted(outcome.lost, key=lambda peer: peer.number):
         said.append(
             f"{peer.name} {explain.exit_in_words(peer.lost)}: cluster.restart(worker={peer.number}) replaces it"
         )

@@ -24,7 +24,7 @@ _PIECE = 1 << 18
 _ABORTS = re.compile(
     r"[EWI]\d{4} .*(_collective_executor|ring_alg|collective_param_resolver|rendezvous|coordination)"
     r"|The error could be from a previous operation\. Restart your program"
-    r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer|\t \[\[\{\{node "
+    r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer|\t \[\["
 )
 _RICH = "\x00"  # begins what stands for a display among lines
 

@@ -15,10 +15,10 @@ __all__ = ["restart"]
 def restart(talk: Talk, worker: int, cells: Sequence[tuple[int, str]]) -> str:
     """Says what the new worker has and what it lacks. cells: (number, code) of those that this worker has run.
 
-    All others are idle.
+    None of the others is in a cell; some may have ended as well.
     """
     begin.replace(talk.started, worker)
-    others = [peer.number for peer in talk.peers if peer.number != worker]
+    others = [peer.number for peer in talk.idle() if peer.number != worker]
     file = str(talk.started.folder.path / f"lent-{time.monotonic_ns()}.pkl")
     lent = talk.do("lend", others[:1], file=file)[others[0]] if others else {"optimizers": {}}
     done = talk.do("replay", [worker], cells=list(cells), optimizers=lent["optimizers"])[worker]
@@ -33,6 +33,8 @@ def restart(talk: Talk, worker: int, cells: Sequence[tuple[int, str]]) -> str:
         if got["lacking"]:
             said.append(f"it lacks {', '.join(got['lacking'])}")
         said.append(repair.sync(talk, [], others[0]))
+    lost = [peer.number for peer in talk.peers if peer.lost is not None]
+    said += [f"worker {each} has ended, too: cluster.restart(worker={each})" for each in lost]
     talk.output.skip()
     return "; ".join(said)
 
