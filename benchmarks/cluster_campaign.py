@@ -214,6 +214,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the seed of one cluster")
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     seeds = range(asked.seed, asked.seed + -(-asked.trials // EACH)) if asked.only is None else [asked.only]
     trials: list[Trial] = []
     wrong: list[str] = []
