@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment, sessions
 from dtk.errors import ClusterConfigError, RunInterrupted
 from dtk.interactive import begin, cells, repair, replacing
+from dtk.interactive.hints import Hints
 from dtk.interactive.history import History
 from dtk.interactive.idleness import end_when_idle
 from dtk.interactive.table import table
@@ -39,6 +40,7 @@ class Cluster:
         self._closed = ""
         self._history = History(self.workers)
         self._stop = threading.Event()
+        self._hints = Hints(lambda: self._talk.peers, self._lock)
         end_when_idle(self._stop, self._lock, lambda: self._talk.used, self._end)
 
     @property
@@ -222,14 +224,7 @@ class Cluster:
         return replacing.restart(self._talk, worker, self._history.of(worker))
 
     def _targets(self, workers: Sequence[int] | None) -> list[int]:
-        if workers is None:
-            return list(range(self.workers))
-        asked = [workers] if isinstance(workers, int) else list(workers)
-        for worker in asked:
-            if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < self.workers:
-                there = "there is worker 0 only" if self.workers == 1 else f"the workers are 0 to {self.workers - 1}"
-                raise ClusterConfigError(f"worker {worker}: {there}")
-        return sorted({*asked})
+        return cells.numbers(workers, self.workers)
 
     def _idle(self, workers: list[int], who: str) -> list[int]:
         self._check_open()
@@ -250,6 +245,7 @@ class Cluster:
                 return
             self._closed = why
             self._stop.set()
+            self._hints.end()
             begin.end(self._talk.started)
             if _open is self:
                 _open, _ended = None, why

@@ -1,5 +1,6 @@
 """In a worker that stays: the learner's cells, one after another, and what a kernel asks of it meanwhile.
 
 `serve` is its life, `shell` runs a cell, `gate` stands before each collective, `control` answers while a cell runs,
-`look` reads what the namespace holds, `replay` runs a session's cells once more as a function.
+`look` reads what the namespace holds, `hints` completes and explains its names, `replay` runs a session's cells once
+more as a function.
 """

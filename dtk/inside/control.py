@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.compat import collectives
+from dtk.inside import hints
 from dtk.inside.look import look
 from dtk.process import wire
 
@@ -39,6 +40,10 @@ class Control(threading.Thread):
         do = message["do"]
         if do == "look":
             return {"rows": look(self.life.shell.user_ns)}
+        if do == "complete":
+            return hints.complete(self.life.shell.user_ns, message["code"], message["at"])
+        if do == "describe":
+            return hints.describe(self.life.shell.user_ns, message["code"], message["at"], message["detail"])
         if do == "hold":
             self.gate.hold(message["limits"], message["raises"])
         elif do == "open":

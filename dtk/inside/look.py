@@ -9,9 +9,9 @@ from typing import Any
 
 from dtk.compat.per_replica import Copies, copies
 
-__all__ = ["digest_of", "is_plain", "look", "variables_of"]
+__all__ = ["HIDDEN", "digest_of", "is_plain", "look", "variables_of"]
 
-_HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
+HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -22,7 +22,7 @@ def look(names: dict[str, Any]) -> list[dict[str, Any]]:
     """
     rows = []
     for name, value in list(names.items()):
-        if name.startswith("_") or name in _HIDDEN or isinstance(value, (ModuleType, type)):
+        if name.startswith("_") or name in HIDDEN or isinstance(value, (ModuleType, type)):
             continue
         held = list(variables_of(value))
         for label, variable in held:

@@ -12,12 +12,12 @@ from typing import Any
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.interactive.failed import CellFailed
-from dtk.interactive.output import named
+from dtk.interactive.labels import named
 from dtk.interactive.talk import Outcome, Talk, workers_in_words
 from dtk.process import ship
 from dtk.watch import explain
 
-__all__ = ["Stays", "checked", "error_of", "function", "say_unlike", "values"]
+__all__ = ["Stays", "checked", "error_of", "function", "numbers", "say_unlike", "values"]
 
 
 class Stays(str):
@@ -25,6 +25,16 @@ class Stays(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def numbers(workers: Sequence[int] | None, count: int) -> list[int]:
+    """Which of so many workers are asked for, in their order; None: all."""
+    asked = [workers] if isinstance(workers, int) else list(range(count) if workers is None else workers)
+    for worker in asked:
+        if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < count:
+            there = "there is worker 0 only" if count == 1 else f"the workers are 0 to {count - 1}"
+            raise ClusterConfigError(f"worker {worker}: {there}")
+    return sorted({*asked})
 
 
 def checked(code: str) -> str:

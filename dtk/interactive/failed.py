@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtk.errors import DtkError, folded
+from dtk.interactive.labels import colored
 
 __all__ = ["CellFailed"]
 
@@ -49,5 +50,5 @@ class CellFailed(DtkError):
         for worker, text in self.tracebacks.items():
             by_text.setdefault(text, []).append(worker)
         for text, workers in by_text.items():
-            lines += [f"worker {', '.join(map(str, workers))}:", *folded(text.rstrip().splitlines()), ""]
+            lines += [colored(workers), *folded(text.rstrip().splitlines()), ""]
         return [*lines, *super()._render_traceback_()]

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from dtk import environment
-from dtk.live.fold import Fold, label
+from dtk.interactive.labels import colored
+from dtk.live.fold import Fold
 from dtk.live.log_lines import clean
 from dtk.records import RunFolder
 from dtk.watch.explain import is_chatter
 
-__all__ = ["Output", "named"]
+__all__ = ["Output", "shell"]
 
 MOST_BYTES = 1 << 18  # of a worker's text that a cell shows; all of it is in its log
 _PIECE = 1 << 18
@@ -99,7 +100,7 @@ class Output:
         self._show(last=True)
         for number, tail in enumerate(self._tails):
             if tail.left_out:
-                print(f"[worker {number}] ... {tail.left_out:,} further lines in {tail.folder / 'log.txt'}")
+                print(f"{colored([number])} ... {tail.left_out:,} further lines in {tail.folder / 'log.txt'}")
 
     def _take(self, number: int, log: int | None, shown: int | None) -> None:
         self._add(number, self._tails[number].items(log, shown))
@@ -140,26 +141,22 @@ class Output:
         data, metadata = item["data"], item["metadata"]
         if item["kind"] == "clear":
             return  # what other workers have shown stays
-        if environment.live_mode() == "text" or not _shell():
+        if environment.live_mode() == "text" or not shell():
             _print(members, data.get("text/plain", ", ".join(data)))
             return
         from IPython.display import display
 
-        print(named(members), flush=True)
+        print(colored(members), flush=True)
         display(data, metadata=metadata, raw=True)
-
-
-def named(members: Sequence[int]) -> str:
-    """The label of output that these workers have in common."""
-    return f"[worker {label(list(members))}]"
 
 
 def _print(members: Sequence[int], text: str) -> None:
     """A text of several lines, a table for one, begins below its label."""
-    print(f"{named(members)}\n{text}" if "\n" in text else f"{named(members)} {text}")
+    print(f"{colored(members)}\n{text}" if "\n" in text else f"{colored(members)} {text}")
 
 
-def _shell() -> Any:
+def shell() -> Any:
+    """The IPython that runs here; None without one."""
     found = sys.modules.get("IPython")
     return found.get_ipython() if found is not None else None
 

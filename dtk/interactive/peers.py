@@ -41,13 +41,13 @@ class Peer:
     def idle(self) -> bool:
         return self.lost is None and self.running is None
 
-    def ask(self, do: str, **more: Any) -> Message | None:
-        """What the control thread answers, within 5 s; None where the worker has ended."""
+    def ask(self, do: str, seconds: float = 5.0, **more: Any) -> Message | None:
+        """What the control thread answers, within so many seconds; None where the worker has ended."""
         if self.control is None or self.lost is not None:
             return None
         number = time.monotonic_ns()
         self.control.send({"do": do, "id": number, **more})
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + seconds
         while (answer := self.control.next(max(0.0, deadline - time.monotonic()))) is not None:
             if answer["id"] == number:
                 return answer

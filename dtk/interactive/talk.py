@@ -11,7 +11,8 @@ from typing import Any
 
 from dtk.errors import ClusterConfigError
 from dtk.interactive import begin
-from dtk.interactive.output import Output, named
+from dtk.interactive.labels import named
+from dtk.interactive.output import Output
 from dtk.interactive.peers import Peer, lost
 from dtk.interactive.waits import Place, Unlike, Wait, Where, stuck, unlike
 from dtk.live.fold import label
