@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import threading
 from types import SimpleNamespace
@@ -14,6 +15,12 @@ from dtk.interactive.failed import CellFailed
 from dtk.interactive.hints import Hints
 from dtk.interactive.labels import colored, named
 from dtk.view.palette import worker_color
+
+
+def test_cells_need_no_widgets():
+    code = "import sys; sys.modules['ipywidgets'] = None; import dtk; dtk.cluster, dtk.CellFailed; import dtk.magics"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
 
 # ---- labels
 
@@ -72,6 +79,22 @@ def test_tracebacks_have_the_label(shown):
     error = CellFailed("it raised", worker=1, tracebacks={0: "lines", 1: "lines"}, waits={})
     shown(io.StringIO(), [0])
     assert error._render_traceback_() == ["[worker 0-1]", "lines", "", "CellFailed: it raised"]
+
+
+def test_a_sentence_of_several_parts_is_shown_in_lines_with_the_ways_on(shown):
+    said = [([0], "raised ValueError"), ([1, 2], "wait for worker 0")]
+    remedy = "run the rest, or cluster.free()"
+    error = CellFailed("what", worker=0, tracebacks={}, waits={1: [0], 2: [0]}, said=said, remedy=remedy)
+    shown(io.StringIO(), [0])
+    assert str(error) == "what; run the rest, or cluster.free()"
+    assert error.with_words("replicas differ")._render_traceback_() == [
+        "CellFailed:",
+        "[worker 0] raised ValueError",
+        "[worker 1-2] wait for worker 0",
+        "replicas differ",
+        "then: %%worker 0, with the lines that it has not run, lets it catch up",
+        "or: cluster.free() ends the wait",
+    ]
 
 
 # ---- in a worker

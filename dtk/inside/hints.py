@@ -194,7 +194,7 @@ def _described(name: str, value: Any, detail: int) -> str:
         rows["File"] = _of_source(inspect.getsourcefile, made)
         rows["Docstring"] = inspect.getdoc(made) or ""
         rows["Source"] = _of_source(inspect.getsource, made) if detail else ""
-    else:
+    elif not {"Value", "Shape"} & {*rows}:
         rows["Class docstring"] = inspect.getdoc(type(value)) or ""
     return "\n".join(_row(title, text.rstrip()) for title, text in rows.items() if text)
 

@@ -80,7 +80,7 @@ def values(outcome: Outcome, targets: Sequence[int]) -> list[Any]:
 
 def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
     """What to say where the cell did not come to its end on all workers; None where it did."""
-    said, tails = [], ""
+    said: list[tuple[Sequence[int], str]] = []
     own = {worker: end for worker, end in outcome.errors.items() if not end.get("by_a_peer")}
     errors = own if own or outcome.lost else outcome.errors
     groups: dict[str, list[int]] = {}
@@ -88,22 +88,24 @@ def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
         at = talk.in_words(end["place"])
         words = explain.in_one_sentence(end["type"], end["message"])
         groups.setdefault(f"{words}, in {at}" if end["place"][0] else words, []).append(worker)
-    said += [f"{workers_in_words(workers)} {words}" for words, workers in groups.items()]
+    said += [(workers, words) for words, workers in groups.items()]
     for peer in sorted(outcome.lost, key=lambda peer: peer.number):
-        said.append(
-            f"{peer.name} {explain.exit_in_words(peer.lost)}: cluster.restart(worker={peer.number}) replaces it"
-        )
+        how = f"cluster.restart(worker={peer.number}) replaces it"
+        said.append(([peer.number], f"{explain.exit_in_words(peer.lost)}: {how}"))
     for wait in outcome.waits:
         awaited = workers_in_words(wait.awaited)
-        said.append(f"worker {wait.worker} waits for {awaited} in {talk.in_words(wait.place)}")
-    if outcome.waits and not outcome.lost:
-        tails = "run the rest on the workers that are awaited, or cluster.free()"
+        said.append(([wait.worker], f"waits for {awaited} in {talk.in_words(wait.place)}"))
     if not said:
         return None
-    first = [*errors, *(peer.number for peer in outcome.lost), *(wait.worker for wait in outcome.waits)][0]
-    traces = {worker: end["traceback"] for worker, end in outcome.errors.items()}
-    waits = {wait.worker: list(wait.awaited) for wait in outcome.waits}
-    return CellFailed("; ".join(said), worker=first, tracebacks=traces, waits=waits, remedy=tails)
+    freed = outcome.waits and not outcome.lost
+    return CellFailed(
+        "; ".join(f"{workers_in_words(workers)} {words}" for workers, words in said),
+        worker=[*errors, *(peer.number for peer in outcome.lost), *(wait.worker for wait in outcome.waits)][0],
+        tracebacks={worker: end["traceback"] for worker, end in outcome.errors.items()},
+        waits={wait.worker: list(wait.awaited) for wait in outcome.waits},
+        said=said,
+        remedy="run the rest on the workers that are awaited, or cluster.free()" if freed else "",
+    )
 
 
 def say_unlike(talk: Talk, outcome: Outcome) -> None:

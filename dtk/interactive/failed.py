@@ -27,12 +27,14 @@ class CellFailed(DtkError):
         worker: int,
         tracebacks: Mapping[int, str],
         waits: Mapping[int, Sequence[int]],
+        said: Sequence[tuple[Sequence[int], str]] = (),
         **parts: Any,
     ):
         super().__init__(what, **parts)
         self.worker = worker
         self.tracebacks = dict(tracebacks)
         self.waits = {each: list(awaited) for each, awaited in waits.items()}
+        self._said = list(said)  # `what` in parts: of which workers, what
 
     def with_words(self, words: str) -> CellFailed:
         """The same, with something more to say."""
@@ -41,6 +43,7 @@ class CellFailed(DtkError):
             worker=self.worker,
             tracebacks=self.tracebacks,
             waits=self.waits,
+            said=[*self._said, ([], words)],
             remedy=self.remedy,
         )
 
@@ -51,4 +54,15 @@ class CellFailed(DtkError):
             by_text.setdefault(text, []).append(worker)
         for text, workers in by_text.items():
             lines += [colored(workers), *folded(text.rstrip().splitlines()), ""]
-        return [*lines, *super()._render_traceback_()]
+        several = len(self._said) > 1 or (self._said and self.remedy)
+        return [*lines, *(self._in_lines() if several else super()._render_traceback_())]
+
+    def _in_lines(self) -> list[str]:
+        """The sentence, a line for each part of it, and for each way on."""
+        said = [f"{colored(workers)} {words}" if workers else words for workers, words in self._said]
+        awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
+        rest = [
+            f"%%worker {worker}, with the lines that it has not run, lets it catch up" for worker in sorted(awaited)
+        ]
+        ways = [*rest, "cluster.free() ends the wait"] if self.remedy else []
+        return [f"{type(self).__name__}:", *said, *(f"{'or' if k else 'then'}: {way}" for k, way in enumerate(ways))]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 from playwright.sync_api import Locator, Page, expect
+from waiting import wait_for
 
 SECONDS = 1000.0  # playwright counts in milliseconds
 
@@ -139,15 +140,20 @@ class NotebookPage:
     def run(self, source: str) -> Locator:
         """Runs the cell that has this text, as Ctrl+Enter does; doesn't wait for it."""
         cell = self.cell(source)
+        self.run_cell(cell)
+        return cell
+
+    def run_cell(self, cell: Locator) -> None:
         cell.locator(".jp-InputArea-prompt").click()
         self.page.keyboard.press("Control+Enter")
-        return cell
 
     def type(self, source: str) -> Locator:
         """Writes a new cell at the notebook's end; returns it."""
         cell = self.notebook.locator(".jp-CodeCell").last
         cell.locator(".jp-InputArea-prompt").click()
+        before = self.page.evaluate(f"{_CELLS}.length")
         self.page.keyboard.press("b")
+        self.page.wait_for_function(f"before => {_CELLS}.length > before", arg=before, timeout=30 * SECONDS)
         new = self.notebook.locator(".jp-CodeCell").last
         new.locator(".cm-content").fill(source)
         return new
@@ -174,7 +180,7 @@ class NotebookPage:
     def shot(self, step: str, of: Locator | None = None) -> None:
         """A screenshot, `lesson-step.png`; of: what has to be in sight."""
         if of is not None:
-            self.page.wait_for_function(_IN_SIGHT, arg=of.element_handle(), timeout=30 * SECONDS)
+            wait_for(lambda: of.evaluate(_IN_SIGHT))  # asked anew: JupyterLab may draw it once more
         self.page.screenshot(path=self.pictures / f"{self.name}-{step}.png")
 
 
