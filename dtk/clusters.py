@@ -75,7 +75,7 @@ class Cluster:
             ClusterConfigError: it could not be sent; nothing was.
         """
         targets = self._targets(workers)
-        return cells.values(self._send(what, targets, value=True), targets)
+        return cells.values(self._talk, self._send(what, targets, value=True), targets)
 
     def cell(self, code: str, workers: Sequence[int] | None = None) -> None:
         """What the magics call: as `run`, without values."""
@@ -93,7 +93,8 @@ class Cluster:
         """
         with self._lock:
             targets = self._idle(self._targets(workers), "pull")
-            return cells.values(Outcome(0, self._talk.do("pull", targets, code=cells.checked(code))), targets)
+            found = self._talk.do("pull", targets, code=cells.checked(code))
+            return cells.values(self._talk, Outcome(0, found), targets)
 
     def inspect(self) -> pandas.DataFrame:
         """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
@@ -185,15 +186,15 @@ class Cluster:
         with self._lock:
             self._check_open()
             if isinstance(what, str):
-                what = code = cells.checked(what)
-                message = {"do": "cell", "code": code}
+                message = cells.code(self._talk, what, targets)
+                what = code = message["code"]
             elif callable(what):
-                message = cells.function(what, self._talk.number + 1, self._talk.started.folder.path)
+                message = cells.function(self._talk, what, targets)
                 code = getattr(what, "__name__", "a function")
             else:
                 raise ClusterConfigError(f"run({what!r}): it takes code as a string, or a function")
             number = self._talk.send(targets, {**message, "value": value}, code)
-            self._history.add(number, code if isinstance(what, str) else None, targets)
+            self._history.add(number, message.get("code"), targets)
             return self._await()
 
     def _await(self) -> Outcome:
@@ -268,7 +269,7 @@ def cluster(
 
     Args:
         workers, replicas, seed, keras, start, isolate: as for `dtk.run`.
-        on: another place than this machine is refused.
+        on: another place than this machine, as for `dtk.run`.
 
     Returns:
         The cluster; `with dtk.cluster() as cluster:` closes it at the end.

@@ -68,7 +68,7 @@ __all__ = [
 
 # What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
 # rest is there.
-GROWING = ("log.txt", "stacks.txt", "records.jsonl", "marks.jsonl", "losses.jsonl", "events.jsonl")
+GROWING = ("log.txt", "stacks.txt", "shown.jsonl", "records.jsonl", "marks.jsonl", "losses.jsonl", "events.jsonl")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from dtk.interactive.history import History
 from dtk.interactive.talk import Talk
 from dtk.launch import launch
 from dtk.launch.launch import Job
+from dtk.launch.place import Localhost
 from dtk.process import ship
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
@@ -24,7 +26,13 @@ def so_far(talk: Talk, history: History) -> Run:
     """All workers are idle. Its directory is its own, and the session goes on."""
     started = talk.started
     folder = launch.new_folder(_job(started, history))
-    talk.do("snapshot", to=str(folder.path))
+    file = f"so-far-{time.monotonic_ns()}.zip"
+    talk.do("snapshot", file=file)
+    for worker in folder.each:
+        name = f"{worker.path.name}/{file}"
+        with zipfile.ZipFile(started.folder.path / name) as archive:
+            archive.extractall(worker.path)
+        started.links.remove(name)
     seconds = time.monotonic() - started.clock
     folder.save_attempt(1, None, 0.0, seconds)
     job, picture = started.job, ClusterPicture(started.configs)
@@ -39,6 +47,8 @@ def baseline(started: Started, history: History) -> Run:
         what = f"cell{'s' * (len(left) > 1)} {', '.join(map(str, left))}"
         environment.say(f"the baseline is without {what}: functions, and what ran on single workers alone")
     alone: dict[str, Any] = {"workers": 1, "replicas": 1, "mode": "single"}
+    if not isinstance(job.place, Localhost):
+        alone["place"] = Localhost()  # where dtk.baseline trains as well
     return runs.carry_out(replace(job, **alone), time.monotonic())
 
 

@@ -167,6 +167,7 @@ def test_every_setting_by_environment_variable_is_listed():
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "dtk").rglob("*.py"))
     own = {
         "DTK_DATASETS",
+        "DTK_DOOR",
         "DTK_ISOLATED",
         "DTK_OWNED",
         "DTK_PROXIES",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from dtk import weights
 from dtk.compat.keras import building
 from dtk.compat.per_replica import copies
 from dtk.compat.steps import updates
@@ -64,7 +64,7 @@ def lend(life: Any, message: Message) -> Message:
 
     space = {name: value for name, value in life.shell.user_ns.items() if not name.startswith("_")}
     plain = {name: value for name, value in space.items() if isinstance(value, np.ndarray) or is_plain(value)}
-    Path(message["file"]).write_bytes(ship.pack_result(plain))
+    weights.replace(life.place.run.path / message["file"], ship.pack_result(plain))
     optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
     trained = {name: building.trains(each) for name, each in optimizers.items() if each is not None}
     state = progress(life.place)
@@ -84,7 +84,7 @@ def settle_counts(life: Any) -> None:
 def borrow(life: Any, message: Message) -> Message:
     """Takes over plain values whose names are lacking here; says which names are lacking even so."""
     space = life.shell.user_ns
-    given = pickle.loads(Path(message["file"]).read_bytes())  # written by this user's own worker
+    given = pickle.loads((life.place.run.path / message["file"]).read_bytes())  # written by this user's own worker
     taken = [name for name in given if name not in space]
     space.update({name: given[name] for name in taken})
     state = progress(life.place)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from dtk import environment
+from dtk import environment, weights
 from dtk.environment import Here
 from dtk.process import ship, wire
 from dtk.recording.progress import progress
@@ -23,14 +23,14 @@ __all__ = ["serve"]
 Message = dict[str, Any]
 
 
-def serve(door: str) -> None:
-    """What such a worker is called with, as another one with the learner's function. door: where the kernel listens.
+def serve() -> None:
+    """What such a worker is called with, as another one with the learner's function; the door is in its environment.
 
     Ends the process when the kernel hangs up.
     """
     place = environment.here()
     assert place is not None, "a worker has its place before its function is called"
-    _Life(place, Path(door)).live()
+    _Life(place, Path(os.environ[wire.DOOR])).live()
 
 
 class _Life:
@@ -107,7 +107,7 @@ class _Life:
         return self.shells.run(self.shell, message["cell"], message["code"], self.gate.files)
 
     def _call(self, message: Message) -> Message:
-        folder = Path(message["folder"])
+        folder = self.place.run.path / message["folder"]
         ship.unpack_sources(json.loads((folder / "sources.json").read_text()))
         try:
             fn, args, kwargs = pickle.loads((folder / f"{message['cell']}.pkl").read_bytes())
@@ -131,9 +131,8 @@ class _Life:
             data = None
         if data is None or _needed_by(data) & {"tensorflow", "keras", "tf_keras"}:  # the kernel imports none of them
             return {"stays": type(value).__name__, "text": repr(value)[:200]}
-        path = self.folder / f"value-{number}.pkl"
-        path.write_bytes(data)
-        return {"value": str(path)}
+        weights.replace(self.folder / f"value-{number}.pkl", data)
+        return {"value": f"{self.folder.name}/value-{number}.pkl"}
 
     def _input(self, prompt: object = "") -> str:
         """What `input` is here: the kernel asks, and says whose question it is."""

@@ -1,10 +1,9 @@
-"""A worker's corner of the session's directory, copied as if its function had returned now."""
+"""A worker's corner of the session's directory, as one file, as if its function had returned now."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
+import zipfile
 from typing import Any
 
 from dtk import events
@@ -15,21 +14,28 @@ from dtk.recording.progress import progress
 
 __all__ = ["snapshot"]
 
-_OWN = shutil.ignore_patterns("tmp", "shown.jsonl", "value-*.pkl", "weights-*.part")
+_OWN = ("shown.jsonl", "result.pkl")  # of the session, not of a run
+_HANDED = ("value-", "sync-", "lent-", "so-far-")
 
 
 def snapshot(life: Any, message: dict[str, Any]) -> dict[str, Any]:
     """On all workers at once: weights that are put together when they are read need all of them."""
-    place = life.place
-    log = place.folder.path / "events.jsonl"
+    place, corner = life.place, life.place.folder.path
+    log = corner / "events.jsonl"
     before = log.stat().st_size
     settle_counts(life)
     updates.keep_beside(place)
     progress(place).finish()
     updates.write(place)
     place.journal.event(events.Finished(place.now()))
-    copy = Path(message["to"]) / place.folder.path.name
-    shutil.copytree(place.folder.path, copy, ignore=_OWN)
-    (copy / "result.pkl").write_bytes(ship.pack_result(None))
+    path = corner / message["file"]
+    part = path.with_suffix(".part")
+    with zipfile.ZipFile(part, "w") as archive:
+        for each in sorted(corner.iterdir()):
+            own = each.name in _OWN or each.name.startswith(_HANDED) or each.suffix == ".part"
+            if each.is_file() and not own:
+                archive.write(each, each.name)
+        archive.writestr("result.pkl", ship.pack_result(None))
+    part.replace(path)
     os.truncate(log, before)  # here the session goes on
     return {"steps": progress(place).steps}

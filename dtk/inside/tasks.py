@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from dtk.compat import collectives
@@ -53,12 +52,15 @@ def _mirrored(life: Any, names: list[str]) -> Iterator[tuple[str, Copies]]:
 
 
 def _give(life: Any, message: Message) -> Message:
-    """Writes the variables of these names (none: all mirrored ones) to a file."""
+    """Writes the variables of these names (none: all mirrored ones) to a file, which is whole when it has its name."""
     import numpy as np
 
     found = dict(_mirrored(life, message["names"]))
-    with Path(message["file"]).open("wb") as file:
+    path = life.place.run.path / message["file"]
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
         np.savez(file, **{f"a{k}": variable.arrays()[0] for k, variable in enumerate(found.values())})
+    part.replace(path)
     return {"names": list(found)}
 
 
@@ -70,7 +72,7 @@ def _take(life: Any, message: Message) -> Message:
     lacking = [name for name in message["given"] if name not in found]
     if lacking and message["names"]:
         raise DtkError(f"worker {life.place.worker} has no {lacking[0]}: run the cell that makes it there first")
-    with np.load(message["file"]) as arrays:
+    with np.load(life.place.run.path / message["file"]) as arrays:
         given = {name: arrays[f"a{k}"] for k, name in enumerate(message["given"])}
     gives = life.place.worker == message["giver"]
     for name, array in given.items():

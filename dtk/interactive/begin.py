@@ -12,12 +12,13 @@ from typing import Any
 from dtk import environment, places
 from dtk.errors import ClusterConfigError, WorkerFailed
 from dtk.inside.serve import serve
-from dtk.interactive.peers import Door, Peer, lost
+from dtk.interactive.peers import Peer, admit, lost
 from dtk.launch import launch, request, tf_config
+from dtk.launch.doors import Links
 from dtk.launch.folders import set_aside
 from dtk.launch.launch import Job
-from dtk.launch.place import Site
-from dtk.process import ship
+from dtk.launch.place import Localhost, Site
+from dtk.process import ship, wire
 from dtk.records import RunFolder
 from dtk.watch import explain
 from dtk.watch.watch import port_was_taken
@@ -36,7 +37,7 @@ class Started:
     folder: RunFolder
     clock: float
     site: Site
-    door: Door
+    links: Links
     peers: list[Peer]
     specs: list[dict[str, Any]] = field(default_factory=list)
     configs: list[dict[str, Any]] = field(default_factory=list)
@@ -44,10 +45,10 @@ class Started:
 
 def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None, on: Any) -> Job:
     """The job of a cluster; ClusterConfigError where it can't be."""
-    if on is not None:
-        raise ClusterConfigError(f"on={on!r}: a cluster that stays is on this machine only; dtk.run(fn, on=...) is not")
-    request.check_sizes(workers, replicas)
-    if environment.on_colab() and workers > 1:
+    place = places.named(on, isolate)
+    here = isinstance(place, Localhost)
+    request.check_sizes(workers, replicas, here)
+    if here and environment.on_colab() and workers > 1:
         raise ClusterConfigError(f"workers={workers}: Colab has room for one; dtk.cluster(workers=1, replicas=2)")
     job = Job(
         payload=b"",
@@ -57,9 +58,9 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
         mode="mirrored" if workers == 1 < replicas else "cluster",
         share=workers,
         stall_timeout=None,
-        place=places.named(None, isolate),
+        place=place,
     )
-    request.check_memory(workers, job.fork)
+    request.check_memory(workers, job.fork, force=not here)
     return job
 
 
@@ -68,27 +69,35 @@ def start(job: Job) -> Started:
     clock = time.monotonic()
     tf_config.notice()
     folder = launch.new_folder(job)
-    door_path = folder.path / "door"
-    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (str(door_path),), {}))
+    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (), {}))
+    try:
+        return _attempts(job, folder, clock)
+    except BaseException:
+        job.place.end(folder)
+        raise
+
+
+def _attempts(job: Job, folder: RunFolder, clock: float) -> Started:
     for attempt in range(1, PORT_ATTEMPTS + 1):
         site = job.place.open(job, folder, lambda: None)
         configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
         given = dict(enumerate(configs))
-        started = Started(job, folder, clock, site, Door(door_path), [], configs=configs)
+        started = Started(job, folder, clock, site, site.links(), [], configs=configs)
         try:
             for member in folder.each:
                 spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
+                spec["env"][wire.DOOR] = str(folder.path / "door")  # elsewhere the agent has one of its own
                 started.specs.append(spec)
                 started.peers.append(_process(started, member.worker))
             _connect(started, started.peers)
             return started
         except WorkerFailed:
-            end(started)
+            _stop(started)
             if attempt == PORT_ATTEMPTS or not port_was_taken(folder):
                 raise
             set_aside(folder, f"port-taken-{attempt}")
         except BaseException:
-            end(started)
+            _stop(started)
             raise
     raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -96,26 +105,37 @@ def start(job: Job) -> Started:
 def replace(started: Started, number: int) -> Peer:
     """Another process in the place of a worker: with its TF_CONFIG, its seeds, its corner of the directory."""
     old = started.peers[number]
+    started.site.source.poll(0)
+    gone = started.site.lost().get(number)
+    if gone:
+        words = f"worker {number} on {started.site.machine(number).host} {gone}"
+        raise ClusterConfigError(f"{words}; close() this cluster: a new one takes other machines")
     kill(started, [old])
     old.close()
-    peer = _process(started, number)
+    peer = _process(started, number, again=True)
     started.peers[number] = peer
     _connect(started, [peer])
     return peer
 
 
 def end(started: Started) -> None:
-    """Kills all, and waits until they are gone."""
+    """Kills all, waits until they are gone, and brings back what they wrote elsewhere."""
+    _stop(started)
+    started.job.place.end(started.folder)
+
+
+def _stop(started: Started) -> None:
     kill(started, started.peers)
     for peer in started.peers:
         peer.close()
-    started.door.close()
+    started.links.close()
 
 
-def _process(started: Started, number: int) -> Peer:
+def _process(started: Started, number: int, again: bool = False) -> Peer:
+    """again: another one was there before, and what it wrote stays."""
     source = started.site.source
     peer = Peer(number, f"{started.folder.path.name}-{time.monotonic_ns()}-cells-{number}")
-    source.start(peer.key, started.specs[number])
+    source.start(peer.key, {**started.specs[number], "again": again})
     source.wait_started([peer.key])
     return peer
 
@@ -143,13 +163,13 @@ def _connect(started: Started, peers: list[Peer]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not all(peer.ready for peer in peers):
         links: list[Any] = [peer.cells for peer in peers if peer.cells is not None]
-        select.select([started.door, *links, started.site.source], [], [], 0.1)
-        started.door.admit(started.peers)
+        select.select([started.links, *links, started.site.source], [], [], 0.1)
+        admit(started.links, started.peers)
         for peer in peers:  # asked, and not by select alone: what came with the first line is read already
             while peer.cells is not None and (message := peer.cells.next(0)) is not None:
                 peer.ready = peer.ready or "ready" in message
         started.site.source.poll(0)
-        for peer in lost(peers, started.site.source):
+        for peer in lost(peers, started.site):
             raise _failed(started, peer)
         if time.monotonic() > deadline:
             late = ", ".join(peer.name for peer in peers if not peer.ready)
@@ -165,5 +185,5 @@ def _failed(started: Started, peer: Peer) -> WorkerFailed:
         explain.in_one_sentence(error["type"], error["message"]) if error else explain.exit_in_words(peer.lost or None)
     )
     trace = error["traceback"] if error else "\n".join(corner.log_end(15))
-    what = f"{peer.name} {words}"
+    what = f"{peer.name} {peer.gone or words}"
     return WorkerFailed(what, worker=peer.number, exitcode=peer.lost, traceback=trace, folder=started.folder)

@@ -6,18 +6,18 @@ import ast
 import json
 import pickle
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.interactive import bring
 from dtk.interactive.failed import CellFailed
 from dtk.interactive.labels import named
 from dtk.interactive.talk import Outcome, Talk, workers_in_words
 from dtk.process import ship
 from dtk.watch import explain
 
-__all__ = ["Stays", "checked", "error_of", "function", "numbers", "say_unlike", "values"]
+__all__ = ["Stays", "checked", "code", "error_of", "function", "numbers", "say_unlike", "values"]
 
 
 class Stays(str):
@@ -42,29 +42,44 @@ def checked(code: str) -> str:
 
     Something stands in the blank lines at its head, which IPython would leave out: lines keep their numbers.
     """
+    _as_python(code)
+    blank = len(code) - len(code.lstrip("\n"))
+    return "#\n" * blank + code[blank:]
+
+
+def _as_python(code: str) -> str:
+    """Without magics."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
         text = TransformerManager().transform_cell(code)
         compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        return text
     except SyntaxError as error:
         line = (error.text or "").strip()
         where = f"line {error.lineno}" + (f" (`{line}`)" if line else "")
         raise ClusterConfigError(f"{where}: {error.msg}; the cell was sent to no worker") from None
-    blank = len(code) - len(code.lstrip("\n"))
-    return "#\n" * blank + code[blank:]
 
 
-def function(fn: Callable[..., Any], number: int, folder: Path) -> dict[str, Any]:
+def code(talk: Talk, text: str, targets: Sequence[int]) -> dict[str, Any]:
+    """The message that has the workers run a cell, after a check that they can."""
+    bring.modules(talk.started, targets, _as_python(text))
+    return {"do": "cell", "code": checked(text)}
+
+
+def function(talk: Talk, fn: Callable[..., Any], targets: Sequence[int]) -> dict[str, Any]:
     """The message that has the workers call a function, which lies in a file by then."""
-    place = folder / "calls"
+    place, name = talk.started.folder.path / "calls", f"{talk.number + 1}.pkl"
     place.mkdir(mode=0o700, exist_ok=True)
-    (place / f"{number}.pkl").write_bytes(ship.pack(fn, (), {}))
+    pickled = ship.pack(fn, (), {})
+    (place / name).write_bytes(pickled)
     (place / "sources.json").write_text(json.dumps(ship.cell_sources()))
-    return {"do": "call", "folder": str(place)}
+    bring.modules(talk.started, targets, pickled)
+    bring.files(talk.started, targets, [f"calls/{name}", "calls/sources.json"])
+    return {"do": "call", "folder": "calls"}
 
 
-def values(outcome: Outcome, targets: Sequence[int]) -> list[Any]:
+def values(talk: Talk, outcome: Outcome, targets: Sequence[int]) -> list[Any]:
     """What the cell gave on each of these workers. Read from files of this user's own workers."""
     found: list[Any] = []
     for worker in targets:
@@ -72,9 +87,8 @@ def values(outcome: Outcome, targets: Sequence[int]) -> list[Any]:
         if "stays" in end:
             found.append(Stays(end["text"]))
         else:
-            path = Path(end["value"])
-            found.append(pickle.loads(path.read_bytes()))
-            path.unlink()
+            found.append(pickle.loads((talk.started.folder.path / end["value"]).read_bytes()))
+            talk.started.links.remove(end["value"])
     return found
 
 
@@ -90,8 +104,7 @@ def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
         groups.setdefault(f"{words}, in {at}" if end["place"][0] else words, []).append(worker)
     said += [(workers, words) for words, workers in groups.items()]
     for peer in sorted(outcome.lost, key=lambda peer: peer.number):
-        how = f"cluster.restart(worker={peer.number}) replaces it"
-        said.append(([peer.number], f"{explain.exit_in_words(peer.lost)}: {how}"))
+        said.append(([peer.number], f"{peer.gone or explain.exit_in_words(peer.lost)}: {peer.remedy}"))
     for wait in outcome.waits:
         awaited = workers_in_words(wait.awaited)
         said.append(([wait.worker], f"waits for {awaited} in {talk.in_words(wait.place)}"))

@@ -1,19 +1,18 @@
-"""What the kernel knows of each worker that stays, and the door by which they come."""
+"""What the kernel knows of each worker that stays."""
 
 from __future__ import annotations
 
-import select
+import signal
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dtk.errors import DtkError
-from dtk.launch.place import Source
-from dtk.process import wire
-from dtk.process.wire import Message, Wire
+from dtk.launch.doors import Link, Links
+from dtk.launch.place import Site
+from dtk.process.wire import Message
 
-__all__ = ["Door", "Peer"]
+__all__ = ["Peer", "admit", "lost"]
 
 
 @dataclass
@@ -21,21 +20,29 @@ class Peer:
     """A worker. key: its process's, for the source that started it; cells, control: the two connections.
 
     running: the cell that it is in; None between cells. awaited: the numbers of requests whose answers are to come.
-    lost: its exit code, when it has ended.
+    lost: its exit code, when it has ended. gone: what is said of its machine, where that is lost.
     """
 
     number: int
     key: str
-    cells: Wire | None = None
-    control: Wire | None = None
+    cells: Link | None = None
+    control: Link | None = None
     ready: bool = False
     running: int | None = None
     ended: dict[int, Message] = field(default_factory=dict)
     lost: int | None = None
+    gone: str = ""
 
     @property
     def name(self) -> str:
         return f"worker {self.number}"
+
+    @property
+    def remedy(self) -> str:
+        """When it has ended."""
+        if self.gone:
+            return "close() this cluster; a new one takes other machines"
+        return f"cluster.restart(worker={self.number}) replaces it"
 
     @property
     def idle(self) -> bool:
@@ -59,48 +66,26 @@ class Peer:
                 link.close()
 
 
-class Door:
-    """Where workers call. It stays open, so that one in another's place can come later."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._socket = wire.listen(path)
-
-    def admit(self, peers: list[Peer]) -> None:
-        """Takes in the callers that wait, each said by its first line who it is; strangers are sent away."""
-        while select.select([self._socket], [], [], 0)[0]:
-            link, _ = self._socket.accept()
-            if not wire.is_own(link):
-                link.close()
-                continue
-            caller = Wire(link)
-            hello = caller.next(5.0)
-            peer = next((each for each in peers if hello and each.number == hello.get("worker")), None)
-            if hello is None or peer is None:
-                caller.close()
-            elif hello["channel"] == "control":
-                peer.control = caller
-            else:
-                peer.cells = caller
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        self._socket.close()
-        try:
-            self.path.unlink()
-        except OSError:
-            pass  # the run's directory is gone
+def admit(links: Links, peers: list[Peer]) -> None:
+    """Takes in the workers that have called."""
+    for worker, channel, link in links.calls():
+        if not 0 <= worker < len(peers):
+            link.close()
+        elif channel == "control":
+            peers[worker].control = link
+        else:
+            peers[worker].cells = link
 
 
-def lost(peers: list[Peer], source: Source) -> list[Peer]:
+def lost(peers: list[Peer], site: Site) -> list[Peer]:
     """Those that have ended since the last look."""
-    if not source.lives():
+    if not site.source.lives():
         raise DtkError("the process that the workers were forked from has ended, and they with it; make a new cluster")
-    found = []
+    found, gone = [], site.lost()
     for peer in peers:
-        if peer.lost is None and peer.key in source.exited:
-            peer.lost, peer.running = source.exited[peer.key][0], None
+        if peer.lost is None and (peer.key in site.source.exited or peer.number in gone):
+            peer.lost, peer.running = site.source.exited.get(peer.key, (-signal.SIGKILL, 0))[0], None
+            if peer.number in gone:
+                peer.gone = f"on {site.machine(peer.number).host} {gone[peer.number]}"
             found.append(peer)
     return found

@@ -11,9 +11,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from dtk.interactive import begin
+from dtk.interactive import begin, bring
 from dtk.interactive.talk import Outcome, Talk, workers_in_words
 
 __all__ = ["Freed", "Settled", "compare", "free", "interrupt", "settle", "sync"]
@@ -185,10 +184,11 @@ def compare(talk: Talk) -> Settled:
 
 def sync(talk: Talk, names: list[str], giver: int) -> str:
     """One worker's variables to all replicas, by a file; of the giver itself its first replica's to the others."""
-    file = str(talk.started.folder.path / f"sync-{time.monotonic_ns()}.npz")
+    file = f"worker-{giver}/sync-{time.monotonic_ns()}.npz"
     given = talk.do("give", [giver], names=names, file=file)[giver]["names"]
     try:
+        bring.files(talk.started, [peer.number for peer in talk.peers if peer.number != giver], [file])
         talk.do("take", names=names, given=given, file=file, giver=giver)
     finally:
-        Path(file).unlink(missing_ok=True)
+        talk.started.links.remove(file)
     return f"{len(given)} variable{'s' * (len(given) != 1)} from worker {giver}; {compare(talk)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from dtk.interactive import begin, repair
+from dtk.interactive import begin, bring, repair
 from dtk.interactive.talk import Talk
 
 __all__ = ["restart"]
@@ -19,22 +18,22 @@ def restart(talk: Talk, worker: int, cells: Sequence[tuple[int, str]]) -> str:
     """
     begin.replace(talk.started, worker)
     others = [peer.number for peer in talk.idle() if peer.number != worker]
-    file = str(talk.started.folder.path / f"lent-{time.monotonic_ns()}.pkl")
+    file = f"worker-{others[0] if others else worker}/lent-{time.monotonic_ns()}.pkl"
     lent = talk.do("lend", others[:1], file=file)[others[0]] if others else {"optimizers": {}}
     done = talk.do("replay", [worker], cells=list(cells), optimizers=lent["optimizers"])[worker]
     said = [f"worker {worker} is a new process; {_cells(len(cells), done['cut'], done['failed'])}"]
     if others:
+        bring.files(talk.started, [worker], [file])
         given = {name: lent[name] for name in ("names", "far", "counts")}
         got = talk.do("borrow", [worker], file=file, **given)[worker]
-        Path(file).unlink(missing_ok=True)
+        talk.started.links.remove(file)
         repair.settle(talk, enable=True)
         if got["taken"]:
             said.append(f"{', '.join(got['taken'])} from worker {others[0]}")
         if got["lacking"]:
             said.append(f"it lacks {', '.join(got['lacking'])}")
         said.append(repair.sync(talk, [], others[0]))
-    lost = [peer.number for peer in talk.peers if peer.lost is not None]
-    said += [f"worker {each} has ended, too: cluster.restart(worker={each})" for each in lost]
+    said += [f"{peer.name} has ended, too: {peer.remedy}" for peer in talk.peers if peer.lost is not None]
     talk.output.skip()
     return "; ".join(said)
 

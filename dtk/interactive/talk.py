@@ -65,10 +65,10 @@ class Talk:
     def send(self, targets: Sequence[int], message: Message, code: str) -> int:
         """A cell's number, after it was sent; ClusterConfigError where one of the workers is not free for it."""
         self.started.site.source.poll(0)
-        lost(self.peers, self.started.site.source)
+        lost(self.peers, self.started.site)
         for peer in (self.peers[worker] for worker in targets):
             if peer.lost is not None:
-                raise ClusterConfigError(f"{peer.name} has ended: cluster.restart(worker={peer.number}) replaces it")
+                raise ClusterConfigError(f"{peer.name} {peer.gone or 'has ended'}: {peer.remedy}")
             if peer.running is not None:
                 raise ClusterConfigError(
                     f"{peer.name} is still in cell {peer.running}, {self.position(peer.number)}: run the rest on the "
@@ -123,7 +123,7 @@ class Talk:
             if link in links:
                 self._hear(links[link], outcome)
         self.started.site.source.poll(0)
-        outcome.lost += lost(self.peers, self.started.site.source)
+        outcome.lost += lost(self.peers, self.started.site)
 
     def _hear(self, peer: Peer, outcome: Outcome) -> None:
         assert peer.cells is not None, "it said something"
@@ -206,7 +206,7 @@ class Talk:
                 answer = peer.cells.next(TASK_SECONDS)
                 if answer is None:
                     how = "has ended" if peer.cells.closed else f"did not answer for {TASK_SECONDS:g} s"
-                    raise ClusterConfigError(f"{peer.name} {how}: cluster.restart(worker={peer.number}) replaces it")
+                    raise ClusterConfigError(f"{peer.name} {how}: {peer.remedy}")
                 if answer.get("id") == number:
                     answers[peer.number] = answer
         for worker, answer in answers.items():

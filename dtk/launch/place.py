@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtk import environment
+from dtk.launch.doors import Door, Links
 from dtk.process.vitals import Vitals
 from dtk.process.warm import ParentProcess, parent
 from dtk.records import RunFolder
@@ -52,6 +53,9 @@ class Source(Protocol):
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
         """Asks for a worker."""
+
+    def fileno(self) -> int:
+        """Can be read when there is something to poll."""
 
     def wait_started(self, keys: list[str]) -> None:
         """Returns when all are there; OSError where the system refused a further process."""
@@ -96,6 +100,9 @@ class Site(Protocol):
 
     def cut(self) -> list[tuple[int, int, str]]:
         """Asks the machines anew: (who, whom, the system's words) of members that can't reach another's server."""
+
+    def links(self) -> Links:
+        """Where workers that stay call (`dtk.cluster`)."""
 
 
 class Place(Protocol):
@@ -164,6 +171,9 @@ class _Here:
 
     def cut(self) -> list[tuple[int, int, str]]:
         return []
+
+    def links(self) -> Links:
+        return Door(self.folder.path)
 
 
 def free_ports(count: int) -> list[int]:

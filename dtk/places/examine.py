@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
@@ -13,9 +14,10 @@ from dtk.errors import ClusterConfigError
 if TYPE_CHECKING:
     from dtk.places.carriers import Lent
 
-__all__ = ["reach", "shares", "versions"]
+__all__ = ["clocks", "cut", "lost", "reach", "shares", "versions"]
 
 _CLOCK_SECONDS = 60.0  # beyond that certificates, file times and logs of two machines don't fit together
+_ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apart
 _MUST = ("tensorflow", "keras")  # the same on each machine, or they don't compute the same
 
 
@@ -89,3 +91,37 @@ def shares(place: str, lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]
                 f"restarts= or evaluator= on {place}: {lent[0].host} and {each.host} have no directory in common{why}, "
                 "where one would find what another has saved; pass storage=, a directory that all machines share"
             )
+
+
+def clocks(lent: Sequence[Lent], ask: Callable[[int], Mapping[str, Any]]) -> None:
+    """Finds how far each machine's clock is ahead of this one's. ask: an agent, by number, for its facts."""
+    for k, each in enumerate(lent):
+        best = float("inf")
+        for _ in range(_ROUNDS):
+            asked = time.monotonic()
+            answer = ask(k)
+            took = answer["arrived"] - asked
+            if took < best:
+                best, each.ahead = took, answer["at"] - (asked + answer["arrived"]) / 2
+
+
+def cut(there: Mapping[int, str], failed: Mapping[int, Mapping[str, Any]]) -> list[tuple[int, int, str]]:
+    """(who, whom, the system's words) of machines that can't reach another's server.
+
+    there: the servers' addresses by member. failed: what each member that was asked could not reach, by address.
+    """
+    by_address = {address: k for k, address in there.items()}
+    found = []
+    for k, addresses in failed.items():
+        # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
+        lost = {address: words for address, (number, words) in addresses.items() if number != errno.ECONNREFUSED}
+        found += [(k, by_address[address], words) for address, words in lost.items()]
+    return found
+
+
+def lost(lent: Sequence[Lent], silent: Collection[int], seconds: float) -> dict[int, str]:
+    """What is said of members whose agent is gone, or has not been heard of for so many seconds."""
+    words = f"has not been heard of for {seconds:g} s: its machine is down, or the network to it is cut"
+    gone = {k: each.gone for k, each in enumerate(lent) if each.gone}
+    found = {k: f"is lost with its machine, or dtk's agent there: {why}" for k, why in gone.items()}
+    return {**dict.fromkeys(silent, words), **found}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
 
 from dtk.process import beside
 from dtk.process.agent import MODULES
-from dtk.records import GROWING
+from dtk.process.news import write
 
 __all__ = ["files", "known", "write"]
 
@@ -26,18 +25,3 @@ def files(run: Path) -> dict[str, str]:
 def known(run: Path) -> list[str]:
     """Names at the top of the run's directory that need not come back."""
     return sorted({path.name for path in run.iterdir()} | {*_SENT, MODULES, ".dataset", ".shared"})
-
-
-def write(run: Path, message: dict[str, Any]) -> None:
-    """A part of a file, as an agent says it (`dtk.process.news`): lines at once, all else when it is whole."""
-    path = run / message["file"]
-    if ".." in path.parts or not path.is_relative_to(run):
-        return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data, at = base64.b64decode(message["data"]), message["at"]
-    target = path if path.name in GROWING else path.with_name(f"{path.name}.coming")
-    with target.open("r+b" if at else "wb") as file:
-        file.seek(at)
-        file.write(data)
-    if target is not path and at + len(data) >= message["of"]:
-        target.replace(path)

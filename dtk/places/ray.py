@@ -26,6 +26,7 @@ class _Actor:
     """An agent as an actor of Ray's. Each group of calls has a thread: `take` wakes a turn that waits in the other."""
 
     def __init__(self, storage: str):
+        os.environ.pop("PYTHONBREAKPOINT", None)  # Ray's debugger, which works in Ray's own processes alone
         self.agent = Agent(storage)
         self._heard: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._woken, self._wakes = os.pipe()

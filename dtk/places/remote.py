@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import queue
 import time
@@ -17,6 +16,7 @@ from dtk.errors import ClusterConfigError, DtkError
 from dtk.launch.place import Machine
 from dtk.places import examine, mirror
 from dtk.places.carriers import Heard, Lent
+from dtk.places.relay import Bell, Relay
 from dtk.process.vitals import Vitals
 from dtk.records import RunFolder
 
@@ -26,7 +26,6 @@ START_SECONDS = 300.0  # for an agent to say what its machine is, and for worker
 ANSWER_SECONDS = 30.0
 LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second
 END_SECONDS = 60.0  # for what a function wrote into the run's directory to come back
-_ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apart
 
 
 class Remote:
@@ -51,6 +50,9 @@ class Remote:
         self._listening: set[str] = set()
         self._answers: dict[int, dict[str, Any]] = {}
         self._numbers = itertools.count(1)
+        self._newest: dict[int, dict[str, Any]] = {}  # of each agent's vitals, which nobody may look at for hours
+        self._bell: Bell | None = None
+        self._relay: Relay | None = None  # of the session that is under way
         self._folder: RunFolder | None = None
         self._files: dict[str, str] = {}  # of the run, for each agent
         self.lent = lend([self._hears(member) for member in range(count)])
@@ -58,8 +60,12 @@ class Remote:
     def _hears(self, member: int) -> Heard:
         def heard(message: dict[str, Any]) -> None:
             now = self._heard[member] = time.monotonic()
-            if message.get("vitals") != {}:  # a sign of life of an agent that has no worker
-                self._queue.put((member, {**message, "arrived": now}))
+            if "vitals" in message:
+                self._newest[member] = message
+                return
+            self._queue.put((member, {**message, "arrived": now}))
+            if self._bell is not None:
+                self._bell.ring()
 
         return heard
 
@@ -80,7 +86,7 @@ class Remote:
             lent.facts = facts
         if first:
             examine.versions(self.lent)
-            self._set_clocks(tick)
+            examine.clocks(self.lent, lambda k: self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS))
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
             lent.port = answer["port"]
         others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
@@ -89,16 +95,6 @@ class Remote:
             name = f"{folder.path.name}/.shared"
             self._ask_all("shares", tick, more=[{"name": name, "write": k == 0} for k in range(len(self.lent))])
             examine.shares(self.place, self.lent, self._ask_all("shares", tick, more=[{"name": name, "write": False}]))
-
-    def _set_clocks(self, tick: Callable[[], None]) -> None:
-        best = [float("inf")] * len(self.lent)
-        for _ in range(_ROUNDS):
-            for k, lent in enumerate(self.lent):
-                asked = time.monotonic()
-                answer = self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS)
-                took = answer["arrived"] - asked
-                if took < best[k]:
-                    best[k], lent.ahead = took, answer["at"] - (asked + answer["arrived"]) / 2
 
     def _send(self, member: int, what: str, **more: Any) -> int:
         number = next(self._numbers)
@@ -147,16 +143,9 @@ class Remote:
 
     def lost(self) -> dict[int, str]:
         """Members whose agent is gone, or has not been heard of for 10 s."""
-        now, found = time.monotonic(), {}
-        for member, lent in enumerate(self.lent):
-            if lent.gone:
-                found[member] = f"is lost with its machine, or dtk's agent there: {lent.gone}"
-            elif now - self._heard[member] > LOST_SECONDS:
-                words = (
-                    f"has not been heard of for {LOST_SECONDS:g} s: its machine is down, or the network to it is cut"
-                )
-                found[member] = words
-        return found
+        now = time.monotonic()
+        silent = [member for member, heard in enumerate(self._heard) if now - heard > LOST_SECONDS]
+        return examine.lost(self.lent, silent, LOST_SECONDS)
 
     def training_ended(self) -> None:
         """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
@@ -171,19 +160,31 @@ class Remote:
         asked = [k for k in there if k not in lost]
         others = {k: [address for other, address in there.items() if other != k] for k in asked}
         numbers = {k: self._send(k, "reach", addresses=others[k]) for k in asked}
-        by_address = {address: k for k, address in there.items()}
-        found = []
+        failed: dict[int, dict[str, Any]] = {}
         for k, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
-                failed = self._answer(k, number, partial(self._still_there, k), ANSWER_SECONDS)["failed"]
-                # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
-                cut = {address: words for address, (number, words) in failed.items() if number != errno.ECONNREFUSED}
-                found += [(k, by_address[address], words) for address, words in cut.items()]
-        return found
+                failed[k] = self._answer(k, number, partial(self._still_there, k), ANSWER_SECONDS)["failed"]
+        return examine.cut(there, failed)
 
     def _still_there(self, member: int) -> None:
         if member in self.lost():
             raise ClusterConfigError(f"{self._name(member)} is lost")
+
+    # ---- what `dtk.interactive` asks for besides
+
+    def fileno(self) -> int:
+        self._bell = self._bell or Bell()
+        return self._bell.fileno()
+
+    def links(self) -> Relay:
+        """Of a new session."""
+        assert self._folder is not None
+        self._relay = Relay(self._folder.path, [lent.carrier for lent in self.lent], self, self._reached)
+        return self._relay
+
+    def _reached(self, member: int, seconds: float) -> bool:
+        self.poll(seconds)
+        return member not in self.lost()
 
     # ---- what `dtk.launch.members` asks for
 
@@ -208,7 +209,10 @@ class Remote:
         if now - self._polled > LOST_SECONDS / 2:  # this process was away, or had no run: what came has yet to be heard
             self._heard = [now] * len(self._heard)
         self._polled = now
+        if self._bell is not None:
+            self._bell.quiet()
         try:
+            self._take_vitals()
             member, message = self._queue.get(timeout=timeout)
         except queue.Empty:
             return
@@ -229,8 +233,7 @@ class Remote:
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:
-            member = self._member.pop(key, None)
-            if member is not None:
+            if (member := self._member.pop(key, None)) is not None:
                 self.lent[member].carrier.send({"forget": [key]})
             for known in (self.started, self.exited, self._refused, self._vitals):
                 known.pop(key, None)  # type: ignore[attr-defined]
@@ -249,6 +252,8 @@ class Remote:
         """Ends the agents, and with them all that they have started."""
         for lent in self.lent:
             lent.carrier.close()
+        if self._bell is not None:
+            self._bell.close()
 
     def usable(self) -> bool:
         """Whether every agent is there: otherwise the next run asks for others."""
@@ -270,6 +275,12 @@ class Remote:
 
     # ---- what the agents say
 
+    def _take_vitals(self) -> None:
+        for member in list(self._newest):
+            message = self._newest.pop(member)
+            self._vitals.update({key: Vitals(*each) for key, each in message["vitals"].items()})
+            self._listening |= {*message["listening"]}
+
     def _take(self, member: int, message: dict[str, Any]) -> None:
         lent = self.lent[member]
         if "gone" in message:
@@ -277,9 +288,8 @@ class Remote:
         elif "data" in message:
             if self._folder is not None and message["run"] == self._folder.path.name:  # not of a run that has ended
                 mirror.write(self._folder.path, message)
-        elif "vitals" in message:
-            self._vitals.update({key: Vitals(*each) for key, each in message["vitals"].items()})
-            self._listening |= {*message["listening"]}
+        elif "link" in message and self._relay is not None:
+            self._relay.take(member, message)
         elif "exited" in message:
             self.exited[message["exited"]] = (message["code"], message["at"] - lent.ahead)
         elif "started" in message:

@@ -14,16 +14,21 @@ through the pipes of `python -m dtk agent` (`dtk.process.piped`):
     {"forget": [key, ...]}
     {"ended": run}                            every worker of it has finished; an evaluator there asks
     {"alive": 0}                              nothing: the kernel is there
+    {"link": n, "say": message}               to a worker that stays (`dtk.process.doors`)
+    {"link": n, "hang": 0}
+    {"put": run, "file", "at", "of", "data"}  a part of a file for a worker that stays
+    {"remove": run, "files": [...]}
     {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
                                               but for names at its top that are known; then it is removed
 
-and by itself, of the workers' files, what `dtk.process.news` has; and
+and by itself, of the workers' files, what `dtk.process.news` has, then what workers that stay say; and
 {"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import platform
 import selectors
@@ -36,8 +41,9 @@ from pathlib import Path
 from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
-from dtk.process import owned, warm
-from dtk.process.news import Message, News
+from dtk.process import owned, warm, wire
+from dtk.process.doors import Doors
+from dtk.process.news import Message, News, remove, write
 from dtk.process.vitals import listening
 from dtk.records import RunFolder
 
@@ -66,6 +72,7 @@ class Agent:
         self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
         self._workers: dict[str, Message] = {}  # key -> spec
         self._news = News()
+        self._doors = Doors()
         self._port: socket.socket | None = None
         self._looked = 0.0
         self._listening: set[str] = set()  # workers whose server has been seen: it stays
@@ -80,6 +87,9 @@ class Agent:
             ("forget", self._forget),
             ("ask", self._ask),
             ("ended", self._note_ended),
+            ("link", self._pass_on),
+            ("put", self._put),
+            ("remove", self._remove),
         ):
             if name in message:
                 do(message)
@@ -158,10 +168,12 @@ class Agent:
         before = run / f"attempt-{attempt - 1}" / corner.name
         if attempt > 1 and corner.exists() and not before.exists():
             corner.replace(before)  # a worker counts on from there, as on localhost
-        shutil.rmtree(corner, ignore_errors=True)  # of a start that found its port taken; the kernel has it
-        self._news.forget(corner)
+        if not spec.pop("again", False):  # of a start that found its port taken; the kernel has it
+            shutil.rmtree(corner, ignore_errors=True)
+            self._news.forget(corner)
         base = environment.for_workers(os.environ)
         own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
+        own |= {wire.DOOR: self._doors.open()} if wire.DOOR in spec["env"] else {}
         spec["env"] = {**base, **spec["env"], **own}
         spec["cwd"] = os.getcwd()
         spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
@@ -185,6 +197,19 @@ class Agent:
     def _note_ended(self, message: Message) -> None:
         (self.root / message["ended"] / ENDED).touch()
 
+    def _pass_on(self, message: Message) -> None:
+        if "hang" in message:
+            self._doors.hang(message["link"])
+        else:
+            self._doors.say(message["link"], message["say"])
+
+    def _put(self, message: Message) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the worker that looks for it says that it is not there
+            write(self.root / message["put"], message, f"coming-{message['worker']}")
+
+    def _remove(self, message: Message) -> None:
+        remove(self.root / message["remove"], message["files"])
+
     def _end(self, message: Message) -> Message:
         run = self.root / message["run"]
         self._said += self._news.of_the_rest(run, message["known"])
@@ -200,6 +225,8 @@ class Agent:
             selector.register(heard, selectors.EVENT_READ)
             if self.source.lives():
                 selector.register(self.source, selectors.EVENT_READ)
+            for each in self._doors.waiting():
+                selector.register(each, selectors.EVENT_READ)
             return any(key.fileobj == heard for key, _ in selector.select(TURN_SECONDS))
 
     def turn(self, seconds: float) -> list[Message]:
@@ -209,15 +236,18 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = self._said, []
+        said, self._said = self._said + self._doors.look(), []
+        ended: list[Message] = []
+        all_whole = True
         for key, spec in list(self._workers.items()):
             news, whole = self._news.of(_corner(spec))
             said += news
+            all_whole = all_whole and whole
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
-                said.append({"exited": key, "code": code, "at": at})
+                ended.append({"exited": key, "code": code, "at": at})
                 del self._workers[key]
-        return said + self._vitals()
+        return said + (self._doors.of_cells() if all_whole else []) + ended + self._vitals()
 
     def _start_waiting(self) -> None:
         if not self._waiting or not (self.source.ready or not self.source.lives()):
@@ -255,6 +285,7 @@ class Agent:
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
         self._release()
+        self._doors.close()
         self.source.close()
         if not self.storage:
             shutil.rmtree(self.root, ignore_errors=True)

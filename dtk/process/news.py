@@ -10,7 +10,7 @@ from typing import Any
 
 from dtk.records import GROWING
 
-__all__ = ["Message", "News"]
+__all__ = ["Message", "News", "remove", "write"]
 
 Message = dict[str, Any]
 
@@ -65,9 +65,10 @@ class News:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
             size = state.st_size if until is None else until
-            if known == state.st_ino and said >= size:
+            if known == state.st_ino and (said == size or (said > size and until is None)):
                 return []
-            if known != state.st_ino or (until is None and said >= whole):  # another file, or one that was whole before
+            anew = said >= whole if until is None else said > size  # it was whole before; or it was cut
+            if known != state.st_ino or anew:
                 said = 0
             with path.open("rb") as file:
                 file.seek(said)
@@ -101,3 +102,29 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def write(run: Path, message: Message, part: str = "coming") -> None:
+    """A part of a file, as `News` says it: lines at once, all else when it is whole. part: of its name until then."""
+    path = run / message["file"]
+    if not _is_in(run, path):
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data, at = base64.b64decode(message["data"]), message["at"]
+    target = path if path.name in GROWING else path.with_name(f"{path.name}.{part}")
+    with target.open("r+b" if at else "wb") as file:
+        file.seek(at)
+        file.write(data)
+    if target is not path and at + len(data) >= message["of"]:
+        target.replace(path)
+
+
+def remove(run: Path, names: Collection[str]) -> None:
+    """Files of a run that have been handed over."""
+    for path in (run / name for name in names):
+        if _is_in(run, path):
+            path.unlink(missing_ok=True)
+
+
+def _is_in(run: Path, path: Path) -> bool:
+    return ".." not in path.parts and path.is_relative_to(run)

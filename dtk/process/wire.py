@@ -16,9 +16,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Wire", "call", "is_own", "listen"]
+__all__ = ["DOOR", "Message", "Wire", "call", "is_own", "listen"]
 
 Message = dict[str, Any]
+
+DOOR = "DTK_DOOR"  # in the environment of a worker that stays: where it calls
 
 _PATH_BYTES = 100  # of a socket's address, at most 107 on Linux and 103 on macOS
 _CREDENTIALS = struct.Struct("=3i")  # struct ucred: pid, uid, gid
