@@ -143,7 +143,7 @@ def _at_the_gate(talk: Talk, outcome: Outcome) -> bool:
 
 def _progress(talk: Talk) -> list[tuple[int | None, int, int]]:
     """Changes as long as anyone comes nearer to the gate: takes collectives, or computes."""
-    return [(where.cell, where.count, int(where.cpu / 0.05)) for where in talk.where().values()]
+    return [(where.cell, where.count, int(where.cpu / 0.01)) for where in talk.where().values()]
 
 
 def _by_force(talk: Talk, outcome: Outcome, ways: Sequence[str]) -> str:
