@@ -186,7 +186,7 @@ class Cluster:
         with self._lock:
             self._check_open()
             if isinstance(what, str):
-                message = cells.code(self._talk, what, targets)
+                message = cells.cell(self._talk, what, targets)
                 what = code = message["code"]
             elif callable(what):
                 message = cells.function(self._talk, what, targets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dtk.interactive.begin import Started
 from dtk.process import beside
@@ -19,10 +19,15 @@ def files(started: Started, workers: Sequence[int], names: Sequence[str]) -> Non
 
 
 def modules(started: Started, workers: Sequence[int], code: str | bytes) -> None:
-    """The learner's own modules that Python code imports, or that a pickled function may import."""
+    """The learner's own modules that a cell imports, or that a pickled function may import."""
     if started.links.here:
         return
-    names = beside.imports(code, "cell.py") if isinstance(code, str) else beside.named(code)
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    if isinstance(code, bytes):
+        names: Iterable[str] = beside.named(code)
+    else:
+        names = beside.imports(TransformerManager().transform_cell(code), "cell.py")
     for path, source in beside.modules(names).items():
         file = started.folder.path / MODULES / path
         file.parent.mkdir(parents=True, exist_ok=True)

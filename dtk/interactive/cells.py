@@ -17,7 +17,7 @@ from dtk.interactive.talk import Outcome, Talk, workers_in_words
 from dtk.process import ship
 from dtk.watch import explain
 
-__all__ = ["Stays", "checked", "code", "error_of", "function", "numbers", "say_unlike", "values"]
+__all__ = ["Stays", "cell", "checked", "error_of", "function", "numbers", "say_unlike", "values"]
 
 
 class Stays(str):
@@ -42,29 +42,24 @@ def checked(code: str) -> str:
 
     Something stands in the blank lines at its head, which IPython would leave out: lines keep their numbers.
     """
-    _as_python(code)
-    blank = len(code) - len(code.lstrip("\n"))
-    return "#\n" * blank + code[blank:]
-
-
-def _as_python(code: str) -> str:
-    """Without magics."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
         text = TransformerManager().transform_cell(code)
         compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-        return text
     except SyntaxError as error:
         line = (error.text or "").strip()
         where = f"line {error.lineno}" + (f" (`{line}`)" if line else "")
         raise ClusterConfigError(f"{where}: {error.msg}; the cell was sent to no worker") from None
+    blank = len(code) - len(code.lstrip("\n"))
+    return "#\n" * blank + code[blank:]
 
 
-def code(talk: Talk, text: str, targets: Sequence[int]) -> dict[str, Any]:
+def cell(talk: Talk, text: str, targets: Sequence[int]) -> dict[str, Any]:
     """The message that has the workers run a cell, after a check that they can."""
-    bring.modules(talk.started, targets, _as_python(text))
-    return {"do": "cell", "code": checked(text)}
+    code = checked(text)
+    bring.modules(talk.started, targets, code)
+    return {"do": "cell", "code": code}
 
 
 def function(talk: Talk, fn: Callable[..., Any], targets: Sequence[int]) -> dict[str, Any]:
