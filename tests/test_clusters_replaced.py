@@ -70,6 +70,13 @@ def test_fit_goes_on_after_a_restart(cluster):
     assert "replicas are equal" in cluster.free()
 
 
+def test_nobody_is_asked_when_a_cell_runs_again(cluster, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda prompt: "7")
+    cluster.run("count = int(input('how many? '))")
+    assert "cell 3 raised; count from worker 0" in cluster.restart(1)
+    assert cluster.run("count") == [7, 7]
+
+
 def test_a_worker_that_is_killed_from_outside_is_named_at_the_next_cell(cluster, capsys):
     os.kill(pid(cluster, 1), signal.SIGKILL)
     with pytest.raises((CellFailed, ClusterConfigError), match="worker 1 (was killed by SIGKILL|has ended)"):

@@ -136,6 +136,8 @@ class _Life:
 
     def _input(self, prompt: object = "") -> str:
         """What `input` is here: the kernel asks, and says whose question it is."""
+        if self.running is None:
+            raise EOFError("nobody is asked while a cell runs again in a new process")
         self.shells.flush()
         self.wire.send({"ask": str(prompt), **self.shells.sizes()})
         answer = self.wire.next()
