@@ -75,7 +75,7 @@ class Cluster:
             ClusterConfigError: it could not be sent; nothing was.
         """
         targets = self._targets(workers)
-        return cells.values(self._talk, self._send(what, targets, value=True), targets)
+        return cells.values(self._talk, self._send(what, targets, value=True).ends, targets)
 
     def cell(self, code: str, workers: Sequence[int] | None = None) -> None:
         """What the magics call: as `run`, without values."""
@@ -93,8 +93,7 @@ class Cluster:
         """
         with self._lock:
             targets = self._idle(self._targets(workers), "pull")
-            found = self._talk.do("pull", targets, code=cells.checked(code))
-            return cells.values(self._talk, Outcome(0, found), targets)
+            return cells.values(self._talk, self._talk.do("pull", targets, code=cells.checked(code)), targets)
 
     def inspect(self) -> pandas.DataFrame:
         """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dtk import environment
@@ -74,11 +74,11 @@ def function(talk: Talk, fn: Callable[..., Any], targets: Sequence[int]) -> dict
     return {"do": "call", "folder": "calls"}
 
 
-def values(talk: Talk, outcome: Outcome, targets: Sequence[int]) -> list[Any]:
-    """What the cell gave on each of these workers. Read from files of this user's own workers."""
+def values(talk: Talk, ends: Mapping[int, dict[str, Any]], targets: Sequence[int]) -> list[Any]:
+    """What a cell that ended so gave on each of these workers. Read from files of this user's own workers."""
     found: list[Any] = []
     for worker in targets:
-        end = outcome.ends[worker]
+        end = ends[worker]
         if "stays" in end:
             found.append(Stays(end["text"]))
         else:
