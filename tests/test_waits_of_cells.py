@@ -243,11 +243,6 @@ def test_what_is_no_number_of_a_worker():
         magics._numbers("%%worker", "all")
 
 
-def test_another_place_is_refused():
-    with pytest.raises(ClusterConfigError, match="on='ray': a cluster that stays is on this machine only"):
-        clusters.cluster(on="ray")
-
-
 def test_a_look_from_another_thread_collects_no_garbage():
     """Below Python 3.12 a collection within `sys._current_frames` that ends a `threading.local` never ends."""
     code = """

@@ -2,6 +2,6 @@
 
 `begin` starts the workers, `peers` is what is known of each, `talk` sends and waits, `output` shows what they print and
 display, `labels` says whose that is, `waits` finds who waits for whom, `repair` makes a cluster usable again, `cells`
-checks a cell and says how it ended, `hints` completes the workers' names while one is written. What runs in the
-workers is `dtk.inside`.
+checks a cell and says how it ended, `hints` completes the workers' names while one is written, `bring` puts files where
+workers see none of this machine's. What runs in the workers is `dtk.inside`.
 """

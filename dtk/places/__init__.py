@@ -4,8 +4,9 @@
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
 Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.process.agent`) and back, `remote`
-starts workers through them, `examine` looks at the machines before. `ray`, `slurm`, `hosts` and `kubernetes`, with its
-`kube_` files, ask an engine; `practice` makes machines of this one, on Ray by `ray_nodes`.
+starts workers through them, `examine` looks at the machines before, `relay` connects workers that stay. `ray`,
+`slurm`, `hosts` and `kubernetes`, with its `kube_` files, ask an engine; `practice` makes machines of this one, on Ray
+by `ray_nodes`.
 """
 
 from __future__ import annotations
