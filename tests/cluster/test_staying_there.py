@@ -80,14 +80,14 @@ def test_much_output_comes_whole(cluster, capsys):
 
 
 def test_functions_and_modules_beside_the_notebook_travel(cluster, tmp_path, monkeypatch):
-    (tmp_path / "beside_a_cell.py").write_text("import beside_that\nnumber = beside_that.number")
-    (tmp_path / "beside_that.py").write_text("number = 3")
+    (tmp_path / "beside_a_cell.py").write_text("import neighbour\nnumber = neighbour.number")
+    (tmp_path / "neighbour.py").write_text("number = 3")
     monkeypatch.syspath_prepend(tmp_path)
 
     def double(strategy):
-        import beside_that
+        import neighbour
 
-        return beside_that.number * strategy.num_replicas_in_sync
+        return neighbour.number * strategy.num_replicas_in_sync
 
     assert cluster.run("import beside_a_cell\nbeside_a_cell.number") == [3, 3]
     assert cluster.run(double) == [6, 6]
