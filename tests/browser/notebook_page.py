@@ -11,7 +11,6 @@ from pathlib import Path
 
 import nbformat
 from playwright.sync_api import Locator, Page, expect
-from waiting import wait_for
 
 SECONDS = 1000.0  # playwright counts in milliseconds
 
@@ -180,7 +179,7 @@ class NotebookPage:
     def shot(self, step: str, of: Locator | None = None) -> None:
         """A screenshot, `lesson-step.png`; of: what has to be in sight."""
         if of is not None:
-            wait_for(lambda: of.evaluate(_IN_SIGHT))  # asked anew: JupyterLab may draw it once more
+            self.page.wait_for_function(_IN_SIGHT, arg=of.element_handle(), timeout=30 * SECONDS)
         self.page.screenshot(path=self.pictures / f"{self.name}-{step}.png")
 
 

@@ -29,14 +29,15 @@ total = strategy.reduce("sum", tf.constant(share(1.0)), axis=None)"""
 REST = """%%worker 0
 total = strategy.reduce("sum", tf.constant(0.0), axis=None)"""
 FIT = """%%workers
-model.compile(keras.optimizers.SGD(0.01), "mse")
+with strategy.scope():
+    model.compile(keras.optimizers.SGD(0.01), "mse")
 x = tf.random.stateless_uniform((64, 4), (1, 2))
 history = model.fit(x, x[:, :3], epochs=2, batch_size=16, callbacks=[dtk.Recorder()])"""
 STOPPED = """%%worker 1
 weight = 3.0
 breakpoint()
 print("after it", weight)"""
-TABLE = "cluster.inspect()"
+TABLE = "table = cluster.inspect()\ntable"
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_output_errors_prompts_names_and_tables(server, visit, expect):
     page.page.close()
     for look, width, dark in (("dark", 1400, True), ("narrow", 700, False), ("dark-narrow", 700, True)):
         again = visit(server, "13_inside_a_replica", width=width, dark=dark, again=True)
-        for step, source in {"output": "on both", "error": "def share(", "table": TABLE}.items():
+        for step, source in {"output": '("on both")', "error": "def share(value)", "table": "table = "}.items():
             again.shot(f"{look}-{step}", again.cell(source).locator(".jp-OutputArea").first)
 
 
