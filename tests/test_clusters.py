@@ -82,6 +82,13 @@ def sync(cluster):
     return cluster.sync("model", from_worker=1)
 
 
+def test_names_are_completed_and_explained_without_a_collective(cluster):
+    (_, peer) = cluster._talk.peers
+    assert peer.ask("complete", code="model.fi", at=8)["found"] == [["fit", "function"]]
+    assert ".sequential.Sequential" in peer.ask("describe", code="model", at=5, detail=0)["text"]
+    assert "property" in peer.ask("describe", code="model.metrics", at=13, detail=0)["text"]
+
+
 def test_pull_takes_part_in_no_collective(cluster):
     with pytest.raises(ClusterConfigError, match=r"total\(1\): its value is made by all workers together"):
         cluster.pull("total(1)")

@@ -36,7 +36,8 @@ def table(looks: Mapping[int, Sequence[Row]]) -> pandas.DataFrame:
         }
         values = {f"worker {worker}": have[worker].get("text", have[worker]["digest"]) for worker in have}
         found.append({**facts, **values})
-    columns = ["name", "called", "kind", "shape", "type", "kept", "workers", *(f"worker {k}" for k in looks)]
+    of_workers = ["workers", *(f"worker {k}" for k in looks)]  # beside the names, so that a narrow page shows them
+    columns = ["name", *of_workers, "shape", "type", "kind", "kept", "called"]
     return pd.DataFrame(found, columns=columns).fillna("")
 
 
