@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment, sessions
+from dtk import sessions
 from dtk.errors import ClusterConfigError, RunInterrupted
 from dtk.interactive import begin, cells, repair, replacing
 from dtk.interactive.hints import Hints
@@ -85,25 +85,27 @@ class Cluster:
         """The value of an expression on each worker: of a variable or a model this worker's own copies, as arrays.
 
         Args:
-            code: a name, or an expression such as "model.weights[0]"; one that takes an all-reduce is refused.
+            code: a name, or an expression; one that takes an all-reduce is refused. Of a worker that waits or is held
+                in a cell names alone, such as "model.weights[0]", as they are there.
             workers: their numbers; None: all.
 
         Returns:
-            The values in the order of the workers; of a model a dictionary, {name of the weight: array}.
+            The values in the order of the workers; of a model a dictionary, {name of the weight: array}; of what
+            several replicas of a worker have a list.
         """
         with self._lock:
-            targets = self._idle(self._targets(workers), "pull")
-            return cells.values(self._talk, self._talk.do("pull", targets, code=cells.checked(code)), targets)
+            self._check_open()
+            return cells.pull(self._talk, self._targets(workers), code)
 
     def inspect(self) -> pandas.DataFrame:
         """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
 
-        Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one.
+        Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one; then
+        what is local to the functions that it is in comes first, named "loss in step()".
         """
         with self._lock:
             self._check_open()
-            looks = {peer.number: peer.ask("look") for peer in self._talk.peers}
-            return table({worker: look["rows"] for worker, look in looks.items() if look is not None})
+            return table({peer.number: cells.look(peer) for peer in self._talk.peers if peer.lost is None})
 
     def sync(self, *names: str, from_worker: int = 0) -> str:
         """Gives all workers one worker's variables, and says whether replicas are equal then.
@@ -206,8 +208,7 @@ class Cluster:
         self._history.take(outcome.ends)
         cells.say_unlike(talk, outcome)
         if outcome.held and not outcome.waits:
-            where = talk.position(outcome.held[0])
-            environment.say(f"{workers_in_words(outcome.held)}: held before a collective in {where}")
+            cells.say_held(talk, outcome)
         error = cells.error_of(talk, outcome)
         if error is not None:
             if len(talk.idle()) == self.workers:

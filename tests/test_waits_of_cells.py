@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -17,13 +18,13 @@ from dtk.inside.gate import Gate, Stopped
 from dtk.interactive import cells
 from dtk.interactive.repair import Settled
 from dtk.interactive.table import table
-from dtk.interactive.waits import Wait, Where, stuck, unlike
+from dtk.interactive.waits import Unlike, Wait, Where, stuck, unlike
 from dtk.process import wire
 
 HERE, THERE = ("<cell 1>", 3, "<cell 1>", 3), ("<cell 1>", 5, "<cell 1>", 5)
 
 
-def at(worker, number, place=HERE, *, seconds=0.0, cell=1, cpu=0.0, held="", counter="all"):
+def at(worker, number, place=HERE, *, seconds=0.0, cell=1, cpu=0.0, held=(), counter="all"):
     """A worker that has taken `number` of a counter, at a place of its code."""
     met = [(counter, number, place)] if cell is not None else []
     return Where(worker, seconds, cell, place, held, {counter: number + 1}, met, number, cpu)
@@ -69,7 +70,7 @@ def test_two_that_wait_for_each_other_are_stuck():
     "change",
     [
         {"cpu": 0.2},  # computes
-        {"held": "all"},  # by the gate, and not by another worker
+        {"held": ["all"]},  # by the gate, and not by another worker
         {"place": THERE},  # behind the collective
     ],
     ids=["computes", "is held", "has gone on"],
@@ -83,6 +84,25 @@ def test_a_worker_that_does_something_else_does_not_wait(change):
 def test_lines_that_met_in_one_collective_are_found():
     found = unlike({0: at(0, 8), 1: at(1, 8, THERE)}, {HERE: "a = reduce(x)", THERE: "b = reduce(y)"}.__getitem__)
     assert (found.one, found.other, found.place, found.elsewhere) == (0, 1, HERE, THERE)
+
+
+def test_the_first_is_the_one_with_the_lower_number():
+    now = {1: replace(at(1, 8, THERE), cell=None, last=3), 0: replace(at(0, 8), last=2)}
+    assert unlike(now, str) == Unlike(0, 1, HERE, THERE, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("cells", "waited", "late"),
+    [
+        ((2, 3), {0: 2}, 1),
+        ((3, 2), {1: 2}, 0),
+        ((2, 2), {0: 2}, None),  # in one cell
+        ((2, 3), {}, None),  # held, for one, and not said to wait
+        ((2, 3), {0: 1}, None),  # in an earlier cell
+    ],
+)
+def test_who_comes_late_after_another_was_said_to_wait(cells, waited, late):
+    assert Unlike(0, 1, HERE, THERE, cells).late(waited) == late
 
 
 def test_equal_lines_and_other_collectives_are_alike():
@@ -118,10 +138,11 @@ def test_a_closed_gate_holds_until_it_is_opened(gate):
     deadline = time.monotonic() + 5
     while not gate.held and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert gate.held == "all"
+    assert [*gate.held.values()] == ["all"]
     gate.open()
     thread.join(5)
     assert not thread.is_alive()
+    assert not gate.held
 
 
 def test_a_gate_that_stops_raises_in_each_thread_what_it_passes_on(gate):

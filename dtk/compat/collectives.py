@@ -33,11 +33,14 @@ __all__ = [
     "let_peers_come_back",
     "set_keys",
     "watch_keys",
+    "watch_sums",
     "watch_waits",
 ]
 
 _ABORTED = 10  # tf.errors.ABORTED
 _tables: list[weakref.ref[Any]] = []  # of the strategies made here, in that order
+_SUMS = "here.sum"
+_sums: list[int] = []  # how many there were, once `watch_sums` was called
 
 
 def let_peers_come_back() -> None:
@@ -70,6 +73,27 @@ def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], No
         return key
 
     CollectiveKeys.__init__, CollectiveKeys.get_instance_key = begin, get_instance_key
+
+
+def watch_sums(arrive: Callable[[str, int], None], took: Callable[[str, int], None]) -> None:
+    """As `watch_keys`, for the sums of this process's replicas that a cell asks for: they are no collectives.
+
+    So MirroredStrategy adds up what `reduce` is called with, if it is not called inside of a `tf.function`.
+    """
+    import tensorflow as tf
+
+    original = tf.distribute.ReductionToOneDevice.reduce_implementation
+    _sums[:] = [0]
+
+    def reduce_implementation(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tf.executing_eagerly():
+            return original(self, *args, **kwargs)
+        arrive(_SUMS, _sums[0])
+        _sums[0] += 1
+        took(_SUMS, _sums[0] - 1)
+        return original(self, *args, **kwargs)
+
+    tf.distribute.ReductionToOneDevice.reduce_implementation = reduce_implementation
 
 
 def watch_waits(within: set[int]) -> None:
@@ -110,12 +134,13 @@ def _name(table: Any, group: int, device: str) -> str:
 
 def keys() -> dict[str, int]:
     """The next number of each counter, by its name, which is the same on every worker."""
-    return {
+    of_collectives = {
         _name(table, group, device): number
         for _, table in _living()
         for group, of_group in list(table._instance_key_table.items())
         for device, number in list(of_group.items())
     }
+    return of_collectives | ({_SUMS: _sums[0]} if _sums else {})
 
 
 def set_keys(number: int) -> None:

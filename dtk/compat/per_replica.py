@@ -11,6 +11,7 @@ __all__ = [
     "differing_copy",
     "first_spec",
     "has_value",
+    "is_mirrored",
     "key_of",
     "local_values",
     "make_nan",
@@ -28,6 +29,16 @@ def local_values(value: Any) -> tuple[Any, ...]:
     import tensorflow as tf
 
     return tuple(value.values) if isinstance(value, tf.distribute.DistributedValues) else (value,)
+
+
+def is_mirrored(value: Any) -> bool:
+    """Whether it is what all replicas are to have alike: `Mirrored`, as an `assign` on a mirrored variable gives.
+
+    The class is not public; `tests/test_clusters_stops.py` fails where it is gone.
+    """
+    from tensorflow.python.distribute.values import Mirrored
+
+    return isinstance(value, Mirrored)
 
 
 def first_spec(spec: Any) -> Any:

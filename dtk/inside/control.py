@@ -10,7 +10,9 @@ from typing import Any
 
 from dtk.compat import collectives
 from dtk.inside import hints
-from dtk.inside.look import look
+from dtk.inside.beside import answer, found
+from dtk.inside.look import local_rows, look, numbers
+from dtk.inside.stands import NoName, frames
 from dtk.process import wire
 
 __all__ = ["Control"]
@@ -28,6 +30,7 @@ class Control(threading.Thread):
         self.wire.send({"worker": life.place.worker, "channel": "control"})
 
     def run(self) -> None:
+        self.gate.lookers.add(threading.get_ident())
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # it is for the main thread
         while (message := self.wire.next()) is not None:
             try:
@@ -39,11 +42,15 @@ class Control(threading.Thread):
     def _answer(self, message: Message) -> Message:
         do = message["do"]
         if do == "look":
-            return {"rows": look(self.life.shell.user_ns)}
+            return {"rows": look(self.life.shell.user_ns), "locals": local_rows(frames(self.gate.files))}
         if do == "complete":
             return hints.complete(self.life.shell.user_ns, message["code"], message["at"])
         if do == "describe":
             return hints.describe(self.life.shell.user_ns, message["code"], message["at"], message["detail"])
+        if do == "beside":
+            return answer(self.life, message["code"])
+        if do == "read":
+            return self._read(message)
         if do == "hold":
             self.gate.hold(message["limits"], message["raises"])
         elif do == "open":
@@ -58,7 +65,20 @@ class Control(threading.Thread):
             signal.pthread_kill(main, signal.SIGINT)
         return self._where()
 
+    def _read(self, message: Message) -> Message:
+        """A value in a file, of a plain name: nothing is computed, so that it is there while the main thread waits."""
+        try:
+            values = [numbers(value) for _, value, _ in found(self.life, message["code"])]
+        except NoName as error:
+            return {"refused": str(error)}
+        return self.life.kept(values[0] if len(values) == 1 else values, message["id"])
+
     def _where(self) -> Message:
-        state = {"cell": self.life.running, "place": self.gate.place(), "held": self.gate.held}
+        state = {
+            "cell": self.life.running,
+            "last": self.life.last,
+            "place": self.gate.place(),
+            "held": sorted(self.gate.held.values()),
+        }
         cpu = {"cpu": time.process_time(), "within": len(self.life.within)}
         return {**state, **cpu, "keys": collectives.keys(), **self.gate.report()}

@@ -6,7 +6,6 @@ kernel sees to that: it holds all of them, looks at their counters, and lets tho
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -14,6 +13,9 @@ import zlib
 from collections import deque
 from types import FrameType
 from typing import Any
+
+from dtk.inside import stands
+from dtk.inside.own import Files
 
 __all__ = ["Gate", "Stopped"]
 
@@ -24,7 +26,10 @@ Place = tuple[str, int, str, int]
 
 
 class Stopped(Exception):
-    """Raised in a thread of TensorFlow's pool, which passes on no KeyboardInterrupt; the cell's end translates it."""
+    """Raised in a thread of TensorFlow's pool, which passes on no KeyboardInterrupt; the cell's end translates it.
+
+    And in a thread that only looks.
+    """
 
 
 class Gate:
@@ -40,10 +45,10 @@ class Gate:
         self._limits: dict[str, int] = {}
         self._pid = os.getpid()
         self._main = threading.main_thread().ident
-        self._looking = threading.Lock()
         self.working = True  # whether the worker does something for the kernel
-        self.held: str = ""  # the counter at which the worker is held
-        self.files: set[str] = set()  # of cells
+        self.lookers: set[int] = set()  # threads that only look, and take part in nothing
+        self.held: dict[int, str] = {}  # the counters at which threads are held: each of several replicas has its own
+        self.files = Files()
         self._checksums: dict[str, int] = {}
         self.begin()
 
@@ -64,6 +69,8 @@ class Gate:
                 "a thread that a cell has left behind can't take part in an all-reduce: in no cell, the other workers "
                 "don't wait for it; join the thread in its cell"
             )
+        if threading.get_ident() in self.lookers:
+            raise Stopped
         if self._closed:
             self._wait(counter, number)
 
@@ -71,18 +78,18 @@ class Gate:
         with self._condition:
             try:
                 while self._closed and number >= self._limits.get(counter, 0):
-                    self.held = counter
+                    self.held[threading.get_ident()] = counter
                     if self._raises:
                         raise KeyboardInterrupt if threading.get_ident() == self._main else Stopped
                     self._condition.wait()
             finally:
-                self.held = ""
+                self.held.pop(threading.get_ident(), None)
 
     def took(self, counter: str, number: int) -> None:
         """A collective has this number now."""
         where = self.place()
         self.count += 1
-        of_line = self._checksum(where[0]) + 7 * where[1] + 11 * where[3]
+        of_line = self._checksum(where[0]) + 7 * where[1] + 13 * self._checksum(where[2]) + 11 * where[3]
         self.sum = (1000003 * self.sum + self._checksum(counter) + 31 * number + of_line) & 0xFFFFFFFF
         self.met.append((counter, number, where))
 
@@ -96,8 +103,10 @@ class Gate:
         """Where the main thread is in the learner's code."""
         frame = self._frame()
         inner = outer = None
+        known = self.files.known
         while frame is not None:
-            if frame.f_code.co_filename in self.files:
+            own = known.get(frame.f_code.co_filename)
+            if own or (own is None and frame.f_code.co_filename in self.files):
                 outer = (frame.f_code.co_filename, frame.f_lineno)
                 inner = inner or outer
             frame = frame.f_back
@@ -107,14 +116,7 @@ class Gate:
         """The main thread's innermost."""
         if threading.get_ident() == self._main:
             return sys._getframe()
-        with self._looking:  # Python below 3.12 stands still for ever if it collects garbage in `_current_frames`
-            collects = gc.isenabled()
-            gc.disable()
-            try:
-                return sys._current_frames().get(self._main or 0)
-            finally:
-                if collects:
-                    gc.enable()
+        return stands.current().get(self._main or 0)
 
     def hold(self, limits: dict[str, int], raises: bool = False) -> None:
         """From now on no collective begins from these numbers on (of a counter that is not named: none at all).

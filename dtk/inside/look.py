@@ -8,8 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from dtk.compat.per_replica import Copies, copies
+from dtk.inside.parts import arrays_of, digest, kept, parts_of
+from dtk.inside.stands import Frame
 
-__all__ = ["HIDDEN", "digest_of", "is_plain", "look", "variables_of"]
+__all__ = ["HIDDEN", "digest_of", "is_plain", "local_rows", "look", "numbers", "variables_of"]
 
 HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -19,6 +21,7 @@ def look(names: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each variable, array and plain value: {"name", "kind", "shape", "digest", "kept", "text"}.
 
     kept: "mirrored" (to be equal on all workers), "by replica" (each has its own part) or "own" (of this worker).
+    digest: of several replicas with spaces between, where they differ, and always where each has its own.
     """
     rows = []
     for name, value in list(names.items()):
@@ -44,6 +47,26 @@ def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
     yield from _held(value, "", seen)
     if seen and hasattr(value, "optimizer"):  # a model that was compiled
         yield from _held(value.optimizer, ".optimizer", seen)
+
+
+def numbers(value: Any) -> Any:
+    """What `Cluster.pull` gives: of a variable its array (several replicas: a list), of a model all by name."""
+    held = list(variables_of(value))
+    if held and held[0][0]:
+        return {variable.name: variable.arrays()[0] for _, variable in held}
+    arrays = held[0][1].arrays() if held else arrays_of(value)
+    return value if arrays is None else arrays[0] if len(arrays) == 1 else arrays
+
+
+def local_rows(stack: list[Frame]) -> list[dict[str, Any]]:
+    """Rows of what is local to the functions and scripts in which the worker stands, named "loss in step()"."""
+    rows: dict[str, dict[str, Any]] = {}
+    for frame in stack:
+        for row in look(dict(frame.names)) if frame.within else []:
+            replica = f", replica {frame.replica}" if frame.replica else ""
+            name = f"{row['name']} in {frame.within}{replica}"
+            rows.setdefault(name, {**row, "name": name})
+    return list(rows.values())
 
 
 def _held(value: Any, head: str, seen: set[str]) -> Iterator[tuple[str, Copies]]:
@@ -74,11 +97,7 @@ def _row(name: str, variable: Copies) -> dict[str, Any]:
 
 
 def _of_value(name: str, value: Any) -> Iterator[dict[str, Any]]:
-    array = value.numpy() if hasattr(value, "numpy") and hasattr(value, "shape") else value
-    if hasattr(array, "dtype") and hasattr(array, "tobytes"):
-        facts = {"shape": list(array.shape), "type": str(array.dtype), "digest": digest(array)}
-        yield {"name": name, "kind": type(value).__name__.lstrip("_"), "kept": "own", **facts}
-    elif is_plain(value):
+    if is_plain(value):
         text = repr(value)
         yield {
             "name": name,
@@ -86,6 +105,16 @@ def _of_value(name: str, value: Any) -> Iterator[dict[str, Any]]:
             "kept": "own",
             "digest": hashlib.sha256(text.encode()).hexdigest()[:12],
             "text": text[:60],
+        }
+        return
+    for label, part, arrays in parts_of(value):
+        yield {
+            "name": f"{name}{label}",
+            "kind": type(part).__name__.lstrip("_"),
+            "shape": list(arrays[0].shape),
+            "type": str(arrays[0].dtype),
+            "digest": " ".join(digest(array) for array in arrays),
+            "kept": kept(part),
         }
 
 
@@ -102,9 +131,3 @@ def digest_of(variable: Copies) -> str:
     """Of all its copies here, where they are equal; otherwise one for each replica, with spaces between."""
     parts = [digest(array) for array in variable.arrays()]
     return parts[0] if len({*parts}) == 1 else " ".join(parts)
-
-
-def digest(array: Any) -> str:
-    """12 hexadecimal digits of a hash of shape, type and bytes."""
-    head = f"{array.shape} {array.dtype} ".encode()
-    return hashlib.sha256(head + array.tobytes()).hexdigest()[:12]

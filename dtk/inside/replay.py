@@ -9,6 +9,7 @@ from typing import Any
 from dtk import environment
 from dtk.compat.steps.marks import TAKE
 from dtk.errors import DtkError
+from dtk.inside.own import Files
 
 __all__ = ["Takes", "session"]
 
@@ -24,7 +25,7 @@ def session(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: 
     place = environment.here()
     assert place is not None, "dtk calls it in a worker"
     ours = shell.make(place.folder.path, {"strategy": strategy})
-    files: set[str] = set()
+    files = Files()
     takes = Takes(place)
     for number, code, limit in cells:
         files.add(shell.name_of_cell(number))

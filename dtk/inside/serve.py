@@ -37,19 +37,23 @@ class _Life:
     def __init__(self, place: Here, door: Path):
         # Here, and not above: the kernel imports this module, to name `serve`.
         from dtk.compat import collectives
-        from dtk.inside import shell
+        from dtk.inside import beside, shell
         from dtk.inside.control import Control
         from dtk.inside.gate import Gate
         from dtk.inside.replay import Takes
         from dtk.process import worker
 
         self.place, self.folder = place, place.folder.path
-        self.collectives, self.shells = collectives, shell
+        self.collectives, self.shells, self.beside = collectives, shell, beside
         self.gate = Gate()
         self.running: int | None = None
+        self.last = 0  # the cell that it was in last
+        self.questions = 0  # how many it has asked
         self.owed: dict[str, list[int]] = {}  # updates of optimizers that an earlier process in this place has made
         collectives.let_peers_come_back()
         collectives.watch_keys(self.gate.arrive, self.gate.took)
+        if place.mode == "mirrored":  # one worker with several replicas
+            collectives.watch_sums(self.gate.arrive, self.gate.took)
         self.within: set[int] = set()  # threads that are in an eager collective
         collectives.watch_waits(self.within)
         self.local = {"on": False}
@@ -62,10 +66,13 @@ class _Life:
         Control(self, door).start()
         signal.signal(signal.SIGINT, self._on_interrupt)
         builtins.input = self._input
+        beside.add_command(self._show_beside, self._on_interrupt)
 
     def live(self) -> None:
         self.wire.send({"ready": os.getpid()})
         while (message := self.wire.next()) is not None:
+            if "answers" in message:  # to a question that was interrupted
+                continue
             self.gate.working = True
             try:
                 answer = self._answer(message)
@@ -89,7 +96,7 @@ class _Life:
         self.gate.begin()
         self.gate.files.add(self.shells.name_of_cell(number))
         self.collectives.cancellable()
-        self.running = number
+        self.running = self.last = number
         try:
             end = self._cell(message) if message["do"] == "cell" else self._call(message)
         except KeyboardInterrupt as error:  # it came when the cell was through
@@ -97,7 +104,7 @@ class _Life:
         finally:
             self.running = None
         if message.get("value") and end["status"] == "ok":
-            end |= self._kept(number)
+            end |= self.kept(self.shell.last, number)
         self.shells.flush()
         ctypes.CDLL(None).fflush(None)
         so_far = {"steps": progress(self.place).steps, "takes": self.takes.count}
@@ -122,9 +129,8 @@ class _Life:
             return self.shells.failure(error, self.gate.files)
         return {"status": "ok"}
 
-    def _kept(self, number: int) -> Message:
+    def kept(self, value: Any, number: int) -> Message:
         """The value, in a file: nothing is unpickled that came by a socket."""
-        value = self.shell.last
         try:
             data = ship.pack_result(value)
         except TypeError:
@@ -138,14 +144,24 @@ class _Life:
         """What `input` is here: the kernel asks, and says whose question it is."""
         if self.running is None:
             raise EOFError("nobody is asked while a cell runs again in a new process")
-        self.shells.flush()
-        self.wire.send({"ask": str(prompt), **self.shells.sizes()})
-        answer = self.wire.next()
-        if answer is None:
-            os._exit(0)
+        answer = self._asked({"ask": str(prompt)})
         if "said" not in answer:
-            raise KeyboardInterrupt
+            raise EOFError("the cell is to end") if "over" in answer else KeyboardInterrupt
         return str(answer["said"])
+
+    def _show_beside(self, code: str) -> None:
+        """At a debugger's prompt: the kernel asks the other workers, and shows what it is there and here."""
+        self._asked({"beside": code, "own": self.beside.answer(self, code)})
+
+    def _asked(self, question: Message) -> Message:
+        """The kernel's answer; an earlier one, whose question was interrupted, is not it."""
+        self.questions += 1
+        self.shells.flush()
+        self.wire.send({**question, "number": self.questions, **self.shells.sizes()})
+        while (answer := self.wire.next()) is not None:
+            if answer.get("answers") == self.questions:
+                return answer
+        os._exit(0)
 
     def _on_interrupt(self, *_: Any) -> None:
         if self.running is not None:

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +20,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from dtk.compat import causes
 from dtk.inside.gate import Stopped
+from dtk.inside.own import Files
 
 __all__ = ["Shell", "failure", "flush", "make", "name_of_cell", "run", "sizes"]
 
@@ -91,6 +91,7 @@ class Shell(InteractiveShell):
     """IPython without a terminal and without files of its own: no history, no profile."""
 
     last: Any = None  # the last cell's value
+    raised: BaseException | None = None  # what %run has caught and would only show
 
     def init_history(self) -> None:
         self.history_manager = HistoryManager(shell=self, parent=self, hist_file=":memory:", enabled=False)
@@ -102,6 +103,7 @@ class Shell(InteractiveShell):
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
         # What is raised goes to the kernel, as the cell's end; %debug looks for it there.
         sys.last_type, sys.last_value, sys.last_traceback = sys.exc_info()
+        self.raised = sys.exc_info()[1] or self.raised
 
     def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -128,20 +130,21 @@ def make(folder: Path, names: dict[str, Any]) -> Shell:
     return shell
 
 
-def run(shell: Shell, number: int, code: str, files: Collection[str]) -> dict[str, Any]:
+def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
     """The cell's end: {"status": "ok" or "error", and what was raised}; its last value is `shell.last`.
 
     files: names of the learner's own files, cells among them.
     """
     name = name_of_cell(number)
     shell.compile.get_code_name = lambda *_: name  # type: ignore[method-assign]
+    shell.raised = None
     result = shell.run_cell(code, store_history=True)
-    error = result.error_before_exec or result.error_in_exec
+    error = result.error_before_exec or result.error_in_exec or shell.raised
     shell.last = result.result if error is None else None
     return {"status": "ok"} if error is None else failure(error, files)
 
 
-def failure(error: BaseException, files: Collection[str]) -> dict[str, Any]:
+def failure(error: BaseException, files: Files) -> dict[str, Any]:
     """What was raised, as the kernel shows it: the learner's lines, not those above them."""
     frames = list(traceback.walk_tb(error.__traceback__))
     own = [(k, frame.f_code.co_filename, line) for k, (frame, line) in enumerate(frames) if _is_own(frame, files)]
@@ -163,5 +166,5 @@ def failure(error: BaseException, files: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _is_own(frame: FrameType, files: Collection[str]) -> bool:
+def _is_own(frame: FrameType, files: Files) -> bool:
     return frame.f_code.co_filename in files

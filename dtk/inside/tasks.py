@@ -10,7 +10,7 @@ from dtk.compat.per_replica import Copies
 from dtk.errors import DtkError
 from dtk.inside import again
 from dtk.inside.gate import Stopped
-from dtk.inside.look import digest_of, look, variables_of
+from dtk.inside.look import digest_of, look, numbers, variables_of
 from dtk.inside.snapshot import snapshot
 
 __all__ = ["do"]
@@ -90,14 +90,7 @@ def _pull(life: Any, message: Message) -> Message:
     life.gate.hold({}, raises=True)  # what would take a collective is refused: the other workers are in no cell
     try:
         value = eval(compile(message["code"], "<pull>", "eval"), life.shell.user_ns)
-        held = list(variables_of(value))
-        if held and not held[0][0]:
-            arrays = held[0][1].arrays()
-            value = arrays[0] if len(arrays) == 1 else arrays
-        elif held:
-            value = {variable.name: variable.arrays()[0] for _, variable in held}
-        life.shell.last = value
-        return life._kept(message["id"])
+        return dict(life.kept(numbers(value), message["id"]))
     except (KeyboardInterrupt, Stopped):
         words = "its value is made by all workers together (a metric's result, a reduction): run it in a cell on all"
         raise DtkError(f"{message['code']}: {words}") from None

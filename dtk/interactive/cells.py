@@ -10,14 +10,28 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.interactive import bring
+from dtk.interactive import beside, bring
 from dtk.interactive.failed import CellFailed
 from dtk.interactive.labels import named
+from dtk.interactive.peers import Peer
 from dtk.interactive.talk import Outcome, Talk, workers_in_words
+from dtk.interactive.waits import Place
 from dtk.process import ship
 from dtk.watch import explain
 
-__all__ = ["Stays", "cell", "checked", "error_of", "function", "numbers", "say_unlike", "values"]
+__all__ = [
+    "Stays",
+    "cell",
+    "checked",
+    "error_of",
+    "function",
+    "look",
+    "numbers",
+    "pull",
+    "say_held",
+    "say_unlike",
+    "values",
+]
 
 
 class Stays(str):
@@ -87,6 +101,20 @@ def values(talk: Talk, ends: Mapping[int, dict[str, Any]], targets: Sequence[int
     return found
 
 
+def pull(talk: Talk, targets: Sequence[int], code: str) -> list[Any]:
+    """An expression's value on these workers; of names alone where one of them is in a cell."""
+    code = checked(code)
+    if any(talk.peers[worker].running is not None for worker in targets):
+        return beside.read([talk.peers[worker] for worker in targets], code)
+    return values(talk, talk.do("pull", targets, code=code), targets)
+
+
+def look(peer: Peer) -> list[dict[str, Any]]:
+    """Rows of what a worker's namespace holds, after those of the functions that it is in."""
+    said = peer.ask("look") or {}
+    return [*said.get("locals", ()), *said.get("rows", ())]
+
+
 def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
     """What to say where the cell did not come to its end on all workers; None where it did."""
     said: list[tuple[Sequence[int], str]] = []
@@ -116,13 +144,25 @@ def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
     )
 
 
+def say_held(talk: Talk, outcome: Outcome) -> None:
+    """Who is held before a collective, and in which line."""
+    by_place: dict[Place, list[int]] = {}
+    for worker, place in sorted(outcome.held.items()):
+        by_place.setdefault(place, []).append(worker)
+    for place, workers in by_place.items():
+        environment.say(f"{workers_in_words(workers)}: held before a collective in {talk.in_words(place)}")
+
+
 def say_unlike(talk: Talk, outcome: Outcome) -> None:
-    """Two lines met in one collective: TensorFlow adds up what they gave, or fails, and says nothing of the lines."""
+    """Two lines met in one collective: TensorFlow adds up what they gave, or fails, and says nothing of the lines.
+
+    Where one of them was sent alone, to a worker that was awaited, this may be right: only the learner knows.
+    """
     found = outcome.unlike
     if found is None:
         return
     one, other = (talk.in_words(place) for place in (found.place, found.elsewhere))
-    environment.say(
-        f"{named([found.one])} {one} and {named([found.other])} {other} met in one collective: what it gave is made of "
-        "unlike parts"
-    )
+    met = f"{named([found.one])} {one} and {named([found.other])} {other} met in one collective"
+    late = found.late(talk.waited)
+    rest = f"right if worker {late} ran the rest of the same step; if not, " if late is not None else ""
+    environment.say(f"{met}: {rest}what it gave is made of unlike parts")

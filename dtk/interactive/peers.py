@@ -50,11 +50,18 @@ class Peer:
 
     def ask(self, do: str, seconds: float = 5.0, **more: Any) -> Message | None:
         """What the control thread answers, within so many seconds; None where the worker has ended."""
+        return self.answer(self.begin(do, **more), time.monotonic() + seconds)
+
+    def begin(self, do: str, **more: Any) -> int:
+        """Asks the control thread; `answer` has what comes for this number."""
+        number = time.monotonic_ns()
+        if self.control is not None and self.lost is None:
+            self.control.send({"do": do, "id": number, **more})
+        return number
+
+    def answer(self, number: int, deadline: float) -> Message | None:
         if self.control is None or self.lost is not None:
             return None
-        number = time.monotonic_ns()
-        self.control.send({"do": do, "id": number, **more})
-        deadline = time.monotonic() + seconds
         while (answer := self.control.next(max(0.0, deadline - time.monotonic()))) is not None:
             if answer["id"] == number:
                 return answer

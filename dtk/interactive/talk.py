@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import select
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk.errors import ClusterConfigError
-from dtk.interactive import begin
+from dtk.interactive import begin, beside
 from dtk.interactive.labels import named
 from dtk.interactive.output import Output
 from dtk.interactive.peers import Peer, lost
@@ -24,6 +25,7 @@ Message = dict[str, Any]
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
 PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
 SHOW_SECONDS = 0.05
+ASKED_SECONDS = 0.3  # how long one that has asked is heard before others that ask
 TASK_SECONDS = 600.0  # a task may run cells again
 
 
@@ -31,30 +33,36 @@ TASK_SECONDS = 600.0  # a task may run cells again
 class Outcome:
     """How a cell ended. ends: by worker. waits: who waits for what can't come. lost: who ended, and with what code.
 
-    held: who is held by the gate. unlike: who met in one collective from different lines.
+    held: who is held by the gate, and where. unlike: who met in one collective from different lines.
     """
 
     number: int
     ends: dict[int, Message] = field(default_factory=dict)
     waits: list[Wait] = field(default_factory=list)
     lost: list[Peer] = field(default_factory=list)
-    held: list[int] = field(default_factory=list)
+    held: dict[int, Place] = field(default_factory=dict)
     unlike: Unlike | None = None
 
     @property
     def errors(self) -> dict[int, Message]:
-        return {worker: end for worker, end in self.ends.items() if end["status"] == "error"}
+        return {worker: end for worker, end in sorted(self.ends.items()) if end["status"] == "error"}
 
 
 class Talk:
-    """A session's connections with its workers. codes: of the cells, by number."""
+    """A session's connections with its workers. codes: of the cells, by number.
+
+    waited: by worker, the number of the last cell in which it was said to wait for what can't come. asked: who has
+    asked for a line, and until when it is heard before the others.
+    """
 
     def __init__(self, started: begin.Started):
         self.started = started
         self.output = Output(started.folder)
         self.codes: dict[int, str] = {}
         self.number = 0
-        self.paused = False
+        self.paused = self.answers = False
+        self.waited: dict[int, int] = {}
+        self.asked: tuple[Peer | None, float] = (None, 0.0)
         self.outcome = Outcome(0)  # of the last wait, as far as it had come when it was interrupted
         self.used = time.monotonic()
 
@@ -85,7 +93,14 @@ class Talk:
         return self.number
 
     def wait(self) -> Outcome:
-        """Until no worker is in a cell, or those that are can't go on."""
+        """Until no worker is in a cell, or those that are can't go on. Here alone the learner is asked for lines."""
+        self.answers = True
+        try:
+            return self._wait()
+        finally:
+            self.answers = False
+
+    def _wait(self) -> Outcome:
         outcome = self.outcome = Outcome(self.number)
         looked = shown = time.monotonic()
         before: dict[int, Where] = {}
@@ -100,7 +115,7 @@ class Talk:
             ):
                 looked = now
                 seen = self.where()
-                outcome.held = [worker for worker, where in seen.items() if where.held]
+                outcome.held = {worker: where.place for worker, where in seen.items() if where.held}
                 seen |= {peer.number: Where.of(peer.number, now, {}) for peer in self.peers if peer.lost is not None}
                 broken = [worker for worker, end in outcome.errors.items() if end.get("op")]
                 outcome.waits = stuck(before, seen, broken)
@@ -110,18 +125,24 @@ class Talk:
                 if still and still <= {*outcome.held, *(wait.worker for wait in outcome.waits)}:
                     break
         else:
-            outcome.waits, outcome.held = [], []
+            outcome.waits, outcome.held = [], {}
         self.used = time.monotonic()
         self.show_rest(outcome)
         self._compare(outcome)
         outcome.lost += [peer for peer in self.peers if peer.lost is not None and peer not in outcome.lost]
+        cells = {wait.worker: self.peers[wait.worker].running for wait in outcome.waits}
+        self.waited |= {worker: cell for worker, cell in cells.items() if cell is not None}
         return outcome
 
     def take(self, running: Sequence[Peer], outcome: Outcome, seconds: float = 0.02) -> None:
-        links: dict[Any, Peer] = {peer.cells: peer for peer in running if peer.cells is not None}
+        # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
+        first = [peer for peer in running if peer is self.asked[0] and time.monotonic() < self.asked[1]]
+        links: dict[Any, Peer] = {peer.cells: peer for peer in first or running if peer.cells is not None}
         for link in select.select([*links, self.started.site.source], [], [], seconds)[0]:
             if link in links:
                 self._hear(links[link], outcome)
+                if time.monotonic() < self.asked[1]:
+                    break
         self.started.site.source.poll(0)
         outcome.lost += lost(self.peers, self.started.site)
 
@@ -130,6 +151,9 @@ class Talk:
         for message in peer.cells.receive():
             if "ask" in message:
                 self._prompt(peer, message)
+            elif "beside" in message:
+                beside.show(self, peer, message)
+                self._heard(peer, message, {})
             elif message.get("id") == peer.running:
                 outcome.ends[peer.number] = message
                 peer.running = None
@@ -139,12 +163,17 @@ class Talk:
         self.output.end({peer.number: (message["log"], message["shown"])})
         answer: Message = {}
         try:
-            answer = {"said": input(f"{named([peer.number])} {message['ask']}")}
+            prompt = f"{named([peer.number])} {message['ask']}"
+            answer = {"said": input(prompt)} if self.answers else {"over": True}
         except KeyboardInterrupt:
             pass  # the worker raises it where it asked
         finally:
-            assert peer.cells is not None, "it asked"
-            peer.cells.send(answer)
+            self._heard(peer, message, answer)
+
+    def _heard(self, peer: Peer, message: Message, answer: Message) -> None:
+        assert peer.cells is not None, "it asked"
+        peer.cells.send({**answer, "answers": message["number"]})
+        self.asked = (peer, time.monotonic() + ASKED_SECONDS)
 
     def show_rest(self, outcome: Outcome) -> None:
         sizes = {worker: (end["log"], end["shown"]) for worker, end in outcome.ends.items()}
@@ -154,7 +183,7 @@ class Talk:
         """At the end of a quick cell, in which there was no look."""
         ends = outcome.ends
         if outcome.unlike is None and len({(end["sum"], end["count"]) for end in ends.values()}) > 1:
-            now = {worker: Where.of(worker, 0.0, end) for worker, end in ends.items()}
+            now = {worker: Where.of(worker, 0.0, {**end, "last": end["id"]}) for worker, end in ends.items()}
             outcome.unlike = unlike(now, self.lines)
 
     def where(self) -> dict[int, Where]:
@@ -173,8 +202,8 @@ class Talk:
 
     def step(self) -> None:
         """Those that are held may take one collective more."""
-        held = {where.held for where in self.where().values() if where.held}
-        self._limit({counter: number + (counter in held) for counter, number in self.highest().items()})
+        held = {group_of(counter) for where in self.where().values() for counter in where.held}
+        self._limit({counter: number + (group_of(counter) in held) for counter, number in self.highest().items()})
 
     def highest(self) -> dict[str, int]:
         """Of each counter the highest number that a worker has."""
@@ -226,6 +255,7 @@ class Talk:
         if file.startswith("<cell "):
             lines = self.codes.get(int(file[6:-1]), "").splitlines()
             return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+        linecache.checkcache(file)
         return linecache.getline(file, number).strip()
 
     def position(self, worker: int) -> str:
@@ -241,9 +271,21 @@ class Talk:
 
     def _line_in_words(self, file: str, line: int) -> str:
         text = self._text(file, line)
-        known = file.startswith("<cell ") and file != f"<cell {self.number}>"
-        of = f" of {file[1:-1]}" if known else ""
+        of = ""
+        if file.startswith("<cell "):
+            of = f" of {file[1:-1]}" if file != f"<cell {self.number}>" else ""
+        elif os.path.isfile(file):  # a script; a function of the notebook has no file
+            of = f" of {os.path.basename(file)}"
         return f"line {line}{of} (`{text}`)" if text else "a line that is not known"
+
+
+def group_of(counter: str) -> str:
+    """What counters of one collective have in common: each device of a worker has one.
+
+    >>> group_of("0.1.device:CPU:1")
+    '0.1'
+    """
+    return counter.rpartition(".")[0]
 
 
 def workers_in_words(numbers: Sequence[int]) -> str:

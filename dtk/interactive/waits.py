@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Place", "Unlike", "Wait", "Where", "stuck", "unlike"]
+__all__ = ["Place", "Unlike", "Wait", "Where", "place_of", "stuck", "unlike"]
 
 _BUSY = 0.2  # of a core: above, a worker computes and does not wait
 Place = tuple[str, int, str, int]  # of `dtk.inside.gate`
@@ -20,31 +20,32 @@ Place = tuple[str, int, str, int]  # of `dtk.inside.gate`
 class Where:
     """What a worker said of itself. at, cpu: seconds (monotonic; of its processor time).
 
-    cell: that it is in; None between cells. held: the counter before which the gate holds it. keys: the next number of
-    each counter. met: (counter, number, place) of its last collectives in this cell, of which there were `count`.
-    within: threads that are in an eager collective.
+    cell: that it is in; None between cells. held: the counters before which the gate holds it. keys: the next number of
+    each counter. met: (counter, number, place) of its last collectives in this cell, of which there were `count`; last:
+    the number of that cell, also between cells. within: threads that are in an eager collective.
     """
 
     worker: int
     at: float
     cell: int | None
     place: Place
-    held: str = ""
+    held: Sequence[str] = ()
     keys: Mapping[str, int] = field(default_factory=dict)
     met: Sequence[tuple[str, int, Place]] = ()
     count: int = 0
     cpu: float = 0.0
     within: int = 0
+    last: int = 0
 
     @classmethod
     def of(cls, worker: int, at: float, said: Mapping[str, Any]) -> Where:
-        met = [(counter, number, _place(place)) for counter, number, place in said.get("met", ())]
-        place = _place(said.get("place", ("", 0, "", 0)))
-        known = {name: said[name] for name in ("held", "keys", "count", "cpu", "within") if name in said}
+        met = [(counter, number, place_of(place)) for counter, number, place in said.get("met", ())]
+        place = place_of(said.get("place", ("", 0, "", 0)))
+        known = {name: said[name] for name in ("held", "keys", "count", "cpu", "within", "last") if name in said}
         return cls(worker, at, said.get("cell"), place, met=met, **known)
 
 
-def _place(said: Sequence[Any]) -> Place:
+def place_of(said: Sequence[Any]) -> Place:
     file, line, cell, outer = said
     return str(file), int(line), str(cell), int(outer)
 
@@ -60,12 +61,19 @@ class Wait:
 
 @dataclass(frozen=True)
 class Unlike:
-    """Two workers that met in one collective from different lines."""
+    """Two workers that met in one collective from different lines. cells: the numbers of both."""
 
     one: int
     other: int
     place: Place
     elsewhere: Place
+    cells: tuple[int, int] = (0, 0)
+
+    def late(self, waited: Mapping[int, int]) -> int | None:
+        """Who came in a later cell, after the other was said to wait. waited: by worker, the number of its cell."""
+        pairs = zip(self.cells, (self.one, self.other), strict=True)
+        (early, waiting), (later, coming) = sorted(pairs)
+        return coming if early < later and waited.get(waiting) == early else None
 
 
 def stuck(before: Mapping[int, Where], now: Mapping[int, Where], broken: Collection[int] = ()) -> list[Wait]:
@@ -102,14 +110,14 @@ def _awaited(where: Where, now: Mapping[int, Where], broken: Collection[int]) ->
 
 def unlike(now: Mapping[int, Where], line: Callable[[Place], str]) -> Unlike | None:
     """The first collective in which workers met from lines with another text. line: the text at a place."""
-    met: dict[tuple[str, int], dict[int, Place]] = {}
-    for worker, where in now.items():
+    met: dict[tuple[int, str], dict[int, Place]] = {}
+    for worker, where in sorted(now.items()):  # so that the same cells give the same words
         for counter, number, place in where.met:
             if place[0]:
-                met.setdefault((counter, number), {})[worker] = place
-    for key in sorted(met, key=lambda each: each[1]):
+                met.setdefault((number, counter), {})[worker] = place
+    for key in sorted(met):
         (one, place), *others = met[key].items()
         for other, elsewhere in others:
             if place != elsewhere and line(place) != line(elsewhere):
-                return Unlike(one, other, place, elsewhere)
+                return Unlike(one, other, place, elsewhere, (now[one].last, now[other].last))
     return None
