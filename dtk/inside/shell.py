@@ -91,7 +91,8 @@ class Shell(InteractiveShell):
     """IPython without a terminal and without files of its own: no history, no profile."""
 
     last: Any = None  # the last cell's value
-    raised: BaseException | None = None  # what %run has caught and would only show
+    in_file = False  # whether it executes one, by %run
+    raised: BaseException | None = None  # what %run has caught, and would only show
 
     def init_history(self) -> None:
         self.history_manager = HistoryManager(shell=self, parent=self, hist_file=":memory:", enabled=False)
@@ -103,7 +104,15 @@ class Shell(InteractiveShell):
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
         # What is raised goes to the kernel, as the cell's end; %debug looks for it there.
         sys.last_type, sys.last_value, sys.last_traceback = sys.exc_info()
-        self.raised = sys.exc_info()[1] or self.raised
+        if self.in_file:
+            self.raised = sys.exc_info()[1]
+
+    def safe_execfile(self, *args: Any, **kwargs: Any) -> None:
+        self.in_file = True
+        try:
+            super().safe_execfile(*args, **kwargs)
+        finally:
+            self.in_file = False
 
     def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
         pass
