@@ -163,6 +163,8 @@ def problem(one: dict[str, Any], came: dict[str, Any], late: float) -> str:
     if what in STALLS:
         if again:
             return "" if well and name in came["failed"][0] else f"{outcome}: {came.get('failed', said)}"
+        if what == "SIGSTOP" and outcome == "WorkerFailed":  # TensorFlow gave it up before the run's own limit
+            return "" if said.startswith(f"{name}is stopped by a signal") else f"{outcome}: {said}"
         return "" if outcome == "WorkerStalled" and came["waits"] == [one["victim"]] else f"{outcome}: {said}"
     if what == "interrupt" and outcome in ("RunInterrupted", "KeyboardInterrupt"):
         return "" if late < SOON else f"back after {late:.1f} s"
