@@ -56,6 +56,20 @@ def held(**options):
     assert results == [2.0, 2.0]
 
 
+LISTENS = """
+import psutil
+[tuple(each.laddr) for each in psutil.Process().net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+"""
+
+
+@contextlib.contextmanager
+def held_in_cells(**options):
+    """The same of a cluster that stays."""
+    with dtk.cluster(workers=2, **options) as cluster:
+        yield [each for listens in cluster.run(LISTENS) for each in listens]
+        assert cluster.run("float(strategy.reduce('sum', 1.0, axis=None))") == [2.0, 2.0]
+
+
 def own_addresses():
     """Of this machine, without those of its loopback."""
     found = [each for addresses in psutil.net_if_addrs().values() for each in addresses]

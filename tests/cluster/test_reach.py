@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,15 +14,20 @@ import dtk
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from reaching import accepted, held, own_addresses
+from reaching import accepted, held, held_in_cells, own_addresses
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains]
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 @pytest.fixture(params=[{}, {"start": "cold"}, {"isolate": True}], ids=["warm", "cold", "isolated"])
-def run(request):
-    with held(**request.param) as listens:
+def options(request):
+    return request.param
+
+
+@pytest.fixture(params=[held, held_in_cells], ids=["a run", "cells"])
+def run(request, options):
+    with request.param(**options) as listens:
         yield [port for _, port in listens]
 
 
@@ -37,6 +43,19 @@ def test_what_another_user_reaches(network, run, request):
     there = accepted(["127.0.0.1"], run, NOBODY)
     # Loopback is the whole machine's: only a network of its own keeps its other users out.
     assert len(there) == (0 if "isolated" in request.node.name else 2)
+
+
+def test_another_user_sends_no_cells():
+    if shutil.which("setpriv") is None:
+        pytest.skip("no setpriv: apt-get install util-linux")
+    with dtk.cluster(workers=1, replicas=2) as cluster:
+        (door,) = cluster._talk.started.folder.path.glob("door")
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(door)!r})"
+        tried = subprocess.run([*NOBODY, sys.executable, "-c", code], capture_output=True, text=True)
+        assert tried.returncode
+        assert "PermissionError" in tried.stderr
+        assert subprocess.run([sys.executable, "-c", code]).returncode == 0, "its own user gets so far"
+        assert cluster.run("1 + 1") == [2]
 
 
 def test_an_isolated_run_is_the_same_training(baseline):
