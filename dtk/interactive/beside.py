@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk.errors import ClusterConfigError
@@ -48,20 +46,18 @@ def _stand(talk: Talk, worker: int, said: Message | None) -> str:
     return f"held in {words}" if said["held"] else words
 
 
-def read(peers: Sequence[Peer], code: str) -> list[Any]:
-    """The value of a name on each, also while it waits in a cell. Read from files of this user's own workers."""
-    found = []
+def read(peers: Sequence[Peer], code: str) -> dict[int, Message]:
+    """The ends, as of cells, of reading a name on each, also while it waits in a cell."""
+    found = {}
     for worker, said in ask(peers, READ_SECONDS, "read", code=code).items():
         if said is None:
             raise ClusterConfigError(f"pull: worker {worker} has ended or did not answer for {READ_SECONDS:g} s")
         if "refused" in said:
             names = "while a worker is in a cell, names alone are read"
             raise ClusterConfigError(f"pull: worker {worker}: {said['refused']}; {names}")
-        if "value" not in said:
-            raise ClusterConfigError(f"pull: {code} stays on worker {worker}: {said.get('text') or said['message']}")
-        path = Path(said["value"])
-        found.append(pickle.loads(path.read_bytes()))
-        path.unlink()
+        if "message" in said:
+            raise ClusterConfigError(f"pull: {code} can't be read on worker {worker}: {said['message']}")
+        found[worker] = said
     return found
 
 

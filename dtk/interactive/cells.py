@@ -105,7 +105,7 @@ def pull(talk: Talk, targets: Sequence[int], code: str) -> list[Any]:
     """An expression's value on these workers; of names alone where one of them is in a cell."""
     code = checked(code)
     if any(talk.peers[worker].running is not None for worker in targets):
-        return beside.read([talk.peers[worker] for worker in targets], code)
+        return values(talk, beside.read([talk.peers[worker] for worker in targets], code), targets)
     return values(talk, talk.do("pull", targets, code=code), targets)
 
 
