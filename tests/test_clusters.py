@@ -65,7 +65,8 @@ def test_seeds_are_those_of_a_run(cluster):
 
 
 def test_inspect_pull_and_sync(cluster):
-    cluster.run("model.weights[0].value.values[0].assign_add(np.ones((4, 3)))", workers=[1])
+    copy = "getattr(model.weights[0], '_value', model.weights[0]).values[0]"  # Keras 3 has it inside its own
+    cluster.run(f"{copy}.assign_add(np.ones((4, 3)))", workers=[1])
     found = cluster.inspect().set_index("name")
     assert found.workers["model.weights[0]"] == "DIFFER"
     assert found.workers["model.weights[1]"] == "equal"
@@ -84,7 +85,7 @@ def sync(cluster):
 
 def test_names_are_completed_and_explained_without_a_collective(cluster):
     (_, peer) = cluster._talk.peers
-    assert peer.ask("complete", code="model.fi", at=8)["found"] == [["fit", "function"]]
+    assert ["fit", "function"] in peer.ask("complete", code="model.fi", at=8)["found"]
     assert ".sequential.Sequential" in peer.ask("describe", code="model", at=5, detail=0)["text"]
     assert "property" in peer.ask("describe", code="model.metrics", at=13, detail=0)["text"]
 
