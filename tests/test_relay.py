@@ -58,6 +58,8 @@ def test_what_a_worker_says_has_the_number_of_its_connection(doors):
     doors.say(1, {"do": "cell"})
     doors.close()
     assert not os.path.exists(path)
+    with called(doors.open(), "cells"):
+        assert doors.look() == [{"link": 3, "worker": 1, "channel": "cells"}], "of the next session"
 
 
 def test_who_has_not_said_who_he_is_yet_is_waited_for(doors):

@@ -212,6 +212,7 @@ class Agent:
 
     def _end(self, message: Message) -> Message:
         run = self.root / message["run"]
+        self._doors.close()
         self._said += self._news.of_the_rest(run, message["known"])
         shutil.rmtree(run, ignore_errors=True)
         self._news.forget(run)
@@ -287,8 +288,7 @@ class Agent:
         self._release()
         self._doors.close()
         self.source.close()
-        if not self.storage:
-            shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, or, where these are in storage, its door
 
 
 def _corner(spec: Message) -> Path:

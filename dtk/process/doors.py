@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import select
 import socket
@@ -89,10 +88,9 @@ class Doors:
             self._links.pop(number).close()
 
     def close(self) -> None:
+        """At the end of a session; another one opens it again."""
         for each in self.waiting():
             each.close()
         self._door, self._callers, self._links = None, [], {}
         if self._path is not None:
-            with contextlib.suppress(OSError):  # it is gone, or other things are beside it
-                self._path.unlink()
-                self._path.parent.rmdir()
+            self._path.unlink(missing_ok=True)
