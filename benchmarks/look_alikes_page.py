@@ -128,6 +128,9 @@ right, if the true one is in it. Of 0 in N trials, the rate in brackets is the u
 - The wrong name above came while five other programs had the two cores (a load of 9 to 16): worker 1 was to be slow in
   one step, and the figure's title said that it waits for worker 0 in nine of ten steps, which the title takes from the
   records. What made worker 0 slow nobody had noted; it is counted as wrong.
+- The false alarm is the line after 5 s of silence, not the end of a run: worker 1 computed for two minutes, and for 5 s
+  of them the system counted less than a twentieth of a core for it. Other programs ran; why so little was left to it is
+  not known, and a second trial with that seed was right.
 
 ## Elsewhere
 

@@ -15,6 +15,7 @@ from dtk.interactive import begin, beside
 from dtk.interactive.labels import named
 from dtk.interactive.output import Output
 from dtk.interactive.peers import Peer, lost
+from dtk.interactive.view import View
 from dtk.interactive.waits import Place, Unlike, Wait, Where, stuck, unlike
 from dtk.live.fold import label
 
@@ -57,7 +58,7 @@ class Talk:
 
     def __init__(self, started: begin.Started):
         self.started = started
-        self.output = Output(started.folder)
+        self.output, self.view = Output(started.folder), View(started)
         self.codes: dict[int, str] = {}
         self.number = 0
         self.paused = self.answers = False
@@ -95,10 +96,12 @@ class Talk:
     def wait(self) -> Outcome:
         """Until no worker is in a cell, or those that are can't go on. Here alone the learner is asked for lines."""
         self.answers = True
+        self.view.begin()
         try:
             return self._wait()
         finally:
             self.answers = False
+            self.view.end(self.outcome)
 
     def _wait(self) -> Outcome:
         outcome = self.outcome = Outcome(self.number)
@@ -109,6 +112,7 @@ class Talk:
             now = time.monotonic()
             if now - shown > SHOW_SECONDS:
                 self.output.look()
+                self.view.look(outcome)
                 shown = now
             if now - looked > (PAUSED_SECONDS if self.paused else LOOK_SECONDS) and any(
                 peer.running is not None for peer in self.peers

@@ -10,7 +10,7 @@ from dtk.environment import live_mode
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 
-__all__ = ["Live", "Silent", "heading", "show"]
+__all__ = ["Live", "Silent", "heading", "kind", "show"]
 
 
 class Live(Protocol):
@@ -36,22 +36,26 @@ class Silent:
         pass
 
 
+def kind() -> str:
+    """ "widgets", "text" or "off": as `dtk.environment.live_mode`; "text" where a notebook has no ipywidgets."""
+    mode = live_mode()
+    return "text" if mode == "widgets" and importlib.util.find_spec("ipywidgets") is None else mode
+
+
 def show(
     workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "", program: str = ""
 ) -> Live:
-    """A view of the run that `reader` reads, of the kind that `dtk.environment.live_mode` names.
+    """A view of the run that `reader` reads, of this `kind`.
 
     replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with; note: what
-    is added to that. program: its name, in the run of one, whose lines are all printed. Where a notebook has no
-    ipywidgets, the lines of text stand in.
+    is added to that. program: its name, in the run of one, whose lines are all printed.
     """
-    kind = live_mode()
-    if kind == "off":
+    if (which := kind()) == "off":
         return Silent()
     named = heading(workers, replicas, mode, program)
     label = title or named + (" and an evaluator" if reader.folder.has_evaluator else "")
     label += note
-    if kind == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
+    if which == "widgets":
         from dtk.live.dashboard import Dashboard
 
         return Dashboard(reader, replicas, label, mode)
