@@ -221,6 +221,8 @@ def test_two_replicas_of_one_worker(at_the_prompt, capsys, monkeypatch):
         }
         assert found.kept["alike"] == "mirrored"
         np.testing.assert_array_equal(cluster.pull("shares[0]")[0], [[1, 2], [2, 4]])
+        ((_, both),) = cluster.pull("shares")
+        np.testing.assert_array_equal(both, [[3, 6], [3, 6]])
         cluster.pause()
         capsys.readouterr()
         cluster.cell("a = strategy.reduce('sum', shares[0], axis=None)\nstrategy.run(share)\nlast = 1")

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from dtk.compat.per_replica import Copies, copies
-from dtk.inside.parts import arrays_of, digest, kept, parts_of
+from dtk.inside.parts import MOST, arrays_of, digest, kept, parts_of
 from dtk.inside.stands import Frame
 
 __all__ = ["HIDDEN", "digest_of", "is_plain", "local_rows", "look", "numbers", "variables_of"]
@@ -50,7 +50,14 @@ def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
 
 
 def numbers(value: Any) -> Any:
-    """What `Cluster.pull` gives: of a variable its array (several replicas: a list), of a model all by name."""
+    """What `Cluster.pull` gives: of a variable its array (several replicas: a list), of a model all by name.
+
+    In short lists, tuples and dictionaries, of each of what they hold.
+    """
+    if type(value) in (list, tuple) and len(value) <= MOST:
+        return type(value)(numbers(each) for each in value)
+    if type(value) is dict and len(value) <= MOST:
+        return {key: numbers(each) for key, each in value.items()}
     held = list(variables_of(value))
     if held and held[0][0]:
         return {variable.name: variable.arrays()[0] for _, variable in held}

@@ -8,9 +8,9 @@ from typing import Any
 
 from dtk.compat.per_replica import is_mirrored, local_values
 
-__all__ = ["arrays_of", "digest", "kept", "parts_of"]
+__all__ = ["MOST", "arrays_of", "digest", "kept", "parts_of"]
 
-_MOST = 100  # entries of a list that are looked at
+MOST = 100  # entries of a list that are looked at
 
 
 def parts_of(value: Any, label: str = "", depth: int = 2) -> Iterator[tuple[str, Any, list[Any]]]:
@@ -19,10 +19,10 @@ def parts_of(value: Any, label: str = "", depth: int = 2) -> Iterator[tuple[str,
     if arrays is not None:
         yield label, value, arrays
     elif depth and isinstance(value, (list, tuple)):
-        for k, each in enumerate(value[:_MOST]):
+        for k, each in enumerate(value[:MOST]):
             yield from parts_of(each, f"{label}[{k}]", depth - 1)
     elif depth and isinstance(value, dict):
-        for key in list(value)[:_MOST]:
+        for key in list(value)[:MOST]:
             yield from parts_of(value[key], f"{label}[{key!r}]", depth - 1)
 
 
