@@ -109,6 +109,13 @@ CASES = {
         "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function of "
         "its own in the step, which TensorFlow can't merge over replicas; take it out of there",
     ),
+    "variables made in the step": Case(
+        p.variables_made_in_the_step,
+        "variables are made in the first call of a tf.function with an all-reduce, which fails in TensorFlow where a "
+        "worker has several replicas; make them before, in strategy.scope(): an Input for the model (or "
+        "model.build(shape)), and optimizer.build(model.trainable_variables)",
+        lanes=KERAS_3,
+    ),
     "compiling the step": Case(
         p.compiling_the_step, "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out", start=TWO
     ),

@@ -148,6 +148,14 @@ def updating_in_a_condition(strategy: Any) -> None:
     run_in_each(strategy, step)
 
 
+def variables_made_in_the_step(strategy: Any) -> None:
+    from tensorflow import keras
+
+    with strategy.scope():
+        model, optimizer = keras.Sequential([keras.layers.Dense(1)]), keras.optimizers.Adam(0.1)
+    run_in_each(strategy, lambda x, y: optimizer.apply_gradients(gradients(model, x, y)))
+
+
 def compiling_the_step(strategy: Any) -> None:
     model = small(strategy)
     run_in_each(strategy, lambda x, y: model.optimizer.apply_gradients(gradients(model, x, y)), jit_compile=True)

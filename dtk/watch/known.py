@@ -78,6 +78,12 @@ KNOWN = [
         "its own in the step, which TensorFlow can't merge over replicas; take it out of there",
     ),
     (
+        re.compile(r"You must feed a value for placeholder tensor 'cond/(?:then|else)/_\d+/cond/Placeholder"),
+        "variables are made in the first call of a tf.function with an all-reduce, which fails in TensorFlow where a "
+        "worker has several replicas; make them before, in strategy.scope(): an Input for the model (or "
+        "model.build(shape)), and optimizer.build(model.trainable_variables)",
+    ),
+    (
         re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
         "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out",
     ),
