@@ -126,11 +126,14 @@ class Thing(Base):
         """Trains."""
 
 
-NAMES = {"model": Thing(), "mode": 1, "_hidden": 2, "Thing": Thing, "io": io, "exit": exit, "strategy": object()}
+NAMES = {"model": Thing(), "mode": 1, "_hidden": 2, "Thing": Thing, "io": io, "modern": exit, "strategy": object()}
+
+
+HIDDEN = {"modern": exit, "mode": 2}
 
 
 def completed(code, at=None):
-    said = hints.complete(NAMES, code, len(code) if at is None else at)
+    said = hints.complete(NAMES, code, len(code) if at is None else at, HIDDEN)
     return [name for name, _ in said["found"]], code[said["from"] : len(code) if at is None else at]
 
 
@@ -166,7 +169,7 @@ def test_the_cursor_may_be_in_the_middle_and_no_code_of_a_value_runs():
     assert completed("model.fi + 1", 8) == (["fit"], "fi")
     names, _ = completed("model.")
     assert names == ["factor", "fit", "inherited", "inner", "total"]
-    assert ["total", "property"] in hints.complete(NAMES, "model.", 6)["found"]
+    assert ["total", "property"] in hints.complete(NAMES, "model.", 6, HIDDEN)["found"]
 
 
 def described(code, at, detail=0):
@@ -206,8 +209,8 @@ def peers():
     def peer(number):
         def ask(do, seconds, **more):
             asked.append((number, do))
-            answer = getattr(hints, do)
-            return {"id": 1, **answer(NAMES, **more)}
+            said = hints.complete(NAMES, **more, hidden=HIDDEN) if do == "complete" else hints.describe(NAMES, **more)
+            return {"id": 1, **said}
 
         return SimpleNamespace(number=number, ask=ask)
 

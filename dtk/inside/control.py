@@ -44,7 +44,8 @@ class Control(threading.Thread):
         if do == "look":
             return {"rows": look(self.life.shell.user_ns), "locals": local_rows(frames(self.gate.files))}
         if do == "complete":
-            return hints.complete(self.life.shell.user_ns, message["code"], message["at"])
+            shell = self.life.shell
+            return hints.complete(shell.user_ns, message["code"], message["at"], shell.user_ns_hidden)
         if do == "describe":
             return hints.describe(self.life.shell.user_ns, message["code"], message["at"], message["detail"])
         if do == "beside":

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from dtk.inside.look import HIDDEN, is_plain
+from dtk.inside.look import is_plain
 
 __all__ = ["complete", "describe"]
 
@@ -31,8 +31,11 @@ _WITH_SHAPES = ("numpy", "tensorflow", "keras", "tf_keras")
 _OPEN = re.compile(r"([a-zA-Z]*)('''|\"\"\"|'|\"|#)")
 
 
-def complete(names: dict[str, Any], code: str, at: int) -> Message:
-    """{"from": where the word begins, "known": whether what stands before its dot is, "found": [[name, kind], ...]}."""
+def complete(names: dict[str, Any], code: str, at: int, hidden: Mapping[str, Any]) -> Message:
+    """{"from": where the word begins, "known": whether what stands before its dot is, "found": [[name, kind], ...]}.
+
+    hidden: what the namespace began with.
+    """
     before = code[:at]
     line = before[before.rfind("\n") + 1 :]
     path = None if _in_a_text(before) else _PATH.search(line)
@@ -44,7 +47,8 @@ def complete(names: dict[str, Any], code: str, at: int) -> Message:
         value = _NONE if isinstance(value, property) else value
         found = {} if value is _NONE else _attributes(value)
     else:
-        value, found = None, {**_parameters(names, before), **_own(names)}
+        own = {name: each for name, each in list(names.items()) if hidden.get(name, _NONE) is not each}
+        value, found = None, {**_parameters(names, before), **own}
     chosen = [[name, _kind(each)] for name, each in sorted(found.items(), key=_order) if _fits(name, begin)]
     return {"from": at - len(begin), "known": bool(owner) and value is not _NONE, "found": chosen[:_MOST]}
 
@@ -66,10 +70,6 @@ def _in_a_text(before: str) -> bool:
         return False
     body = rest[found.end() :]
     return "f" not in found[1].lower() or body.rfind("{") <= body.rfind("}")
-
-
-def _own(names: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in list(names.items()) if name == "strategy" or name not in HIDDEN}
 
 
 def _fits(name: str, begin: str) -> bool:

@@ -11,9 +11,9 @@ from dtk.compat.per_replica import Copies, copies
 from dtk.inside.parts import MOST, arrays_of, digest, kept, parts_of
 from dtk.inside.stands import Frame
 
-__all__ = ["HIDDEN", "digest_of", "is_plain", "local_rows", "look", "numbers", "variables_of"]
+__all__ = ["digest_of", "is_plain", "local_rows", "look", "numbers", "variables_of"]
 
-HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
+_HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -25,7 +25,7 @@ def look(names: dict[str, Any]) -> list[dict[str, Any]]:
     """
     rows = []
     for name, value in list(names.items()):
-        if name.startswith("_") or name in HIDDEN or isinstance(value, (ModuleType, type)):
+        if name.startswith("_") or name in _HIDDEN or isinstance(value, (ModuleType, type)):
             continue
         held = list(variables_of(value))
         for label, variable in held:

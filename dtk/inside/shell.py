@@ -134,6 +134,7 @@ def make(folder: Path, names: dict[str, Any]) -> Shell:
         ipython_dir=str(folder / "tmp"),
         user_module=__main__,  # so that cloudpickle takes functions of cells by value, as in a notebook
     )
+    shell.user_ns_hidden.update(shell.user_ns)  # what the process began with is not the learner's
     shell.user_ns.update(names)
     wrapt.register_post_import_hook(lambda matplotlib: matplotlib.use(_INLINE), "matplotlib")
     return shell
