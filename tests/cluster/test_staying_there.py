@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import dtk
+from dtk import clusters
 from dtk.interactive.failed import CellFailed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -183,8 +184,9 @@ def test_a_second_run_on_the_same_place_is_refused(cluster, place):
 # ---- sessions of their own
 
 
-def test_a_session_is_proved_and_nothing_is_left(place, request, nothing_left):
-    request.getfixturevalue("cluster").close()
+def test_a_session_is_proved_and_nothing_is_left(place, nothing_left):
+    if clusters._open is not None:
+        clusters._open.close()  # of the tests above
     with dtk.cluster(workers=2, on=place) as cluster:
         assert cluster.run("1 + 1") == [2, 2], "the same place, anew"
         cluster.run(RECORDED)
@@ -229,7 +231,7 @@ def test_nothing_is_left_of_a_kernel_that_is_killed(engine, state, request):
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ}
     ) as kernel:
-        (line,) = (line for line in iter(kernel.stdout.readline, "") if line.startswith("ready"))
+        line = next(line for line in kernel.stdout if line.startswith("ready"))
         pids = [int(pid) for pid in line.split()[1:]]
         assert len(pids) == 6
         time.sleep(1)
