@@ -210,6 +210,7 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
         return [Lent("127.0.0.1", Carrier())]
 
     remote = Remote("here", lend, 1)
+    remote._member["w"] = 0
     for k in range(1000):
         heard[0]({"vitals": {"w": [float(k), False]}, "listening": ["w"]})
     assert remote._queue.empty()
@@ -220,6 +221,11 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
     assert select.select([remote], [], [], 0)[0] == []
     assert remote.vitals("w")[:2] == (999.0, False)
     assert remote.exited["w"][0] == 3
+    remote.forget(["w"])
+    heard[0]({"vitals": {"w": [0.0, False]}, "listening": ["w"]})  # on its way when it was forgotten
+    remote.poll(0)
+    assert remote.vitals("w") is None
+    assert remote.cut() == []
     remote.close()
 
 

@@ -276,10 +276,10 @@ class Remote:
     # ---- what the agents say
 
     def _take_vitals(self) -> None:
-        for member in list(self._newest):
-            message = self._newest.pop(member)
-            self._vitals.update({key: Vitals(*each) for key, each in message["vitals"].items()})
-            self._listening |= {*message["listening"]}
+        """An agent may have said something of workers before it heard that they are forgotten."""
+        for message in [self._newest.pop(member) for member in list(self._newest)]:
+            self._vitals.update({k: Vitals(*each) for k, each in message["vitals"].items() if k in self._member})
+            self._listening |= self._member.keys() & {*message["listening"]}
 
     def _take(self, member: int, message: dict[str, Any]) -> None:
         lent = self.lent[member]
