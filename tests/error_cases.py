@@ -13,7 +13,7 @@ from losing import ENDS, UNLIKE
 
 import dtk
 
-__all__ = ["CASES", "NOT_CHATTER", "TEXTS", "Case", "cause", "cause_alone", "kept", "provoke"]
+__all__ = ["CASES", "NOT_CHATTER", "TEXTS", "Case", "cause", "cause_alone", "kept", "provoke", "softmax_under_logits"]
 
 TEXTS = Path(__file__).parent / "texts"
 TWO: dict[str, Any] = {"workers": 2}
@@ -184,6 +184,16 @@ def cause(strategy: Any, name: str) -> None:
 def cause_alone(name: str) -> None:
     """The same, with a function that makes its own strategy, or none."""
     cause(None, name)
+
+
+def softmax_under_logits(strategy: Any) -> None:
+    """Keras warns of it, and of shuffling a dataset."""
+    from tensorflow import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2, "softmax")])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(p.rows().map(lambda x, y: (x, y[:, 0] * 0)), verbose=0)
 
 
 def provoke(name: str) -> list[tuple[str, str, bool]]:

@@ -284,7 +284,7 @@ def estimator_trained_by_itself(_: Any) -> None:
     estimating.estimator().train(lambda: estimating.input_fn_of("train", 64), steps=1)
 
 
-# ---- a port that is not free, and what a start prints
+# ---- a port that is not free
 
 
 def port_taken(_: Any) -> None:
@@ -296,13 +296,3 @@ def port_taken(_: Any) -> None:
         taken.bind(("", int(mine.rsplit(":", 1)[1])))
         taken.listen()
         tf.distribute.MultiWorkerMirroredStrategy()
-
-
-def softmax_under_logits(strategy: Any) -> None:
-    """Keras warns of it, and of shuffling a dataset."""
-    from tensorflow import keras
-
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2, "softmax")])
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(rows().map(lambda x, y: (x, y[:, 0] * 0)), verbose=0)

@@ -24,7 +24,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 import error_cases  # noqa: E402
 import lanes  # noqa: E402
 import losing  # noqa: E402
-import provoked  # noqa: E402
 
 import dtk  # noqa: E402
 from dtk.watch.explain import in_one_sentence  # noqa: E402
@@ -105,7 +104,7 @@ def of_case(name: str, times: int) -> list[list[Any]]:
 
 def lines_of_a_start() -> list[str]:
     """What two cold workers print before and while they train, without a word from the function."""
-    run = dtk.run(provoked.softmax_under_logits, start="cold", timeout=200)
+    run = dtk.run(error_cases.softmax_under_logits, start="cold", timeout=200)
     return sorted({steady(line) for log in run.logs for line in log.splitlines() if line.strip()})
 
 
