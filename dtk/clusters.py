@@ -188,7 +188,7 @@ class Cluster:
             self._check_open()
             if isinstance(what, str):
                 message = cells.cell(self._talk, what, targets)
-                what = code = message["code"]
+                code = message["code"]
             elif callable(what):
                 message = cells.function(self._talk, what, targets)
                 code = getattr(what, "__name__", "a function")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lanes
 import pytest
+import staying
 
 import dtk
 
@@ -74,3 +75,17 @@ def start(request):
     if request.param == "warm" and not dtk.environment.can_fork():
         pytest.skip("workers can't be forked here")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def open_cluster():
+    """Workers that stay, for the tests of a file."""
+    with staying.opened() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(open_cluster):
+    """The same, which must be usable after each test."""
+    yield open_cluster
+    staying.usable(open_cluster)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 
-__all__ = ["BEGIN", "LOSSES", "MODEL", "RECORDED", "interrupt_after", "usable"]
+import dtk
+
+__all__ = ["BEGIN", "LOSSES", "MODEL", "RECORDED", "interrupt_after", "opened", "usable"]
 
 BEGIN = """
 import time
@@ -67,6 +70,15 @@ def train(steps):
         dtk.record_step(losses(batch), batch=batch, model=model)
 """
 )
+
+
+@contextlib.contextmanager
+def opened(**options):
+    """A cluster of two workers, after its first cells."""
+    with dtk.cluster(workers=2, **options) as cluster:
+        cluster.run(BEGIN)
+        cluster.run(MODEL)
+        yield cluster
 
 
 def usable(cluster):

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from staying import BEGIN, MODEL, usable
 from waiting import wait_gone
 
 import dtk
@@ -14,21 +13,6 @@ from dtk.errors import ClusterConfigError
 from dtk.process import owned
 
 pytestmark = pytest.mark.trains
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with dtk.cluster(workers=2) as cluster:
-        cluster.run(BEGIN)
-        cluster.run(MODEL)
-        yield cluster
-
-
-@pytest.fixture(autouse=True)
-def usable_afterwards(request):
-    yield
-    if "cluster" in request.fixturenames:
-        usable(request.getfixturevalue("cluster"))
 
 
 def test_values_state_and_output_by_worker(cluster, capsys):

@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from staying import BEGIN, MODEL, RECORDED, interrupt_after
+from staying import BEGIN, MODEL, RECORDED, interrupt_after, opened
 
 import dtk
 from dtk.errors import ClusterConfigError, RunInterrupted
@@ -25,9 +25,7 @@ history = other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]
 
 @pytest.fixture
 def cluster():
-    with dtk.cluster(workers=2) as cluster:
-        cluster.run(BEGIN)
-        cluster.run(MODEL)
+    with opened() as cluster:
         yield cluster
 
 

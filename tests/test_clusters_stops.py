@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from staying import BEGIN, MODEL, usable
 from waiting import wait_for
 
 import dtk
@@ -15,21 +14,6 @@ from dtk.errors import ClusterConfigError
 from dtk.interactive.failed import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with dtk.cluster(workers=2) as cluster:
-        cluster.run(BEGIN)
-        cluster.run(MODEL)
-        yield cluster
-
-
-@pytest.fixture(autouse=True)
-def usable_afterwards(request):
-    yield
-    if "cluster" in request.fixturenames:
-        usable(request.getfixturevalue("cluster"))
 
 
 @pytest.fixture

@@ -6,28 +6,12 @@ import re
 import time
 
 import pytest
-from staying import BEGIN, MODEL, interrupt_after, usable
+from staying import interrupt_after
 
-import dtk
 from dtk.errors import ClusterConfigError, RunInterrupted
 from dtk.interactive.failed import CellFailed
 
 pytestmark = pytest.mark.trains
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with dtk.cluster(workers=2) as cluster:
-        cluster.run(BEGIN)
-        cluster.run(MODEL)
-        yield cluster
-
-
-@pytest.fixture(autouse=True)
-def usable_afterwards(request):
-    yield
-    if "cluster" in request.fixturenames:
-        usable(request.getfixturevalue("cluster"))
 
 
 def test_an_error_on_all_is_said_once_and_the_cluster_goes_on(cluster):

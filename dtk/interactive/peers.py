@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dtk.errors import DtkError
@@ -19,7 +19,7 @@ __all__ = ["Peer", "admit", "lost"]
 class Peer:
     """A worker. key: its process's, for the source that started it; cells, control: the two connections.
 
-    running: the cell that it is in; None between cells. awaited: the numbers of requests whose answers are to come.
+    running: the cell that it is in; None between cells.
     lost: its exit code, when it has ended. gone: what is said of its machine, where that is lost.
     """
 
@@ -29,7 +29,6 @@ class Peer:
     control: Link | None = None
     ready: bool = False
     running: int | None = None
-    ended: dict[int, Message] = field(default_factory=dict)
     lost: int | None = None
     gone: str = ""
 

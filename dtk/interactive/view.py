@@ -25,8 +25,7 @@ class View:
 
     def __init__(self, started: Started):
         self._started = started
-        self._live: show.Live | None = None
-        self._reader = Reader(started.folder)
+        self._live: tuple[Reader, show.Live] | None = None
         self._here = show.kind() == "widgets"
         self._before: list[int] = []
         self._began = 0.0
@@ -38,22 +37,24 @@ class View:
         due = self._here and self._live is None and time.monotonic() - self._began >= _SOONEST
         if due and self._recorded() != self._before:
             job = self._started.job
-            self._reader = Reader(self._started.folder)  # of the session, so that its curve goes on
+            reader = Reader(self._started.folder)  # of the session, so that its curve goes on
             title = f"{show.heading(job.workers, job.replicas, job.mode)}, cell {outcome.number}"
-            self._live = show.show(job.workers, job.replicas, job.mode, self._reader, title=title)
+            self._live = reader, show.show(job.workers, job.replicas, job.mode, reader, title=title)
         if self._live is not None:
-            self._reader.look()
-            self._live.update(self._states(outcome))
+            reader, live = self._live
+            reader.look()
+            live.update(self._states(outcome))
 
     def end(self, outcome: Outcome) -> None:
         """The workers are through, or can't go on; then a cell that goes on has another view."""
         if self._live is None:
             return
-        self._reader.catch_up()
+        reader, live = self._live
+        reader.catch_up()
         states = self._states(outcome)
-        self._live.update(states)
+        live.update(states)
         finished = all(state == "finished" for state in states)
-        self._live.close("went through" if finished else "stopped", finished=finished)
+        live.close("went through" if finished else "stopped", finished=finished)
         self._live = None
 
     def _recorded(self) -> list[int]:

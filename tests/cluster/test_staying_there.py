@@ -19,8 +19,7 @@ from dtk.interactive.failed import CellFailed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from staying import BEGIN, MODEL, interrupt_after, usable
-from test_clusters_replaced import RECORDED
+from staying import RECORDED, interrupt_after, opened
 from waiting import wait_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains, pytest.mark.timeout(600)]
@@ -43,18 +42,9 @@ def place(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cluster(place):
-    with dtk.cluster(workers=2, on=place) as cluster:
-        cluster.run(BEGIN)
-        cluster.run(MODEL)
+def open_cluster(place):
+    with opened(on=place) as cluster:
         yield cluster
-
-
-@pytest.fixture(autouse=True)
-def usable_afterwards(request):
-    yield
-    if "cluster" in request.fixturenames:
-        usable(request.getfixturevalue("cluster"))
 
 
 def test_what_they_print_and_what_they_give(cluster, capsys):
