@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from dtk.language import N_, _, ngettext
+
 __all__ = ["bytes_of", "counted", "three"]
 
 
@@ -18,9 +20,9 @@ def three(value: float) -> str:
     if value != value or abs(value) == float("inf"):
         return f"{value:g}"
     short = float(f"{value:.3g}")
-    for size, name in ((1e9, " billion"), (1e6, " million")):
+    for size, words in ((1e9, N_("{number} billion")), (1e6, N_("{number} million"))):
         if abs(short) >= size:
-            return f"{short / size:,g}{name}"
+            return _(words, number=f"{short / size:,g}")
     return f"{short:,.0f}" if abs(short) >= 1000 else f"{Decimal(repr(short)).normalize():f}"
 
 
@@ -33,7 +35,7 @@ def bytes_of(number: float) -> str:
     for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if number >= size:
             return f"{three(number / size)} {unit}"
-    return f"{number:,.0f} byte{'' if number == 1 else 's'}"
+    return ngettext("{count} byte", "{count} bytes", number, count=f"{number:,.0f}")
 
 
 def counted(number: float, noun: str) -> str:

@@ -1,0 +1,90 @@
+"""dtk's sentences in another language: what is marked, what a catalogue lacks, and which language is spoken."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtk.language import N_, _, language, languages, ngettext
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "dtk").rglob("*.py"))
+MARKS = {"_", "N_", "ngettext"}
+
+
+def test_nothing_is_missing_in_a_catalogue():
+    command = [sys.executable, "tools/catalogues.py", "--check"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.stdout == "", "fill in dtk/locale/*/LC_MESSAGES/dtk.po, then run `make catalogues`"
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "spoken"), [("zh", "zh"), ("zh_CN.UTF-8", "zh"), ("zh-Hans", "zh"), ("en", "en"), ("en_GB", "en")]
+)
+def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch, asked: str, spoken: str):
+    monkeypatch.setenv("DTK_LANG", asked)
+    assert language() == spoken
+
+
+def test_a_lesson_speaks_the_language_of_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("DTK_LANG", raising=False)
+    (tmp_path / "zh").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert language() == "en"
+    monkeypatch.chdir(tmp_path / "zh")
+    assert language() == "zh"
+    monkeypatch.setenv("DTK_LANG", "en")
+    assert language() == "en"
+
+
+def test_a_language_that_dtk_does_not_speak_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DTK_LANG", "tlh")
+    with pytest.warns(UserWarning, match="DTK_LANG=tlh: dtk speaks en, zh"):
+        assert language() == "en"
+
+
+def test_a_sentence_gets_its_values(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DTK_LANG", "en")
+    assert _("{a:.2f} and {{b}}", a=1.5) == "1.50 and {b}"
+    assert _("no value: {a}") == "no value: {a}"
+    assert _("") == ""
+    assert N_("as it is") == "as it is"
+    assert ngettext("{n} step of {all}", "{n} steps of {all}", 2, all=5) == "2 steps of 5"
+
+
+def test_english_has_no_catalogue():
+    assert languages()[0] == "en"
+
+
+def marks(tree: ast.AST) -> list[ast.Call]:
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in MARKS]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_is_marked_can_be_found(file: Path):
+    """A sentence that is put together where it is marked, such as an f-string, is in no catalogue."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for call in marks(tree):
+        assert isinstance(call.func, ast.Name)
+        sentences = call.args[: 2 if call.func.id == "ngettext" else 1]
+        assert not any(isinstance(each, ast.JoinedStr | ast.BinOp) for each in sentences), ast.unparse(call)
+        if call.func.id != "_":  # `_` may get what N_ marked
+            assert all(isinstance(each, ast.Constant) for each in sentences), ast.unparse(call)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_function_has_another_use_for_the_mark(file: Path):
+    """`_, rest = pair` in a function that says `_("...")` would call what was in the pair."""
+    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(function, ast.FunctionDef | ast.Lambda) and any(
+            isinstance(call.func, ast.Name) and call.func.id == "_" for call in marks(function)
+        ):
+            names = [each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == "_"]
+            assert not any(isinstance(name.ctx, ast.Store) for name in names), f"line {function.lineno}"
+            assert "_" not in [arg.arg for arg in ast.walk(function) if isinstance(arg, ast.arg)]

@@ -1,0 +1,173 @@
+"""The other languages' catalogues: `python tools/catalogues.py` finds what is marked and renews `dtk/locale/`.
+
+A sentence is marked by `_`, `ngettext` or `N_` in dtk/ (dtk/language.py says how); what the lessons' `dtk.ask` asks is
+found in their code cells, which are the same in every language. New sentences are added to each dtk.po without a
+translation, and those that nobody marks any more are removed. Then fill in what is empty, and run it again: it writes
+dtk.mo, which Python reads.
+
+With `--check` it changes nothing and prints what a language lacks, or nothing. A new language: `--add fr`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import datetime
+import gettext
+import io
+import json
+import string
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from babel.messages.catalog import Catalog, Message
+from babel.messages.extract import extract_from_dir
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+from dtk.language import DOMAIN, LOCALE  # noqa: E402
+
+KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2)}
+UNDATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
+
+
+def marked() -> Catalog:
+    """Every sentence that is to be translated, with the files that have it."""
+    found = Catalog(charset="utf-8")
+    places: dict[str | tuple[str, ...], set[str]] = {}
+    for file, _, message, _, _ in extract_from_dir(ROOT / "dtk", [("**.py", "python")], keywords=KEYWORDS):
+        places.setdefault(message, set()).add(f"dtk/{file}")
+    for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for message in asked(lesson):
+            places.setdefault(message, set()).add(f"notebooks/{lesson.name}")
+    for message, files in sorted(places.items(), key=lambda each: (sorted(each[1])[0], str(each[0]))):
+        found.add(message, locations=[(file, None) for file in sorted(files)])
+    return found
+
+
+def asked(lesson: Path) -> Iterator[str]:
+    """The question and the choices of each `dtk.ask` in a lesson's cells."""
+    for cell in json.loads(lesson.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code" or "dtk.ask(" not in source:
+            continue
+        for call in ast.walk(ast.parse(source)):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "dtk.ask":
+                given = [*call.args[1:], *(each.value for each in call.keywords)]
+                choices = [key for each in given if isinstance(each, ast.Dict) for key in each.keys]
+                for text in (*given, *choices):
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        yield text.value
+
+
+def read(language: str) -> Catalog:
+    file = LOCALE / language / "LC_MESSAGES" / f"{DOMAIN}.po"
+    with file.open("rb") as opened:
+        return read_po(opened, locale=language)
+
+
+def renewed(catalogue: Catalog, language: str) -> Catalog:
+    """The marked sentences, each with the translation that it has."""
+    new = Catalog(locale=language, header_comment=HEADER, fuzzy=False, charset="utf-8", creation_date=UNDATED)
+    for message in marked():
+        if message.id:
+            known = catalogue.get(message.id) or catalogue.get(_first(message))
+            text = known.string if known is not None else ""
+            plural = isinstance(message.id, tuple)
+            if plural != isinstance(text, tuple):
+                text = (text or "",) if plural else (text[0] if text else "")
+            new.add(message.id, text, locations=message.locations)
+    return new
+
+
+def _first(message: Message) -> str:
+    return message.id[0] if isinstance(message.id, tuple) else message.id
+
+
+def as_po(catalogue: Catalog) -> bytes:
+    file = io.BytesIO()
+    write_po(file, catalogue, width=116, omit_header=False, include_lineno=False)
+    lines = file.getvalue().decode().splitlines(keepends=True)
+    dated = (
+        '"POT-Creation-Date',
+        '"PO-Revision-Date',
+        '"Last-Translator',
+        '"Report-Msgid',
+        '"Generated-By',
+        '"Project-Id',
+    )
+    return "".join(line for line in lines if not line.startswith(dated)).encode()
+
+
+def as_mo(catalogue: Catalog) -> bytes:
+    file = io.BytesIO()
+    write_mo(file, catalogue)
+    return file.getvalue()
+
+
+def spoken(compiled: bytes) -> dict[Any, str]:
+    """What Python reads in a dtk.mo, without its head, which names the version of the library that wrote it."""
+    found = dict(gettext.GNUTranslations(io.BytesIO(compiled))._catalog)
+    found.pop("", None)
+    return found
+
+
+def lacks(language: str) -> Iterator[str]:
+    """What is wrong with a language's catalogue, in sentences."""
+    folder = LOCALE / language / "LC_MESSAGES"
+    catalogue = read(language)
+    new = renewed(catalogue, language)
+    compiled = folder / f"{DOMAIN}.mo"
+    same = compiled.exists() and spoken(compiled.read_bytes()) == spoken(as_mo(new))
+    if not same or as_po(new) != (folder / f"{DOMAIN}.po").read_bytes():
+        yield f"{language}: dtk.po is not what is marked now; run make catalogues"
+    for message in new:
+        texts = message.string if isinstance(message.string, tuple) else (message.string,)
+        names = fields(message.id[-1] if isinstance(message.id, tuple) else message.id)
+        if message.id and not all(texts):
+            yield f"{language}: not translated: {_first(message)!r} ({message.locations[0][0]})"
+        elif message.id and any(fields(text) != names for text in texts):
+            yield f"{language}: other values than in English: {_first(message)!r}"
+
+
+def fields(text: str) -> set[str]:
+    """The names in braces; of a text that is no format, such as one with a dict in it, what stands in its braces."""
+    try:
+        return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+    except ValueError:
+        return set()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns 0, or 1 where `--check` found something."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--add", metavar="LANGUAGE")
+    options = parser.parse_args(argv)
+    known = sorted(file.parent.parent.name for file in LOCALE.glob(f"*/LC_MESSAGES/{DOMAIN}.po"))
+    if options.check:
+        wrong = [sentence for language in known for sentence in lacks(language)]
+        print(*wrong, sep="\n", end="\n" if wrong else "")
+        return int(bool(wrong))
+    for language in sorted({*known, *filter(None, [options.add])}):
+        folder = LOCALE / language / "LC_MESSAGES"
+        folder.mkdir(parents=True, exist_ok=True)
+        catalogue = renewed(read(language) if language in known else Catalog(locale=language), language)
+        (folder / f"{DOMAIN}.po").write_bytes(as_po(catalogue))
+        (folder / f"{DOMAIN}.mo").write_bytes(as_mo(catalogue))
+        empty = [
+            each
+            for each in catalogue
+            if each.id and not all(each.string if isinstance(each.string, tuple) else [each.string])
+        ]
+        print(f"{language}: {len(catalogue)} sentences, {len(empty)} without a translation")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
