@@ -48,6 +48,21 @@ def test_any_value_gets_a_hint(exercise):
             exercise.judge(lambda *case, value=value: value)
 
 
+@pytest.mark.parametrize("exercise", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_no_misconception_passes_with_the_numbers_of_another_class(exercise):
+    for seed in map(str, range(60)):
+        cases = exercise.drawn(seed)
+        right = [exercise.tried(exercise.right, case) for case in cases]
+        assert exercise.judge(exercise.right, seed=seed) == len(cases)
+        for idea in exercise.wrong:
+            try:
+                made = [exercise.tried(idea.answer, case) for case in cases]
+            except Exception:
+                continue
+            alike = [same(its, mine, exercise.close) for its, mine in zip(made, right, strict=True)]
+            assert not all(alike), (seed, idea.hint)
+
+
 @pytest.mark.parametrize("exercise", PLAIN.values(), ids=PLAIN)
 def test_the_right_answer_in_a_wrong_shape_does_not_pass(exercise):
     shapes = [lambda right: [right], lambda right: {0: right}, lambda right: np.array(str(right)), lambda right: repr]

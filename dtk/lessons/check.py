@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from typing import Any
 
@@ -14,7 +15,7 @@ from dtk.lessons.kept import keep
 __all__ = ["all_exercises", "check"]
 
 
-def check(name: str, answer: Any, *objects: Any) -> None:
+def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:
     """Checks your answer to an exercise and prints PASS, or raises with a hint.
 
     What is right is computed: for a function, on several cases that differ from those in the lesson; for a value, from
@@ -24,6 +25,8 @@ def check(name: str, answer: Any, *objects: Any) -> None:
         name: the exercise's, such as "02.share", or "lab3.update" in a lab.
         answer: your function or your value.
         objects: what your answer was read from, such as your run, where the exercise's cell hands it over.
+        seed: draws other cases than the lesson's, for a function. None: `DTK_VARIANT`, which the edition of a class
+            sets (`dtk class build --variant`).
 
     Raises:
         NotSolved: the exercise is as it was handed out. A CheckFailed.
@@ -32,7 +35,7 @@ def check(name: str, answer: Any, *objects: Any) -> None:
     """
     exercise = _exercise(name)
     try:
-        cases = exercise.judge(answer, *objects)
+        cases = exercise.judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", "") if seed is None else seed)
     except NotSolved:
         raise
     except CheckFailed as failed:

@@ -58,17 +58,17 @@ class Exercise:
     close: float = 1e-6
     play: Callable[..., Any] | None = None
 
-    def drawn(self) -> list[tuple[Any, ...]]:
-        """The cases of a function's exercise, the same in every session."""
+    def drawn(self, seed: str = "") -> list[tuple[Any, ...]]:
+        """The cases of a function's exercise, the same in every session; another seed draws other numbers."""
         assert self.cases is not None
-        return list(self.cases(random.Random(self.name)))
+        return list(self.cases(random.Random(self.name + seed)))
 
     def tried(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         """What an answer makes of a case. Raises what the answer raises."""
         values = copy.deepcopy(case)
         return answer(*values) if self.play is None else self.play(answer, *values)
 
-    def judge(self, answer: Any, *objects: Any) -> int:
+    def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """How many cases the answer is right in, which is all of them.
 
         Raises:
@@ -82,7 +82,7 @@ class Exercise:
             return self._compare([objects], [answer], "your answer")
         if not callable(answer):
             raise CheckFailed(f"{self.name}: a function is asked for, not {_shown(answer)}")
-        cases = self.drawn()
+        cases = self.drawn(seed)
         got = [self._called(answer, case) for case in cases]
         nothing = [value is None or value is ... for value in got]
         if all(nothing):
@@ -136,8 +136,8 @@ class Trial:
     name: str
     hint_for: Callable[..., str]
 
-    def judge(self, answer: Any, *objects: Any) -> int:
-        """As `Exercise.judge`; the runs count as one case."""
+    def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
+        """As `Exercise.judge`; the runs count as one case, and are the same with every seed."""
         if answer is None or answer is ...:
             raise _not_solved(self.name)
         _handed_over(self.name, self.hint_for, (answer, *objects))

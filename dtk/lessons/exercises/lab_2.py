@@ -75,7 +75,7 @@ class Broken:
     penalty: float = 0.0
     by_fit: bool = False
 
-    def judge(self, answer: Any, *objects: Any) -> int:
+    def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Trial.judge`; objects: the mistake's name, as the learner gives it.
 
         Raises:

@@ -88,7 +88,7 @@ _PLACE = Exercise(
 
 def _waits(draw: random.Random) -> list[tuple[dict[int, int | None]]]:
     """By worker, the one that it waits for, or None: a chain of waiting, and workers beside it."""
-    cases: list[tuple[dict[int, int | None]]] = [({0: 1, 1: None},), ({0: 1, 1: 2, 2: None, 3: None},)]
+    cases: list[tuple[dict[int, int | None]]] = [({0: 1, 1: None},), ({0: 3, 1: None, 2: None, 3: 2, 4: None},)]
     for workers, chain in ((4, 3), (6, 4), (5, 5), (8, 3)):
         order = [0, *draw.sample(range(1, workers), chain - 1)]
         waits: dict[int, int | None] = dict.fromkeys(range(workers), None)
