@@ -1,4 +1,4 @@
-"""The command line: `dtk run`, `dtk show`, `dtk report`, `dtk demo`, `dtk doctor`, `dtk ps`, `dtk clean`."""
+"""The command line: `dtk run`, `show`, `report`, `demo`, `class`, `doctor`, `agent`, `worker`, `ps`, `clean`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="train on a localhost cluster, prove it against one device, draw it")
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
+    _add_class(commands.add_parser("class", help="editions of the lessons for students, teachers and graders"))
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
@@ -43,6 +44,17 @@ def parser() -> argparse.ArgumentParser:
     clean = commands.add_parser("clean", help="end what outlived its kernel")
     clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
     return found
+
+
+def _add_class(of: argparse.ArgumentParser) -> None:
+    steps = of.add_subparsers(dest="step", required=True)
+    build = steps.add_parser("build", help="write an edition of the lessons into a new folder")
+    build.add_argument("out", type=Path, help="the folder, which is made")
+    build.add_argument("--edition", required=True, choices=("student", "solution", "nbgrader", "otter"))
+    build.add_argument("--variant", default="", metavar="SEED", help="other numbers in checks, a group's own")
+    build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
+    build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
+    build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
 
 
 _USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
@@ -100,6 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from dtk.launch import outside
 
             return outside.main(options.dir, options.out)
+        elif options.command == "class":
+            _class_build(options)
         elif options.command == "ps":
             _ps()
         elif options.command == "clean":
@@ -113,6 +127,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _class_build(options: argparse.Namespace) -> None:
+    from dtk.classroom.build import build
+    from dtk.classroom.lesson import lessons
+
+    found = lessons(options.lessons, options.lesson)
+    files = build(options.edition, found, options.lessons, options.out, options.variant, options.hidden)
+    print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")
 
 
 def _show(directory: Path, as_json: bool) -> None:

@@ -34,7 +34,7 @@ _SOLUTION = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """What one check asks, for one point. name: "02.shares". cell: the id of the cell that checks it; call: its code."""
+    """What a check asks, for one point. name: "02.shares". cell: the id of the cell that checks it. call: its code."""
 
     name: str
     cell: str
@@ -122,7 +122,7 @@ def read(file: Path) -> Lesson:
         elif found := _SOLUTION.findall(cell["source"]):
             if stub is None or not checks or len(found) != 1:
                 raise _odd(file, cell, "has a solution, but not one exercise with a check before it")
-            tasks.append(Task(stub["id"], stub["source"], _whole(stub["source"], found[0]), tuple(checks)))
+            tasks.append(Task(stub["id"], stub["source"], found[0], tuple(checks)))
             stub = None
     if stub is not None:
         raise _odd(file, stub, "has no solution behind it")
@@ -144,12 +144,6 @@ def open_notebook(file: Path) -> dict[str, Any]:
 def text_without_solution(source: str) -> str:
     """A text cell's source without what is folded away around a solution."""
     return _DETAILS.sub("", source).strip("\n")
-
-
-def _whole(stub: str, solution: str) -> str:
-    """A cell that writes a file keeps the line that says so."""
-    first, _, _ = stub.partition("\n")
-    return f"{first}\n{solution}" if first.startswith("%%") else solution
 
 
 def _checked(file: Path, cell: Cell) -> str:
