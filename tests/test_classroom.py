@@ -67,7 +67,7 @@ def _before(lesson: Lesson) -> dict[str, str]:
 @named
 def test_a_solution_is_python(lesson: Lesson):
     for task in lesson.tasks:
-        first, newline, rest = task.solution.partition("\n")
+        first, _newline, rest = task.solution.partition("\n")
         ast.parse(rest if first.startswith("%%") else task.solution)
 
 
