@@ -25,10 +25,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference catalogues setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference translations setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | catalogues | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | translations | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -156,9 +156,11 @@ notebooks: $(READY)
 reference: $(READY)
 	$(BIN)/python tools/reference.py
 
-# What dtk says in other languages: new sentences into dtk/locale/*/LC_MESSAGES/dtk.po, to be translated there, and dtk.mo.
-catalogues: $(READY)
+# Other languages: new sentences into dtk/locale/*/LC_MESSAGES/dtk.po, to be translated there, and dtk.mo; new code and texts of
+# the lessons into notebooks/zh. Says what is to be translated.
+translations: $(READY)
 	$(BIN)/python tools/catalogues.py
+	$(BIN)/python tools/translations.py
 
 setup-tf215: $(READY_TF215)
 

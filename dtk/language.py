@@ -6,7 +6,7 @@
 
 English is what stands in the code. `DTK_LANG=zh` chooses another language; where it is not set, the folder that the
 kernel runs in does: `notebooks/zh` has the lessons in Chinese, and figures and checks there speak it as well.
-A sentence that the catalogue lacks stays English. `make catalogues` (tools/catalogues.py) finds what is marked.
+A sentence that the catalogue lacks stays English. `make translations` (tools/catalogues.py) finds what is marked.
 """
 
 from __future__ import annotations

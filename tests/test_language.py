@@ -19,7 +19,7 @@ MARKS = {"_", "N_", "ngettext"}
 def test_nothing_is_missing_in_a_catalogue():
     command = [sys.executable, "tools/catalogues.py", "--check"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.stdout == "", "fill in dtk/locale/*/LC_MESSAGES/dtk.po, then run `make catalogues`"
+    assert found.stdout == "", "fill in dtk/locale/*/LC_MESSAGES/dtk.po, then run `make translations`"
     assert found.returncode == 0, found.stderr
 
 

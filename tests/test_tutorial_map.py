@@ -14,15 +14,16 @@ ROWS = [[cell.strip() for cell in line.split("|")] for line in LINES]
 SECTIONS = [row for row in ROWS if len(row) > 3]  # a lab or an appendix has three
 
 
+HOME = r"(?:\.\./\.\./notebooks/)?"
+PLACE = rf"\[\w+\]\({HOME}(\w+)\.ipynb\):((?:,? \*[^*]+\*)*)"
+
+
 def named(rows):
     """(lesson, heading) of each place that these rows name: [lesson](lesson.ipynb): *heading*, *heading*."""
-    places = [
-        place for row in rows for cell in row for place in re.findall(rf"\[\w+\]\({HOME}(\w+)\.ipynb\):([^;\[]*)", cell)
-    ]
+    places = [place for row in rows for cell in row for place in re.findall(PLACE, cell)]
     return [(lesson, heading) for lesson, text in places for heading in re.findall(r"\*([^*]+)\*", text)]
 
 
-HOME = r"(?:\.\./\.\./notebooks/)?"
 NAMED = named(SECTIONS)
 
 # The list of findings: what was found, where it is answered, since which commits, and the state.

@@ -125,7 +125,7 @@ def lacks(language: str) -> Iterator[str]:
     compiled = folder / f"{DOMAIN}.mo"
     same = compiled.exists() and spoken(compiled.read_bytes()) == spoken(as_mo(new))
     if not same or as_po(new) != (folder / f"{DOMAIN}.po").read_bytes():
-        yield f"{language}: dtk.po is not what is marked now; run make catalogues"
+        yield f"{language}: dtk.po is not what is marked now; run make translations"
     for message in new:
         texts = message.string if isinstance(message.string, tuple) else (message.string,)
         names = fields(message.id[-1] if isinstance(message.id, tuple) else message.id)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nbformat.v4 import new_code_cell
 
-__all__ = ["badge", "setup_source", "title_cell", "write_heads"]
+__all__ = ["badge", "place_of", "setup_source", "title_cell", "write_heads"]
 
 ROOT = Path(__file__).parent.parent
 IS_BADGE = re.compile(r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\([^)]*\)$", flags=re.MULTILINE)
@@ -44,8 +44,14 @@ def _tag() -> str:
     return "v" + _stated("dtk/__init__.py", r'^__version__ = "([^"]+)"$')
 
 
+def place_of(path: Path) -> str:
+    """A lesson's place in notebooks/, such as "02_loss_scaling.ipynb" or "zh/02_loss_scaling.ipynb"."""
+    lessons, path = ROOT / "notebooks", path.resolve()
+    return path.relative_to(lessons).as_posix() if path.is_relative_to(lessons) else path.name
+
+
 def badge(name: str) -> str:
-    """The Markdown of a lesson's badge; name: the notebook's file name. A repository on github.com is asked for."""
+    """The Markdown of a lesson's badge; name: the notebook's place in notebooks/. It takes a repository on GitHub."""
     repository = _repository().removeprefix("https://github.com/")
     address = f"https://colab.research.google.com/github/{repository}/blob/{_tag()}/notebooks/{name}"
     return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({address})"

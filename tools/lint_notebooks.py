@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from heads import IS_BADGE, IS_SETUP, badge, setup_source, title_cell
+from heads import IS_BADGE, IS_SETUP, badge, place_of, setup_source, title_cell
 from IPython.core.inputtransformer2 import TransformerManager
 from nbval.plugin import find_comment_markers, find_metadata_tags
 
@@ -205,7 +205,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def lint(notebook: Notebook, name: str) -> list[str]:
-    """All that is wrong with a lesson, by rule; name: the notebook's file name, which its badge must have."""
+    """All that is wrong with a lesson, by rule; name: the notebook's place in notebooks/, which its badge must have."""
     return [f"{rule.__name__}: {sentence}" for rule in RULES for sentence in rule(notebook, name)]
 
 
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", type=Path)
     wrong = 0
     for path in parser.parse_args(argv).paths:
-        for sentence in lint(nbformat.read(path, as_version=4), path.name):
+        for sentence in lint(nbformat.read(path, as_version=4), place_of(path)):
             print(f"{path}: {sentence}")
             wrong += 1
     return 1 if wrong else 0

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from heads import write_heads
+from heads import place_of, write_heads
 from nbclient import NotebookClient
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -130,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for path in options.paths:
         before = path.read_text(encoding="utf-8")
         stored, fresh = (nbformat.reads(before, as_version=4) for _ in range(2))
-        write_heads(fresh, path.name)
+        write_heads(fresh, place_of(path))
         if not options.heads:
             execute(fresh, path.parent)
         normalise(fresh)

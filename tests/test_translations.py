@@ -1,0 +1,50 @@
+"""The lessons in other languages: the same code, every text translated, and from the English as it stands now."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LANGUAGES = sorted(file.parent for file in (ROOT / "notebooks").glob("*/glossary.md"))
+PAIRS = [(lesson, folder / lesson.name) for folder in LANGUAGES for lesson in LESSONS]
+each = pytest.mark.parametrize(("english", "other"), PAIRS, ids=[f"{b.parent.name}-{a.stem}" for a, b in PAIRS])
+FENCED = re.compile(r"```.*?```", flags=re.DOTALL)
+
+
+def cells(path: Path, kind: str):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+
+
+def test_nothing_lacks_and_nothing_is_older_than_the_english():
+    command = [sys.executable, "tools/translations.py", "--check"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.stdout == "", "translate it, then python tools/translations.py --done LANGUAGE/FILE"
+    assert found.returncode == 0, found.stderr
+
+
+@each
+def test_the_code_is_the_same_to_the_byte(english: Path, other: Path):
+    ours, theirs = cells(english, "code"), cells(other, "code")
+    assert [cell.source for cell in ours] == [cell.source for cell in theirs]
+    assert [cell.get("metadata") for cell in ours] == [cell.get("metadata") for cell in theirs]
+
+
+@each
+def test_a_text_has_what_the_english_has(english: Path, other: Path):
+    for ours, theirs in zip(cells(english, "markdown"), cells(other, "markdown"), strict=True):
+        assert ours.id == theirs.id
+        assert FENCED.findall(ours.source) == FENCED.findall(theirs.source)
+        assert len(re.findall(r"^#+ ", ours.source, re.M)) == len(re.findall(r"^#+ ", theirs.source, re.M))
+        links = [
+            sorted(re.findall(r"\]\(([^)]*)\)", text.replace("](../../", "](../")))
+            for text in (ours.source, theirs.source)
+        ]
+        assert [link for link in links[0] if "colab" not in link] == [link for link in links[1] if "colab" not in link]
+        assert re.search(r"[\u4e00-\u9fff]", theirs.source)
