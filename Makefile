@@ -25,10 +25,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster coverage lint bench notebooks reference translations setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks reference translations setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | coverage | lint | bench | notebooks | reference | translations | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | reference | translations | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -123,6 +123,19 @@ test-cluster: $(VENV)/.cluster
 $(VENV)/.cluster: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cluster]' -c constraints/main.txt
 	touch $(VENV)/.cluster
+
+# Real nbgrader and real Otter, each in an environment of its own above this one: they ask for other versions of some tools.
+test-graders: .venv-nbgrader/.ready .venv-otter/.ready
+	DTK_THOROUGH=1 $(BIN)/python -m pytest -rs tests/graders
+
+.venv-nbgrader/.ready: PACKAGE := nbgrader==0.9.6
+.venv-otter/.ready: PACKAGE := otter-grader==7.0.0
+.venv-%/.ready: $(READY)
+	$(BIN)/python -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGE)
+	$(BIN)/python -c "import site; print(site.getsitepackages()[0])" \
+		> "$$(.venv-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/above.pth"
+	touch $@
 
 # Which lines of dtk/ the tests run, in workers too. A part of them: make coverage COVERED=tests/test_verify.py
 COVERED ?= --nbval tests dtk notebooks
