@@ -13,7 +13,6 @@ from lessons import FOLDER
 from dtk.classroom.lesson import lessons
 from dtk.lessons.exercise import Exercise
 
-
 USE_A_CELL = {"lab3.update"}  # what an earlier cell defines, which its notebook runs
 
 
