@@ -5,7 +5,7 @@ text remembers which English it translates. So the tool says what a language lac
 
     python tools/translations.py                   # code from the English lessons; says what is to be translated
     python tools/translations.py --check           # changes nothing; prints what it would say, or nothing
-    python tools/translations.py --done zh/02_loss_scaling.ipynb   # its texts translate the English as it stands now
+    python tools/translations.py --done notebooks/zh/02_*.ipynb   # its texts translate the English as it stands now
 
 A text that is new is put in in English, to be translated in place, in JupyterLab or an editor. Outputs are stored by
 tools/notebooks.py, as for the English lessons. A new language: a folder of its name in notebooks/, and --done.
@@ -22,11 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from heads import IS_BADGE, badge
+from heads import IS_BADGE, badge, place_of
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = ROOT / "notebooks"
 STAMP = "translates"  # in a text's metadata, under "dtk", and in the first line of a page
-PAGES = ("README.md", "glossary.md")
+PAGES = {  # the English page: where a language has it
+    "README.md": "README.{}.md",
+    "docs/teaching/README.md": "docs/teaching/README.{}.md",
+    "notebooks/README.md": "notebooks/{}/README.md",
+    "notebooks/glossary.md": "notebooks/{}/glossary.md",
+}
 IS_STAMP = re.compile(r"^<!-- translates (\w+) -->\n")
 
 Notebook = Any  # nbformat's NotebookNode has no types
@@ -81,11 +87,11 @@ def lacks(language: str) -> Iterator[str]:
         for cell, its in zip(english.cells, translated.cells, strict=False):
             if cell.cell_type == "markdown" and its.metadata.get("dtk", {}).get(STAMP) != stamp(cell.source):
                 yield f"{language}/{name}: cell {cell.id} is to be translated: {cell.source.splitlines()[0][:60]!r}"
-    for page in PAGES:
-        file = NOTEBOOKS / language / page
+    for page, translated in PAGES.items():
+        file = ROOT / translated.format(language)
         found = IS_STAMP.match(file.read_text(encoding="utf-8")) if file.exists() else None
-        if found is None or found[1] != stamp((NOTEBOOKS / page).read_text(encoding="utf-8")):
-            yield f"{language}/{page} is to be translated"
+        if found is None or found[1] != stamp((ROOT / page).read_text(encoding="utf-8")):
+            yield f"{translated.format(language)} is to be translated"
 
 
 def _without_outputs(notebook: Notebook) -> list[Any]:
@@ -103,16 +109,21 @@ def renew(language: str) -> None:
         write(renewed(read(NOTEBOOKS / name), read(file) if file.exists() else None, f"{language}/{name}"), file)
 
 
-def done(place: str) -> None:
-    """All texts of "zh/02_loss_scaling.ipynb", or of "zh/glossary.md", translate the English as it stands."""
-    file, english = NOTEBOOKS / place, NOTEBOOKS / Path(place).name
+def done(file: Path) -> None:
+    """All texts of a translated lesson or page translate the English as it stands."""
     if file.suffix == ".md":
+        ways = {
+            (ROOT / to.format(language)).resolve(): ROOT / page
+            for page, to in PAGES.items()
+            for language in languages()
+        }
         text = IS_STAMP.sub("", file.read_text(encoding="utf-8"))
-        said = stamp(english.read_text(encoding="utf-8"))
+        said = stamp(ways[file.resolve()].read_text(encoding="utf-8"))
         file.write_text(f"<!-- {STAMP} {said} -->\n{text}", encoding="utf-8")
         return
-    translated = renewed(read(english), read(file), place)
-    for cell, its in zip(read(english).cells, translated.cells, strict=True):
+    english = read(NOTEBOOKS / file.name)
+    translated = renewed(english, read(file), place_of(file))
+    for cell, its in zip(english.cells, translated.cells, strict=True):
         if cell.cell_type == "markdown":
             its["metadata"]["dtk"] = {STAMP: stamp(cell.source)}
     write(translated, file)
@@ -122,10 +133,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 where something is to be translated."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--done", nargs="+", metavar="FILE", help="such as zh/02_loss_scaling.ipynb")
+    parser.add_argument("--done", nargs="+", type=Path, metavar="FILE")
     options = parser.parse_args(argv)
-    for place in options.done or ():
-        done(place)
+    for file in options.done or ():
+        done(file)
     wrong = []
     for language in languages():
         if not options.check:
