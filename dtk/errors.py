@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtk.language import N_, _, ngettext
 from dtk.tables import Kept
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ __all__ = [
 ]
 
 # The message for a function whose workers don't know of each other; to be filled with their number.
-ALONE = (
-    "the function makes no strategy, so each of the {} workers trains alone, on everything; give it a parameter "
+ALONE = N_(
+    "the function makes no strategy, so each of the {workers} workers trains alone, on everything; give it a parameter "
     "`strategy`, which dtk fills, or make tf.distribute.MultiWorkerMirroredStrategy() in its first line, and make "
     "model and optimizer inside `with strategy.scope():`"
 )
@@ -58,7 +59,7 @@ def in_words(what: str, remedy: str = "") -> str:
     >>> in_words("baseline: seed 0, cluster: seed 3", "pass the same seed to both")
     'baseline: seed 0, cluster: seed 3; pass the same seed to both'
     """
-    return f"{what}; {remedy}" if remedy else what
+    return _("{what}; {remedy}", what=what, remedy=remedy) if remedy else what
 
 
 class DtkError(_Sentence, Exception):
@@ -124,15 +125,14 @@ class VerificationError(DtkError, AssertionError):
 
     def of_loss(self, name: str) -> VerificationError:
         """The same failure, said of the loss of this name: one of several that a step has."""
-        return VerificationError(
-            f"{name}: {self.what}", self.step, self.reason, name, remedy=self.remedy, numbers=self.numbers
-        )
+        what = _("{loss}: {what}", loss=name, what=self.what)
+        return VerificationError(what, self.step, self.reason, name, remedy=self.remedy, numbers=self.numbers)
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()
         # Not part of the message, and not where there are no run and baseline in the right places.
         known = self.reason not in (None, "arguments")
-        return [*lines, "dtk.diagnose(run, baseline) looks for the mistake."] if known else lines
+        return [*lines, _("dtk.diagnose(run, baseline) looks for the mistake.")] if known else lines
 
 
 class DatasetUnavailable(DtkError, OSError):
@@ -192,7 +192,8 @@ def folded(lines: list[str]) -> list[str]:
             library, count = inside, count + 1
         elif frame or not line.startswith("    "):
             if count:
-                shown.append(f"  ... {count} frame{'s' * (count > 1)} inside {library}")
+                inner = ngettext("{n} frame inside {library}", "{n} frames inside {library}", count, library=library)
+                shown.append(f"  ... {inner}")
             count = 0
             shown.append(line)
         elif not count:

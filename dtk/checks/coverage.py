@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from dtk.checks.evidence import Evidence, RunLike, owner
 from dtk.checks.losses import check_loss
-from dtk.digits import counted
+from dtk.checks.numerals import first_three
 from dtk.errors import VerificationError
 from dtk.events import NoLoss, Optimizer, Updates, of_kind
+from dtk.language import N_, _, ngettext
 
 __all__ = ["check_named_losses", "kind_of_updates", "updates_line"]
 
-_REMEDY = (
+_REMEDY = N_(
     "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
     "once in each step, after the update; or prove less, and have it said: dtk.verify(..., allow_unrecorded=True)"
 )
@@ -25,29 +26,45 @@ def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool
     """
     sides = [side for side in (ours, theirs) if side is not None]
     for side in sides:
-        _ = side.final  # what recorded no weights at all is said first
+        __ = side.final  # what recorded no weights at all is said first
         _check_losses_known(side)
         _check_known(side, allow_unrecorded)
         _check_by_hand(side, allow_unrecorded)
         missing = [each for each in _optimizers(side) if each.recorded < each.made]
         if missing and not allow_unrecorded:
-            raise VerificationError(_not_recorded(side, missing), reason="updates", remedy=_REMEDY)
+            raise VerificationError(_not_recorded(side, missing), reason="updates", remedy=_(_REMEDY))
     if theirs is not None and not allow_unrecorded and not any(side.run.folder.earlier for side in sides):
         _check_as_many(ours, theirs)
-    optimizers = _optimizers(ours)
+    return _line(ours)
+
+
+def _line(ours: Evidence) -> str:
+    optimizers, again = _optimizers(ours), bool(ours.run.folder.earlier)
     made, recorded = _sums(optimizers)
     if not _said(ours.run):
-        return "updates: not known how many were made; nothing tells whether all were recorded"
-    models = counted(len(_said(ours.run)[0].models), "model")
-    if not made and ours.run.folder.earlier:
-        return f"updates: none since attempt {ours.run.folder.attempt} began, {models}; earlier starts are not counted"
-    if not optimizers:
-        return f"check updates: PASS ({ours.steps} steps recorded, no optimizer has counted any update, {models})"
+        return _("updates: not known how many were made; nothing tells whether all were recorded")
+    models = ngettext("{n} model", "{n} models", len(_said(ours.run)[0].models))
+    line = N_("check updates: PASS ({recorded} of {made} updates recorded, {models}{pace})")
+    if again:
+        line = N_(
+            "check updates: PASS ({recorded} of {made} updates recorded since attempt {attempt} began, {models}{pace})"
+        )
     if recorded < made:
-        missing = [each for each in optimizers if each.recorded < each.made]
-        return f"updates: {recorded} of {made} recorded, {models}; {_names(missing)} not compared step by step"
-    since = f" since attempt {ours.run.folder.attempt} began" if ours.run.folder.earlier else ""
-    return f"check updates: PASS ({recorded} of {made} updates recorded{since}, {models}{_pace(optimizers)})"
+        line = N_("updates: {recorded} of {made} recorded, {models}; {missing} not compared step by step")
+    elif not made and again:
+        line = N_("updates: none since attempt {attempt} began, {models}; earlier starts are not counted")
+    elif not optimizers:
+        line = N_("check updates: PASS ({steps} steps recorded, no optimizer has counted any update, {models})")
+    return _(
+        line,
+        recorded=recorded,
+        made=made,
+        models=models,
+        pace=_pace(optimizers),
+        attempt=ours.run.folder.attempt,
+        missing=_names([each for each in optimizers if each.recorded < each.made]),
+        steps=ours.steps,
+    )
 
 
 def kind_of_updates(*runs: RunLike) -> str:
@@ -66,11 +83,16 @@ def kind_of_updates(*runs: RunLike) -> str:
 def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
     """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
     if list(ours.named) != list(theirs.named):
-        lists = [", ".join(side.named) or "one loss a step" for side in (theirs, ours)]
+        other, mine = (_(", ").join(side.named) or _("one loss a step") for side in (theirs, ours))
         raise VerificationError(
-            f"baseline: {lists[0]}; {ours.name}: {lists[1]}: they take other gradients",
+            _(
+                "baseline: {theirs}; {run}: {ours}: they take other gradients",
+                theirs=other,
+                run=ours.name,
+                ours=mine,
+            ),
             reason="loss",
-            remedy="run the same function in both",
+            remedy=_("run the same function in both"),
         )
     for name in ours.named:
         try:
@@ -82,23 +104,31 @@ def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
 def _check_by_hand(side: Evidence, allow_unrecorded: bool) -> None:
     names = [name for event in _said(side.run)[:1] for name in event.by_hand]
     if names and not allow_unrecorded:
-        raise VerificationError(
-            f"gradients were taken of {len(names)} variable{'s' * (len(names) > 1)} ({', '.join(names[:3])}"
-            f"{', …' * (len(names) > 3)}) that no Keras optimizer has updated in the {side.name} and no recorded model "
-            "holds: if they are trained by hand, give them to dtk.record_step, in model=[…]",
-            reason="updates",
-            remedy="if not, dtk.verify(..., allow_unrecorded=True)",
+        what = ngettext(
+            "gradients were taken of {n} variable ({names}) that no Keras optimizer has updated in the {run} and no "
+            "recorded model holds: if they are trained by hand, give them to dtk.record_step, in model=[…]",
+            "gradients were taken of {n} variables ({names}) that no Keras optimizer has updated in the {run} and no "
+            "recorded model holds: if they are trained by hand, give them to dtk.record_step, in model=[…]",
+            len(names),
+            names=first_three(names),
+            run=side.name,
         )
+        remedy = _("if not, dtk.verify(..., allow_unrecorded=True)")
+        raise VerificationError(what, reason="updates", remedy=remedy)
 
 
 def _check_losses_known(side: Evidence) -> None:
     blind = of_kind(side.run.folder.worker(0).events, NoLoss)
     if blind:
         raise VerificationError(
-            f"train_step of {blind[0].model} took no gradient by tf.GradientTape.gradient and did not call "
-            f"compute_loss in the {side.name}, so its loss is not known",
+            _(
+                "train_step of {model} took no gradient by tf.GradientTape.gradient and did not call compute_loss in "
+                "the {run}, so its loss is not known",
+                model=blind[0].model,
+                run=side.name,
+            ),
             reason="records",
-            remedy="record such training by dtk.record_step",
+            remedy=_("record such training by dtk.record_step"),
         )
 
 
@@ -107,29 +137,34 @@ def _check_known(side: Evidence, allow_unrecorded: bool) -> None:
     if len(said) < side.run.folder.workers:
         if allow_unrecorded:
             return
-        raise VerificationError(
-            f"nothing tells how many updates the {side.name} has made (DTK_UPDATES=0, or an older dtk)",
-            reason="updates",
-            remedy="run it again, or pass allow_unrecorded=True",
-        )
+        what = N_("nothing tells how many updates the {run} has made (DTK_UPDATES=0, or an older dtk)")
+        remedy = _("run it again, or pass allow_unrecorded=True")
+        raise VerificationError(_(what, run=side.name), reason="updates", remedy=remedy)
     for worker, event in enumerate(said):
         counts, first = _counts(event), _counts(said[0])
         if counts != first and not allow_unrecorded:
-            raise VerificationError(
-                f"{owner(side, worker)} made other updates ({_listed(counts)}) than worker 0 ({_listed(first)}): "
-                "replicas in sync update together",
-                reason="updates",
-                remedy="train on every worker alike",
+            what = _(
+                "{worker} made other updates ({counts}) than worker 0 ({first}): replicas in sync update together",
+                worker=owner(side, worker),
+                counts=_listed(counts),
+                first=_listed(first),
             )
+            raise VerificationError(what, reason="updates", remedy=_("train on every worker alike"))
 
 
 def _check_as_many(ours: Evidence, theirs: Evidence) -> None:
     mine, other = (_sums(_optimizers(side))[0] for side in (ours, theirs))
     if mine != other:
         raise VerificationError(
-            f"baseline: {other} updates in {theirs.steps} steps, {ours.name}: {mine}",
+            _(
+                "baseline: {other} updates in {steps} steps, {run}: {mine}",
+                other=other,
+                steps=theirs.steps,
+                run=ours.name,
+                mine=mine,
+            ),
             reason="updates",
-            remedy="make the same updates in both",
+            remedy=_("make the same updates in both"),
             numbers={"baseline": other, "run": mine},
         )
 
@@ -156,22 +191,41 @@ def _sums(optimizers: list[Optimizer]) -> tuple[int, int]:
 
 def _not_recorded(side: Evidence, missing: list[Optimizer]) -> str:
     made, recorded = _sums(_optimizers(side))
-    return f"{made - recorded} of the {made} updates that the {side.name} made were not recorded: {_names(missing)}"
+    return _(
+        "{left} of the {made} updates that the {run} made were not recorded: {missing}",
+        left=made - recorded,
+        made=made,
+        run=side.name,
+        missing=_names(missing),
+    )
 
 
 def _names(missing: list[Optimizer]) -> str:
     """ "10 of adam_1 (sequential_1/dense/kernel, …)", for each."""
-    parts = [
-        f"{each.made - each.recorded} of {each.made} by {each.name} ({', '.join(each.variables)})" for each in missing
-    ]
-    return " and ".join(parts)
+    return _(" and ").join(
+        _(
+            "{left} of {made} by {optimizer} ({variables})",
+            left=each.made - each.recorded,
+            made=each.made,
+            optimizer=each.name,
+            variables=_(", ").join(each.variables),
+        )
+        for each in missing
+    )
 
 
 def _pace(counted: Iterable[Optimizer]) -> str:
     several = [(each.name, *each.pace) for each in counted if each.pace is not None]
-    words = [(name, f"{low}" if low == high else f"{low} to {high}") for name, low, high in several]
-    return "".join(f"; {name}: {each} a recorded step" for name, each in words)
+    return "".join(
+        _(
+            "; {optimizer}: {number} a recorded step",
+            optimizer=name,
+            number=low if low == high else _("{low} to {high}", low=low, high=high),
+        )
+        for name, low, high in several
+    )
 
 
 def _listed(counts: list[tuple[str, int]]) -> str:
-    return ", ".join(f"{made} of {name}" for name, made in counts) or "none"
+    parts = [_("{updates} of {optimizer}", updates=made, optimizer=name) for name, made in counts]
+    return _(", ").join(parts) or _("none")

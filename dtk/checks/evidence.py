@@ -10,6 +10,7 @@ import numpy as np
 
 from dtk.errors import VerificationError
 from dtk.events import Finished, Loop, of_kind
+from dtk.language import N_, _
 from dtk.measure.scaling import by_step
 from dtk.records import RunFolder, Weights
 from dtk.tables import NAMED
@@ -17,14 +18,14 @@ from dtk.tables import NAMED
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect"]
+__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect", "kind_of_weights", "owner"]
 
-RECORDER = "add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own"
-_FIT = (
+RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
+_FIT = N_(
     "dtk.Recorder() writes them before the first step, at the end of fit and at the function's end, so fit must come "
     "to its end with the Recorder among its callbacks"
 )
-_LOOP = "dtk.record_step was not shown the model: pass model=model to it"
+_LOOP = N_("dtk.record_step was not shown the model: pass model=model to it")
 
 
 class RunLike(Protocol):
@@ -105,20 +106,27 @@ class Evidence:
         for corner in self.run.folder.each:
             weights = corner.weights(which)
             if weights is None:
-                raise VerificationError(
-                    f"verify can't compare weights: nothing recorded the {which} weights of "
-                    f"{owner(self, corner.worker)}",
-                    reason=f"{which} weights",
-                    remedy=_LOOP if self.in_loop else _FIT,
-                    recorded=False,
+                what = _(
+                    "verify can't compare weights: nothing recorded the {weights} of {owner}",
+                    weights=kind_of_weights(which),
+                    owner=owner(self, corner.worker),
                 )
+                remedy = _(_LOOP if self.in_loop else _FIT)
+                raise VerificationError(what, reason=f"{which} weights", remedy=remedy, recorded=False)
             found.append(weights)
         return found
 
 
 def owner(side: Evidence, worker: int) -> str:
     """Whose numbers: "worker 1" of a cluster, otherwise "the baseline"."""
-    return f"worker {worker}" if side.run.folder.workers > 1 else f"the {side.name}"
+    return _("worker {worker}", worker=worker) if side.run.folder.workers > 1 else _("the {run}", run=side.name)
+
+
+def kind_of_weights(which: str) -> str:
+    """What sentences call the weights of a moment: "initial", "final", or one between trainings."""
+    return {"initial": _("initial weights"), "final": _("final weights")}.get(which) or _(
+        "{moment} weights", moment=which
+    )
 
 
 def check_arguments(run: Any, baseline: Any) -> None:
@@ -131,30 +139,29 @@ def check_arguments(run: Any, baseline: Any) -> None:
             continue
         if not isinstance(getattr(value, "folder", None), RunFolder) or not isinstance(getattr(value, "mode", 0), str):
             source = "dtk.baseline" if name == "baseline" else "dtk.run"
-            kind = "a function" if callable(value) else f"{type(value).__name__} {value!r:.40}"
-            raise TypeError(
-                f"verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)"
-            )
+            kind = _("a function") if callable(value) else f"{type(value).__name__} {value!r:.40}"
+            what = N_("verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)")
+            raise TypeError(_(what, name=name, kind=kind, source=source))
     if baseline is None:
         if _replicas(run) == 1:
             raise VerificationError(
-                "nothing to verify: the run has 1 replica, which has no other to agree with",
+                _("nothing to verify: the run has 1 replica, which has no other to agree with"),
                 reason="arguments",
-                remedy="compare it with a baseline: dtk.verify(run, baseline)",
+                remedy=_("compare it with a baseline: dtk.verify(run, baseline)"),
             )
         return
     if run.folder.path == baseline.folder.path:
         raise VerificationError(
-            "run and baseline are the same run, which proves nothing",
+            _("run and baseline are the same run, which proves nothing"),
             reason="arguments",
-            remedy="pass the result of dtk.run and that of dtk.baseline",
+            remedy=_("pass the result of dtk.run and that of dtk.baseline"),
         )
     if _replicas(baseline) > 1:
         facts = f"mode={baseline.mode} workers={baseline.folder.workers} replicas={_replicas(baseline)}"
         swapped = _replicas(run) == 1
-        remedy = "swap them: dtk.verify(run, baseline)" if swapped else "make it with dtk.baseline(train)"
+        remedy = _("swap them: dtk.verify(run, baseline)") if swapped else _("make it with dtk.baseline(train)")
         raise VerificationError(
-            f"the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device",
+            _("the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device", facts=facts),
             reason="arguments",
             remedy=remedy,
         )
@@ -165,17 +172,18 @@ def check_recorded(run: RunLike, baseline: RunLike | None) -> None:
     ran = len(run.records) > 0
     if baseline is None:
         if not ran:
-            raise VerificationError(f"the run has no records: {RECORDER}", reason="records")
+            raise VerificationError(_("the run has no records: {remedy}", remedy=_(RECORDER)), reason="records")
         return
     base = len(baseline.records) > 0
     if not ran and not base:
-        raise VerificationError(f"neither the run nor the baseline has records: {RECORDER}", reason="records")
+        what = _("neither the run nor the baseline has records: {remedy}", remedy=_(RECORDER))
+        raise VerificationError(what, reason="records")
     if ran != base:
         steps = (run if ran else baseline).records.step.nunique()
-        has, lacks = ("run", "baseline") if ran else ("baseline", "run")
-        raise VerificationError(
-            f"the {has} has records of {steps} steps, the {lacks} has none: {RECORDER} in both", reason="records"
-        )
+        what = N_("the baseline has records of {steps} steps, the run has none: {remedy} in both")
+        if ran:
+            what = N_("the run has records of {steps} steps, the baseline has none: {remedy} in both")
+        raise VerificationError(_(what, steps=steps, remedy=_(RECORDER)), reason="records")
 
 
 def collect(run: RunLike, name: str) -> Evidence:
@@ -200,22 +208,26 @@ def _replicas(run: RunLike) -> int:
 def _check_ended(run: RunLike, name: str) -> None:
     for corner in run.folder.each:
         if not of_kind(corner.events, Finished):
-            raise VerificationError(
-                f"worker {corner.worker} of the {name} did not come to its end, so there is nothing final to compare",
-                reason="records",
-                remedy="run it again",
-            )
+            what = N_("worker {worker} of the {run} did not come to its end, so there is nothing final to compare")
+            what = _(what, worker=corner.worker, run=name)
+            raise VerificationError(what, reason="records", remedy=_("run it again"))
 
 
 def _check_replicas(run: RunLike, name: str) -> None:
     seen, expected = {int(replica) for replica in run.records.replica}, set(range(_replicas(run)))
     if seen != expected:
         odd = min(seen ^ expected)
-        what = "recorded nothing" if odd in expected else "recorded, but is none of them"
-        raise VerificationError(
-            f"the {name} has {len(expected)} replicas, and replica {odd} {what}: {RECORDER}, the same on every worker",
-            reason="records",
+        what = N_(
+            "the {run} has {replicas} replicas, and replica {odd} recorded, but is none of them: {remedy}, the same on "
+            "every worker"
         )
+        if odd in expected:
+            what = N_(
+                "the {run} has {replicas} replicas, and replica {odd} recorded nothing: {remedy}, the same on every "
+                "worker"
+            )
+        what = _(what, run=name, replicas=len(expected), odd=odd, remedy=_(RECORDER))
+        raise VerificationError(what, reason="records")
 
 
 def _check_steps(run: RunLike, name: str) -> None:
@@ -223,33 +235,35 @@ def _check_steps(run: RunLike, name: str) -> None:
     twice = records[records.duplicated(["replica", "step"])]
     if len(twice):
         replica, step = int(twice.replica.iloc[0]), int(twice.step.iloc[0])
-        raise VerificationError(
-            f"step {step} of replica {replica} of the {name} is recorded more than once: the records are damaged",
-            step=step,
-            reason="records",
-            remedy="run it again",
-        )
+        what = N_("step {step} of replica {replica} of the {run} is recorded more than once: the records are damaged")
+        what = _(what, step=step, replica=replica, run=name)
+        raise VerificationError(what, step=step, reason="records", remedy=_("run it again"))
     by_replica = {int(replica): records[records.replica == replica] for replica in sorted(records.replica.unique())}
     for replica, rows in by_replica.items():
         last = int(rows.step.max())
         missing = np.setdiff1d(np.arange(1, last + 1), rows.step)
         if len(missing):
-            raise VerificationError(
-                f"the records of the {name} are incomplete: replica {replica} has no step {missing[0]}, but has "
-                f"step {last}",
-                step=int(missing[0]),
-                reason="records",
-                remedy="run it again",
+            what = N_(
+                "the records of the {run} are incomplete: replica {replica} has no step {step}, but has step {last}"
             )
+            what = _(what, run=name, replica=replica, step=missing[0], last=last)
+            raise VerificationError(what, step=int(missing[0]), reason="records", remedy=_("run it again"))
     ran = {replica: int(rows.step.max()) for replica, rows in by_replica.items()}
     least, most = min(ran, key=lambda r: ran[r]), max(ran, key=lambda r: ran[r])
     if ran[least] != ran[most]:
         worker = {replica: int(rows.worker.iloc[0]) for replica, rows in by_replica.items()}
         raise VerificationError(
-            f"replica {most} (worker {worker[most]}) ran {ran[most]} steps, replica {least} (worker {worker[least]}) "
-            f"{ran[least]}",
+            _(
+                "replica {most} (worker {its}) ran {steps} steps, replica {least} (worker {other}) {fewer}",
+                most=most,
+                its=worker[most],
+                steps=ran[most],
+                least=least,
+                other=worker[least],
+                fewer=ran[least],
+            ),
             step=ran[least] + 1,
             reason="steps",
-            remedy="replicas step together, so give every worker the same data and the same steps_per_epoch",
+            remedy=_("replicas step together, so give every worker the same data and the same steps_per_epoch"),
             numbers={"least": ran[least], "most": ran[most]},
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtk.events import NOT_WRITTEN, Alone, Augments, Counted, Loop, Scope, Traced, Updates, of_kind
+from dtk.language import N_, _
 from dtk.lines import Kind
 
 if TYPE_CHECKING:
@@ -118,11 +119,14 @@ def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
     mine, other = rates(run), rates(baseline)
     if len(mine) != len(other):
         return None
-    when = {1: "at its first update", 2: "at the end"}[place]
+    sentence = {
+        1: N_("the learning rate of {optimizer} is {rate:.3g} at its first update, in the baseline {other:.3g}"),
+        2: N_("the learning rate of {optimizer} is {rate:.3g} at the end, in the baseline {other:.3g}"),
+    }[place]
     for ours, theirs in zip(mine, other, strict=True):
         a, b = ours[1:][place - 1], theirs[1:][place - 1]
         if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
-            return f"the learning rate of {ours[0]} is {a:.3g} {when}, in the baseline {b:.3g}"
+            return _(sentence, optimizer=ours[0], rate=a, other=b)
     return None
 
 
@@ -136,7 +140,7 @@ def other_versions(run: RunLike, baseline: RunLike) -> str:
     """ "tensorflow 2.21.0 and 2.15.1", where run and baseline were made with other ones; "" elsewhere, or not known."""
     mine, other = _versions(run), _versions(baseline)
     apart = [name for name in mine if mine[name] and other.get(name) and mine[name] != other[name]]
-    return ", ".join(f"{name} {mine[name]} and {other[name]}" for name in apart)
+    return _(", ").join(_("{name} {mine} and {other}", name=name, mine=mine[name], other=other[name]) for name in apart)
 
 
 def _versions(run: RunLike) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""Where two runs differ in steps, examples and loss. Each check raises one sentence: the numbers and the remedy."""
+"""Where the losses of two runs differ. Each check raises one sentence: the numbers and the remedy."""
 
 from __future__ import annotations
 
@@ -6,66 +6,19 @@ from fractions import Fraction
 
 import numpy as np
 
+from dtk.checks.counts import spread
 from dtk.checks.evidence import Evidence
-from dtk.checks.facts import outside, same_examples, scope_of
+from dtk.checks.facts import same_examples
 from dtk.checks.numerals import CANCELLING, FLOAT32, OFFSET, SMALL, relative, scientific
 from dtk.errors import VerificationError
+from dtk.language import N_, _
 from dtk.measure.scaling import by_step, global_loss, uneven, weighted_loss
 
-__all__ = ["RTOL", "TOO_SMALL", "allowed", "check_loss", "check_steps_and_examples", "loss_line"]
+__all__ = ["RTOL", "TOO_SMALL", "allowed", "check_loss", "loss_line"]
 
 RTOL = 1e-4  # of the baseline's loss: what `dtk.verify` allows if nothing else is asked for
 OFFSET_STEPS, STEADY = 4, 0.25  # a difference of this many steps that varies less than this is the same at each
 TOO_SMALL = 1e-6  # where all losses are below, float32's rounding of numbers near 1 may be all that they are
-
-
-def check_steps_and_examples(ours: Evidence, theirs: Evidence) -> None:
-    """The same number of steps, and at each of them as many examples as the baseline had."""
-    common = min(ours.steps, theirs.steps)
-    mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
-    apart = np.flatnonzero(mine[:common] != other[:common])
-    if len(apart) and apart[0] == 0:
-        counts = f" ({theirs.steps} steps against {ours.steps})" if theirs.steps != ours.steps else ""
-        raise VerificationError(
-            f"baseline: {other[0]} examples a step, {ours.name}: {mine[0]}{counts}",
-            step=1,
-            reason="examples",
-            remedy=_batch_remedy(ours),
-            numbers={"baseline": int(other[0]), "run": int(mine[0])},
-        )
-    if ours.steps != theirs.steps:
-        remedy = "give both the same data, epochs and steps_per_epoch"
-        if ours.restarts:
-            number, first = ours.restarts[-1]
-            remedy = f"attempt {number} began at step {first}, and its checkpoint may not hold the place in the data"
-            remedy += "; save at the end of an epoch, or the iterator too"
-        raise VerificationError(
-            f"baseline: {theirs.steps} steps, {ours.name}: {ours.steps}, of {mine[0]} examples each",
-            step=common + 1,
-            reason="steps",
-            remedy=remedy,
-            numbers={"baseline": theirs.steps, "run": ours.steps},
-        )
-    if len(apart):
-        k = int(apart[0])
-        raise VerificationError(
-            f"step {k + 1}: baseline {other[k]} examples, {ours.name} {mine[k]} ({_spread(ours.examples[k])})",
-            step=k + 1,
-            reason="examples",
-            remedy="give both the same data in batches of the same global size, with drop_remainder in both or in "
-            "neither",
-            numbers={"baseline": int(other[k]), "run": int(mine[k])},
-        )
-
-
-def _batch_remedy(ours: Evidence) -> str:
-    scope = scope_of(ours.run)
-    if scope is None or not outside(ours.run):
-        return "pass the global batch as an argument, the same to both"
-    return (
-        f"the model was made under {scope.strategy or 'the default strategy'}, so that each worker trains by itself on "
-        "whole batches: create model and optimizer inside `with strategy.scope():`"
-    )
 
 
 def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
@@ -82,8 +35,13 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
     if len(odd) and odd[-1] == k and _close(weighted, other[k : k + 1], rtol)[0]:
         raise _uneven(ours, k)
     raise VerificationError(
-        f"the losses differ from step {k + 1} on: {_values(ours, mine[k], other[k])}, relative difference "
-        f"{_relative(mine[k], other[k])}, over rtol={scientific(rtol)}",
+        _(
+            "the losses differ from step {step} on: {losses}, relative difference {relative}, over rtol={rtol}",
+            step=k + 1,
+            losses=_values(ours, mine[k], other[k]),
+            relative=_relative(mine[k], other[k]),
+            rtol=scientific(rtol),
+        ),
         step=k + 1,
         reason="loss",
         remedy=_remedy(ours, theirs, odd, weighted[0], k),
@@ -95,9 +53,12 @@ def loss_line(theirs: Evidence, rtol: float) -> str:
     """What `verify` prints once the losses agree; no PASS where they are too small for that to say anything."""
     largest = float(np.abs(global_loss(theirs.shares, theirs.examples)).max())
     if largest < TOO_SMALL:
-        small = f"below {scientific(TOO_SMALL)} at every step, where float32 rounds a difference of numbers near 1"
-        return f"loss vs single device: not compared ({small})"
-    return f"check loss vs single device: PASS (rtol={scientific(rtol)})"
+        return _(
+            "loss vs single device: not compared (below {limit} at every step, where float32 rounds a difference of "
+            "numbers near 1)",
+            limit=scientific(TOO_SMALL),
+        )
+    return _("check loss vs single device: PASS (rtol={rtol})", rtol=scientific(rtol))
 
 
 def _check_offset(ours: Evidence, mine: np.ndarray, other: np.ndarray, rtol: float) -> None:
@@ -114,13 +75,20 @@ def _check_offset(ours: Evidence, mine: np.ndarray, other: np.ndarray, rtol: flo
         if (np.abs(weighted - other[:OFFSET_STEPS]) < STEADY * np.abs(first)).all():
             raise _uneven(ours, 0)
     raise VerificationError(
-        f"the losses differ from step 1 on: relative difference {_relative(mine[0], other[0])}, and by nearly as much "
-        f"at the {OFFSET_STEPS - 1} steps after it: within rtol, and yet no rounding, which is 1e-6 at step 1 and of "
-        "either sign (or a type with fewer digits than float32: pass a wider rtol then)",
+        _(
+            "the losses differ from step 1 on: relative difference {relative}, and by nearly as much at the {steps} "
+            "steps after it: within rtol, and yet no rounding, which is 1e-6 at step 1 and of either sign (or a type "
+            "with fewer digits than float32: pass a wider rtol then)",
+            relative=_relative(mine[0], other[0]),
+            steps=OFFSET_STEPS - 1,
+        ),
         step=1,
         reason="offset",
-        remedy="the two losses are not the same function of the batch, so look for a term that every replica adds "
-        f"whole, such as a penalty (tf.nn.scale_regularization_loss divides it by the {ours.replicas} replicas)",
+        remedy=_(
+            "the two losses are not the same function of the batch, so look for a term that every replica adds whole, "
+            "such as a penalty (tf.nn.scale_regularization_loss divides it by the {replicas} replicas)",
+            replicas=ours.replicas,
+        ),
         numbers={"baseline": float(other[0]), "run": float(mine[0]), "rtol": rtol},
     )
 
@@ -129,17 +97,20 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
     """Raises where one loss is NaN or infinite: no tolerance says anything about it."""
     if np.isfinite([mine, other]).all():
         return
-    for name, is_so in (("NaN", np.isnan), ("infinite", np.isinf)):
-        if is_so(mine) and is_so(other):
-            what = f"the loss is {name} from step {k + 1} in both, so nothing can be compared"
-            remedy = "lower the learning rate, and look for NaN or infinite values in the data"
-            break
-    else:
+    both = {
+        N_("the loss is NaN from step {step} in both, so nothing can be compared"): np.isnan,
+        N_("the loss is infinite from step {step} in both, so nothing can be compared"): np.isinf,
+    }
+    what = next((_(said, step=k + 1) for said, is_so in both.items() if is_so(mine) and is_so(other)), "")
+    remedy = _("lower the learning rate, and look for NaN or infinite values in the data")
+    if not what:
         whose, where = _whose(ours, k)
-        what = f"the loss at step {k + 1} is not finite: {_values(ours, mine, other)}{whose}"
-        remedy = f"the steps before agree, so look at what is read and computed at this one{where}"
+        values = _values(ours, mine, other)
+        what = _("the loss at step {step} is not finite: {losses}{whose}", step=k + 1, losses=values, whose=whose)
+        remedy = N_("the steps before agree, so look at what is read and computed at this one{where}")
         if k == 0:
-            remedy = f"look at the data and the loss function of the one that is not finite{where}"
+            remedy = N_("look at the data and the loss function of the one that is not finite{where}")
+        remedy = _(remedy, where=where)
     numbers = {"baseline": float(other), "run": float(mine)}
     raise VerificationError(what, step=k + 1, reason="loss", remedy=remedy, numbers=numbers)
 
@@ -153,9 +124,12 @@ def _whose(ours: Evidence, k: int) -> tuple[str, str]:
     if ours.replicas < 2 or not len(lost):
         return "", ""
     if len(lost) == ours.replicas:
-        return f", on each of the {ours.replicas} replicas", ": weights, rate, loss function, all examples"
-    named = " and ".join(f"replica {replica}" for replica in lost)
-    return f", on {named} alone", f" by {named} alone: its examples, its memory"
+        whose = _(", on each of the {replicas} replicas", replicas=ours.replicas)
+        return whose, _(": weights, rate, loss function, all examples")
+    named = _(" and ").join(_("replica {replica}", replica=replica) for replica in lost)
+    return _(", on {replicas} alone", replicas=named), _(
+        " by {replicas} alone: its examples, its memory", replicas=named
+    )
 
 
 def allowed(other: np.ndarray, rtol: float) -> np.ndarray:
@@ -175,31 +149,36 @@ def _relative(mine: float, other: float) -> str:
 
 def _values(ours: Evidence, mine: float, other: float) -> str:
     a, b = f"{other:.3g}", f"{mine:.3g}"
-    return f"both near {a}" if a == b else f"baseline {a}, {ours.name} {b}"
-
-
-def _spread(examples: np.ndarray) -> str:
-    return ", ".join(f"{count} on replica {replica}" for replica, count in enumerate(examples))
+    return (
+        _("both near {loss}", loss=a) if a == b else _("baseline {other}, {run} {loss}", other=a, run=ours.name, loss=b)
+    )
 
 
 def _uneven(ours: Evidence, k: int) -> VerificationError:
     """The error for a difference that unequal replica batches account for to the tolerance."""
     counts, total = ours.examples[k], int(ours.examples[k].sum())
     is_last = k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k]
-    where = f"step {k + 1}, the last batch of the epoch," if is_last else f"step {k + 1}"
+    where = N_("step {step}, the last batch of the epoch,") if is_last else N_("step {step}")
     weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
-    parts = ", ".join(f"{weight} where a replica has {n}" for n, weight in sorted(weights.items(), reverse=True))
+    each = sorted(weights.items(), reverse=True)
     return VerificationError(
-        f"{where} has {total} examples: {_spread(counts)}; {_who(ours)} averages the replicas' means, so that an "
-        f"example counts {parts}, and 1/{total} on one device (weighted by examples the losses agree)",
+        _(
+            "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "
+            "{parts}, and 1/{total} on one device (weighted by examples the losses agree)",
+            where=_(where, step=k + 1),
+            total=total,
+            spread=spread(counts),
+            who=_who(ours),
+            parts=_(", ").join(_("{weight} where a replica has {n}", weight=weight, n=n) for n, weight in each),
+        ),
         step=k + 1,
         reason="uneven batch",
-        remedy="use drop_remainder=True, or a custom loop that divides by the global batch",
+        remedy=_("use drop_remainder=True, or a custom loop that divides by the global batch"),
     )
 
 
 def _who(ours: Evidence) -> str:
-    return "the loop" if ours.in_loop else "an Estimator" if "estimator" in ours.kinds else "Keras fit"
+    return _("the loop") if ours.in_loop else _("an Estimator") if "estimator" in ours.kinds else _("Keras fit")
 
 
 def _same(ours: Evidence, theirs: Evidence, k: int) -> bool | None:
@@ -213,56 +192,75 @@ def _remedy(ours: Evidence, theirs: Evidence, odd: np.ndarray, weighted: float, 
     """What to look at, where the losses differ at step k + 1. odd: the uneven steps so far."""
     if len(odd) and odd[-1] == k:
         other = global_loss(theirs.shares, theirs.examples)[k]
-        return (
-            f"its replicas have unequal batches ({_spread(ours.examples[k])}), but weighted by examples the relative "
-            f"difference is {_relative(weighted, other)}, so that is not the reason, or not the only one"
+        return _(
+            "its replicas have unequal batches ({spread}), but weighted by examples the relative difference is "
+            "{relative}, so that is not the reason, or not the only one",
+            spread=spread(ours.examples[k]),
+            relative=_relative(weighted, other),
         )
     if len(odd):
         first = odd[0]
-        return (
-            f"step {first + 1} had unequal batches ({_spread(ours.examples[first])}), which {_who(ours)} averages "
-            "as if they were equal; use drop_remainder=True to see whether that is the reason"
+        return _(
+            "step {step} had unequal batches ({spread}), which {who} averages as if they were equal; use "
+            "drop_remainder=True to see whether that is the reason",
+            step=first + 1,
+            spread=spread(ours.examples[first]),
+            who=_who(ours),
         )
     same = _same(ours, theirs, k)
     if k == 0:
         data = {
-            True: "the same examples, by their fingerprints, so check that the loss is a mean over the global batch",
-            False: "other examples, by their fingerprints, so give both the same order (seed the shuffle)",
-            None: "examples that nothing compared, so check that they are the same in the same order (seed the "
-            "shuffle), and that the loss is a mean over the global batch",
+            True: N_(
+                "the same examples, by their fingerprints, so check that the loss is a mean over the global batch"
+            ),
+            False: N_("other examples, by their fingerprints, so give both the same order (seed the shuffle)"),
+            None: N_(
+                "examples that nothing compared, so check that they are the same in the same order (seed the shuffle), "
+                "and that the loss is a mean over the global batch"
+            ),
         }[same]
-        weights = (
-            "start from the same weights"
-            if ours.initial and theirs.initial
-            else "start from weights that nothing compared"
-        )
-        return f"both {weights} and read {data}"
+        sentence = N_("both start from weights that nothing compared and read {data}")
+        if ours.initial and theirs.initial:
+            sentence = N_("both start from the same weights and read {data}")
+        return _(sentence, data=_(data))
     resumed = [number for number, first in ours.restarts if first == k + 1]
     if resumed:
-        return (
-            f"attempt {resumed[0]} began here: what its checkpoint does not hold began anew (the place in the data, "
-            "the optimizer where only weights are saved, random numbers); save those too, or save at the end "
-            "of an epoch"
+        return _(
+            "attempt {attempt} began here: what its checkpoint does not hold began anew (the place in the data, the "
+            "optimizer where only weights are saved, random numbers); save those too, or save at the end of an epoch",
+            attempt=resumed[0],
         )
-    return f"the steps before agree, {_later_remedy(ours, theirs, k, same)}"
+    return _later_remedy(ours, theirs, k, same)
 
 
 def _later_remedy(ours: Evidence, theirs: Evidence, k: int, same: bool | None) -> str:
+    sentence = {
+        True: N_("the steps before agree, so check the gradients (a mean over the global batch, summed over replicas)"),
+        False: N_(
+            "the steps before agree, and by their fingerprints they read other examples by step {step} (seed the "
+            "shuffle)"
+        ),
+        None: N_(
+            "the steps before agree, so check the gradients (a mean over the global batch, summed over replicas) and "
+            "that both read the same examples at step {step} (seed the shuffle)"
+        ),
+    }[same]
+    sentence = _(sentence, step=k + 1)
     if same is False:
-        return f"and by their fingerprints they read other examples by step {k + 1} (seed the shuffle)"
-    sentence = "so check the gradients (a mean over the global batch, summed over replicas)"
-    if same is None:
-        sentence += f" and that both read the same examples at step {k + 1} (seed the shuffle)"
+        return sentence
     mine, other = (global_loss(side.shares, side.examples) for side in (ours, theirs))
     # From step 1 on by more than rounding: that is in the loss, and no kink's doing.
     rounding = abs(mine[0] - other[0]) <= OFFSET * abs(other[0]) + FLOAT32
     if not rounding:
-        return (
-            f"{sentence}; the losses of step 1 differ already, relative difference {_relative(mine[0], other[0])}, by "
-            "more than rounding"
+        return _(
+            "{sentence}; the losses of step 1 differ already, relative difference {relative}, by more than rounding",
+            sentence=sentence,
+            relative=_relative(mine[0], other[0]),
         )
     if abs(mine[k] - other[k]) < SMALL * abs(other[k]):
-        sentence += (
-            "; a difference this small can also be rounding that a kink such as relu's has enlarged (tanh has none)"
+        return _(
+            "{sentence}; a difference this small can also be rounding that a kink such as relu's has enlarged (tanh "
+            "has none)",
+            sentence=sentence,
         )
     return sentence

@@ -1,12 +1,35 @@
-"""Numbers in verdicts and errors: short, and the same on every machine; and how large rounding is."""
+"""Numbers and lists in verdicts and errors: short, and the same on every machine; and how large rounding is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
 
-__all__ = ["AT_STEP_1", "CANCELLING", "FLOAT32", "OFFSET", "SMALL", "percent", "relative", "rounded", "scientific"]
+from dtk.language import _
+
+__all__ = [
+    "AT_STEP_1",
+    "CANCELLING",
+    "FLOAT32",
+    "OFFSET",
+    "SMALL",
+    "first_three",
+    "percent",
+    "relative",
+    "rounded",
+    "scientific",
+]
+
+
+def first_three(words: Sequence[str]) -> str:
+    """A list's first three words, and a sign that there are more.
+
+    >>> first_three(["a", "b"]), first_three(["a", "b", "c", "d"])
+    ('a, b', 'a, b, c, …')
+    """
+    return _(", ").join([*words[:3], *["…"] * (len(words) > 3)])
 
 
 def percent(part: float) -> str:

@@ -25,11 +25,14 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dtk.checks.counts import check_steps_and_examples
 from dtk.checks.coverage import check_named_losses, updates_line
 from dtk.checks.evidence import check_arguments, check_recorded, collect
-from dtk.checks.losses import RTOL, check_loss, check_steps_and_examples, loss_line
+from dtk.checks.losses import RTOL, check_loss, loss_line
 from dtk.checks.numerals import scientific
-from dtk.checks.weights import check_final_weights, check_replicas_agree, check_start, check_weights_between
+from dtk.checks.replicas import check_replicas_agree
+from dtk.checks.weights import check_final_weights, check_start, check_weights_between
+from dtk.language import N_, _
 
 if TYPE_CHECKING:
     from dtk.checks.evidence import Evidence, RunLike
@@ -72,7 +75,7 @@ def checks(
     check_arguments(run, baseline)
     check_recorded(run, baseline)
     ours = collect(run, name_of(run))
-    theirs = collect(baseline, "baseline") if baseline is not None else None
+    theirs = collect(baseline, _("baseline")) if baseline is not None else None
     yield from _header(ours)
     if theirs is not None:
         check_steps_and_examples(ours, theirs)
@@ -80,19 +83,19 @@ def checks(
     yield updates_line(ours, theirs, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
-        yield f"check replicas agree: PASS ({ours.steps} steps)"
+        yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)
     if theirs is not None:
         check_named_losses(ours, theirs, rtol)
         check_loss(ours, theirs, rtol)
         yield loss_line(theirs, rtol)
         check_weights_between(ours, theirs, atol)
         check_final_weights(ours, theirs, atol)
-        yield f"check weights vs single device: PASS (atol={scientific(atol)})"
+        yield _("check weights vs single device: PASS (atol={atol})", atol=scientific(atol))
 
 
 def name_of(run: RunLike) -> str:
     """What sentences call a run that is no baseline."""
-    return {"cluster": "cluster", "mirrored": "mirrored run"}.get(run.mode, "run")
+    return _({"cluster": N_("cluster"), "mirrored": N_("mirrored run")}.get(run.mode, N_("run")))
 
 
 def _header(ours: Evidence) -> Iterator[str]:
@@ -103,10 +106,16 @@ def _header(ours: Evidence) -> Iterator[str]:
     )
     for worker in range(workers):
         # `collect` found each worker's "finished" event, which a worker writes only when its exit code is 0.
-        yield f"worker {worker}{' (chief)' if worker == 0 else ''}: {ours.steps} steps, exit 0"
+        line = (
+            N_("worker {worker}: {steps} steps, exit 0")
+            if worker
+            else N_("worker {worker} (chief): {steps} steps, exit 0")
+        )
+        yield _(line, worker=worker, steps=ours.steps)
 
 
 def _check_tolerances(**tolerances: float) -> None:
     for name, value in tolerances.items():
         if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise ValueError(f"{name}={value!r}: a tolerance is a finite number from 0 up, such as 1e-4")
+            what = N_("{name}={value!r}: a tolerance is a finite number from 0 up, such as 1e-4")
+            raise ValueError(_(what, name=name, value=value))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.checks import facts
+from dtk.checks.counts import check_steps_and_examples
 from dtk.checks.evidence import collect
-from dtk.checks.losses import check_steps_and_examples
 from dtk.checks.numerals import OFFSET, relative
 from dtk.checks.verify import checks, name_of
 from dtk.diagnosis.case import Case

@@ -13,6 +13,7 @@ from typing import Any
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
+from dtk.language import _
 from dtk.launch import folders, gpus, tf_config
 from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
@@ -223,7 +224,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     patience = Patience(job.stall_timeout)
     for now in _ticks(members, tick):
         if watch.alone:
-            _say(ALONE.format(job.workers), said)
+            _say(_(ALONE, workers=job.workers), said)
         if watch.open:
             _say(OPEN, _said_here)
         if watch.culprit() is not None:

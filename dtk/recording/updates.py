@@ -19,6 +19,7 @@ from dtk.compat.strategies import has_a_cluster, watch_maps
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.events import Alone, Augments, Optimizer, Traced, Updates
+from dtk.language import _
 from dtk.recording.progress import progress
 
 __all__ = ["check_any_strategy", "keep_beside", "listen", "write"]
@@ -86,7 +87,7 @@ def check_any_strategy(who: str, place: Here) -> None:
     """Raises where the function of a cluster has made no strategy that knows of the other workers."""
     if _may_train_alone(place) or has_a_cluster():
         return
-    raise ClusterConfigError(f"{who}: {ALONE.format(place.workers)}")
+    raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
 
 
 def _may_train_alone(place: Here) -> bool:

@@ -1,0 +1,105 @@
+"""Whether all replicas of a run hold the same weights, to the last bit. Each check raises one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtk.checks.evidence import Evidence, kind_of_weights, owner
+from dtk.checks.facts import MOVING, outside
+from dtk.checks.weights import array_of, distance, upto
+from dtk.errors import VerificationError
+from dtk.events import Replicas, of_kind
+from dtk.language import N_, _
+from dtk.records import Weights
+
+__all__ = ["check_replicas_agree"]
+
+_IN_SCOPE = N_(
+    "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
+)
+_MADE_THERE = N_(
+    "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
+    "that are changed without the optimizer (an assign in a layer or a callback)"
+)
+_STATISTICS = N_(
+    "they are moving statistics, and each replica has its own, of its part of the batch; use "
+    "BatchNormalization(synchronized=True)"
+)
+
+
+def check_replicas_agree(ours: Evidence) -> None:
+    """Identical weights on all replicas, to the last bit: synchronous replicas add the same sum to the same start.
+
+    Workers are compared by what each of them wrote. Replicas within a worker are compared there, by the
+    recorder, which wrote an event `Replicas`.
+    """
+    for which, held in (("initial", ours.initial), ("final", ours.final)):
+        for worker, weights in enumerate(held[1:], start=1):
+            _check_identical(ours, held[0], weights, which, worker)
+    for moment in ours.run.folder.worker(0).moments:
+        between = [held_then for corner in ours.run.folder.each if (held_then := corner.weights(moment))]
+        for worker, held_then in enumerate(between[1:], start=1):
+            _check_identical(ours, between[0], held_then, moment, worker)
+    if ours.run.replicas > 1:
+        for corner in ours.run.folder.each:
+            replicas = _("the {n} replicas of {owner}", n=ours.run.replicas, owner=owner(ours, corner.worker))
+            _check_said(of_kind(corner.events, Replicas), replicas, ours)
+
+
+def _check_said(said: list[Replicas], replicas: str, ours: Evidence) -> None:
+    if not said:
+        raise VerificationError(
+            _("verify can't compare {replicas}: nothing recorded whether they agree", replicas=replicas),
+            reason="replicas",
+            remedy=_(
+                "dtk.Recorder() does at the end of fit, so fit must come to its end with the Recorder among its "
+                "callbacks, or dtk.record_step with model="
+            ),
+            recorded=False,
+        )
+    parted = [event for event in said if not event.identical]
+    if parted:
+        name = str(parted[0].name)
+        what = _("{replicas} hold different final weights, {name} among them", replicas=replicas, name=name)
+        raise VerificationError(what, reason="replicas", remedy=_remedy(ours, [name]))
+
+
+def _check_identical(ours: Evidence, a: Weights, b: Weights, which: str, worker: int) -> None:
+    if [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
+        raise VerificationError(
+            _(
+                "worker 0 and worker {worker} hold different models ({mine} and {its} weight arrays, or other shapes)",
+                worker=worker,
+                mine=len(a.arrays),
+                its=len(b.arrays),
+            ),
+            reason="replicas",
+            remedy=_("build the same model on every worker"),
+        )
+    parted = [i for i, (x, y) in enumerate(zip(a.arrays, b.arrays, strict=True)) if not _identical(x, y)]
+    if parted:
+        distances = {i: distance(a.arrays[i], b.arrays[i]) for i in parted}
+        index = max(distances, key=lambda i: distances[i])
+        raise VerificationError(
+            _(
+                "worker 0 and worker {worker} hold different {weights}: {array} differs by {upto}",
+                worker=worker,
+                weights=kind_of_weights(which),
+                array=array_of(a, index),
+                upto=upto(distances[index]),
+            ),
+            reason="replicas",
+            remedy=_remedy(ours, [a.names[i] for i in parted]),
+            numbers={"difference": distances[index]},
+        )
+
+
+def _remedy(ours: Evidence, names: list[str]) -> str:
+    """What to do about replicas whose weights of these names differ."""
+    if all(any(word in name for word in MOVING) for name in names):
+        return _(_STATISTICS)
+    return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
+
+
+def _identical(x: np.ndarray, y: np.ndarray) -> bool:
+    return x.tobytes() == y.tobytes()
