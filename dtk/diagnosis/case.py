@@ -11,12 +11,13 @@ import numpy as np
 from dtk.checks import facts
 from dtk.checks.evidence import Evidence
 from dtk.checks.facts import MOVING
-from dtk.checks.numerals import rounded
+from dtk.checks.numerals import first_three, rounded
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
+from dtk.language import N_, _
 from dtk.measure.scaling import by_step, global_loss, weighted_loss
 
-__all__ = ["Case"]
+__all__ = ["Case", "said_of"]
 
 
 @dataclass(frozen=True)
@@ -186,22 +187,39 @@ class Case:
 
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""
-        mine, other = self.mine[step - 1], self.other[step - 1]
-        return f"at step {step} the {self.ours.name}'s loss is {mine:.3g}, the baseline's {other:.3g}"
+        return _(
+            "at step {step} the {run}'s loss is {mine:.3g}, the baseline's {other:.3g}",
+            step=step,
+            run=self.ours.name,
+            mine=self.mine[step - 1],
+            other=self.other[step - 1],
+        )
 
     def facts(self) -> list[str]:
         """What is known without a diagnosis: for those who go on looking."""
-        known = [f"verify: {self.failed}"]
+        known = [_("verify: {failed}", failed=self.failed)]
         if self.theirs is None:
             return known
-        data = {True: "are the same at every step", False: "differ", None: "are not known"}[self.same_data]
-        known.append(f"the examples {data}, by their fingerprints")
+        data = {
+            True: N_("the examples are the same at every step, by their fingerprints"),
+            False: N_("the examples differ, by their fingerprints"),
+            None: N_("the examples are not known, by their fingerprints"),
+        }[self.same_data]
         if self.alike:
-            known[-1] = "the fingerprints prove nothing: they are the same for each example of every step and replica"
+            data = N_("the fingerprints prove nothing: they are the same for each example of every step and replica")
+        known.append(_(data))
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(self.mine - self.other) / np.abs(self.other)
-        shown = ", ".join(rounded(float(value)) for value in apart[:3])
-        known.append(f"relative differences of the losses from step 1 on: {shown}{', …' if self.steps > 3 else ''}")
-        for what, said in (("draws at random in the step", self.draws), ("clips a replica's gradients", self.clips)):
-            known.append(f"what {what}: {'not known' if said is None else ', '.join(said[:3]) or 'nothing'}")
+        shown = first_three([rounded(float(value)) for value in apart])
+        known.append(_("relative differences of the losses from step 1 on: {differences}", differences=shown))
+        for sentence, said in (
+            (N_("what draws at random in the step: {said}"), self.draws),
+            (N_("what clips a replica's gradients: {said}"), self.clips),
+        ):
+            known.append(_(sentence, said=said_of(said, N_("nothing"))))
         return known
+
+
+def said_of(known: list[str] | None, nothing: str) -> str:
+    """The first three of what is known, in words; None: not known."""
+    return _("not known") if known is None else _(", ").join(known[:3]) or _(nothing)

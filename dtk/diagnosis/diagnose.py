@@ -28,16 +28,20 @@ from dtk.diagnosis.standstill import look_at_standstill
 from dtk.diagnosis.suspects import look_at_offset, look_at_statistics, look_at_unknown_ratio
 from dtk.diagnosis.trials import decide
 from dtk.diagnosis.updates import look_at_state, look_at_updates, moved, only_rates_differ
-from dtk.diagnosis.verdict import Diagnosis, found
+from dtk.diagnosis.verdict import Diagnosis, by_test, found
 from dtk.errors import VerificationError
 from dtk.events import Training
+from dtk.language import N_, _
 
 if TYPE_CHECKING:
     from dtk.checks.evidence import RunLike
 
 __all__ = ["Diagnosis", "diagnose"]
 
-_VERSIONS = "they were made with other versions, {}, which may draw other numbers by one seed: make both with one"
+_VERSIONS = N_(
+    "{what} (they were made with other versions, {versions}, which may draw other numbers by one seed: make both with "
+    "one)"
+)
 
 
 def diagnose(
@@ -77,26 +81,28 @@ def diagnose(
         if try_it:
             explained = decide(explained, run, baseline, (rtol, atol), _explain)
         other = facts.other_versions(run, baseline)
-        return replace(explained, what=f"{explained.what} ({_VERSIONS.format(other)})") if other else explained
-    pair = "run and baseline agree" if baseline is not None else "the run's replicas agree"
+        return replace(explained, what=_(_VERSIONS, what=explained.what, versions=other)) if other else explained
+    pair = _("run and baseline agree") if baseline is not None else _("the run's replicas agree")
     held_up = look_at_standstill(run, pair)
     if held_up is not None:
         tested, *more = held_up.evidence
         return replace(held_up, evidence=(tested, *passed, *more))
-    tested = "tested: all checks of verify passed, and the loss does not stay where guessing leaves it"
-    return Diagnosis("none", f"{pair}: nothing to diagnose ({passed[0]})", (tested, *passed))
+    tested = by_test(_("all checks of verify passed, and the loss does not stay where guessing leaves it"))
+    what = _("{pair}: nothing to diagnose ({facts})", pair=pair, facts=passed[0])
+    return Diagnosis("none", what, (tested, *passed))
 
 
 def _alone(run: RunLike) -> Diagnosis:
     """A single replica has no other to agree with; whether it learns anything can be asked all the same."""
-    pair = "the run has one replica"
+    pair = _("the run has one replica")
     try:
         check_recorded(run, None)
         collect(run, name_of(run))
     except VerificationError as error:
         return _unrecorded(error, run, None)
     held_up = look_at_standstill(run, pair)
-    return held_up or Diagnosis("none", f"{pair}, which learns; only a baseline tells whether it is right")
+    learns = N_("{pair}, which learns; only a baseline tells whether it is right")
+    return held_up or Diagnosis("none", _(learns, pair=pair))
 
 
 def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> Diagnosis:
@@ -104,9 +110,9 @@ def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, 
         return _unrecorded(failed, run, baseline)
     try:
         ours = collect(run, name_of(run))
-        theirs = collect(baseline, "baseline") if baseline is not None else None
+        theirs = collect(baseline, _("baseline")) if baseline is not None else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
-        return found("steps", error.what, COUNTED)
+        return found("steps", error.what, _(COUNTED))
     if failed.loss is not None and theirs is not None:  # one of several losses of a step: it alone tells by its ratio
         ours, theirs = ours.only(failed.loss), theirs.only(failed.loss)
     case = Case(ours, theirs, failed, rtol, atol)
@@ -118,7 +124,7 @@ def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, 
 def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None) -> Diagnosis:
     """What was not recorded, or not as often: updates of an optimizer, or any step, though a Recorder was there."""
     if error.reason == "updates":
-        tested = "the updates that each optimizer made are counted, and those that were recorded"
+        tested = _("the updates that each optimizer made are counted, and those that were recorded")
         kind = kind_of_updates(run) if baseline is None else kind_of_updates(run, baseline)
         return found(kind, error.what, tested)
     what = error.what
@@ -126,28 +132,28 @@ def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None
         side for side in (run, baseline) if side is not None and not len(side.records) and facts.events(side, Training)
     ]
     if silent:
-        name = "baseline" if silent[0] is baseline else name_of(silent[0])
-        what = (
-            f"fit began in the {name} with a dtk.Recorder among its callbacks, and no step was recorded: its train "
-            "function never called train_step, or fit made no step"
+        what = _(
+            "fit began in the {run} with a dtk.Recorder among its callbacks, and no step was recorded: its train "
+            "function never called train_step, or fit made no step",
+            run=_("baseline") if silent[0] is baseline else name_of(silent[0]),
         )
-    return found("records", what, "the records of each replica were read, from step 1 to the last")
+    return found("records", what, _("the records of each replica were read, from step 1 to the last"))
 
 
 def _look_at_records(case: Case) -> Diagnosis | None:
     """Weights, or what the replicas said of theirs, that nothing recorded."""
     if case.failed.recorded:
         return None
-    return found("records", case.failed.what, "each worker's files were read")
+    return found("records", case.failed.what, _("each worker's files were read"))
 
 
 def _look_at_start(case: Case) -> Diagnosis | None:
     """Other seeds, other initial weights, another model."""
     if case.failed.reason not in ("seeds", "initial weights"):
         return None
-    tested = "seeds, and the initial weights by number, shape and value"
+    tested = _("seeds, and the initial weights by number, shape and value")
     if only_rates_differ(case):
-        what = f"only a learning rate differs as training begins: {case.failed.what}"
+        what = _("only a learning rate differs as training begins: {what}", what=case.failed.what)
         return found("learning rate", what, tested)
     return found("start", case.failed.what, tested)
 
@@ -188,13 +194,16 @@ _LOOKS: tuple[Callable[[Case], Diagnosis | None], ...] = (
 
 
 def _unknown(case: Case) -> Diagnosis:
-    known = ["tested: every mistake of the table, and none fits", *case.facts()]
-    lead = str(case.failed)
+    known = [by_test(_("every mistake of the table, and none fits")), *case.facts()]
+    what = N_("I don't know why: {failed}")
     if case.theirs is not None and case.failed.step == 1 and not (case.ours.initial and case.theirs.initial):
-        lead += "; the initial weights were not recorded: call dtk.record_step inside of a tf.function, with model="
+        what = N_(
+            "I don't know why: {failed}; the initial weights were not recorded: call dtk.record_step inside of a "
+            "tf.function, with model="
+        )
     elif case.theirs is not None and not case.other_names and (case.failed.step or 2) > 1:
         move = moved(case)
         if move is not None:
-            known.append(f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}")
-        lead += "; run both for 1 or 2 steps, after which the weights show more"
-    return Diagnosis("unknown", f"I don't know why: {lead}", tuple(known))
+            known.append(move.sentence)
+        what = N_("I don't know why: {failed}; run both for 1 or 2 steps, after which the weights show more")
+    return Diagnosis("unknown", _(what, failed=case.failed), tuple(known))

@@ -10,6 +10,7 @@ from dtk.diagnosis.suspects import only_statistics
 from dtk.diagnosis.updates import moved
 from dtk.diagnosis.verdict import Diagnosis, either, found
 from dtk.events import Replicas, of_kind
+from dtk.language import N_, _
 
 __all__ = ["look_at_drift"]
 
@@ -22,26 +23,38 @@ def look_at_drift(case: Case) -> Diagnosis | None:
     scope = scope_of(case.ours.run)
     within = case.ours.run.replicas > 1 or outside(case.ours.run) is False
     if not within:
-        known = "is not known" if scope is None else f"has {scope.replicas} replica in sync"
-        return found(
-            "not in scope",
-            f"{parted}, which replicas in sync can't: the model, or its optimizer, is outside the strategy's scope",
-            f"the weights are compared bit by bit; the scope that the model was made in {known}",
-            case.facts(),
+        what = N_(
+            "{parted}, which replicas in sync can't: the model, or its optimizer, is outside the strategy's scope"
         )
-    made = f"of {scope.strategy} with {scope.replicas} replicas" if scope and scope.strategy else "of the strategy"
+        tested = N_("the weights are compared bit by bit; the scope that the model was made in is not known")
+        if scope is not None:
+            tested = N_(
+                "the weights are compared bit by bit; the scope that the model was made in has {replicas} replica in "
+                "sync"
+            )
+        replicas = scope and scope.replicas
+        return found("not in scope", _(what, parted=parted), _(tested, replicas=replicas), case.facts())
+    made = _("the scope of the strategy")
+    if scope and scope.strategy:
+        made = _("the scope of {strategy} with {n} replicas", strategy=scope.strategy, n=scope.replicas)
     began = _other_worker(case, "initial")
     if began:
-        what = f"{began}, though the model was made in the scope {made}, which gives all of them the chief's"
-        tested = (
-            f"the weights before the first step are compared bit by bit, and the model was made in the scope {made}"
+        what = _(
+            "{began}, though the model was made in {scope}, which gives all of them the chief's: something set them on "
+            "one worker alone",
+            began=began,
+            scope=made,
         )
-        return found("start", f"{what}: something set them on one worker alone", tested, case.facts())
-    lead = (
-        f"{parted}, though the model was made in the scope {made}: something changes weights on each replica by itself"
+        tested = N_("the weights before the first step are compared bit by bit, and the model was made in {scope}")
+        return found("start", what, _(tested, scope=made), case.facts())
+    lead = _(
+        "{parted}, though the model was made in {scope}: something changes weights on each replica by itself (an "
+        "assign in a layer or a callback)",
+        parted=parted,
+        scope=made,
     )
-    tested = f"the weights are compared bit by bit, and the model was made in the scope {made}"
-    return either(f"{lead} (an assign in a layer or a callback)", ["not in scope"], tested, case.facts())
+    tested = _("the weights are compared bit by bit, and the model was made in {scope}", scope=made)
+    return either(lead, ["not in scope"], tested, case.facts())
 
 
 def _parted(case: Case) -> str | None:
@@ -50,22 +63,27 @@ def _parted(case: Case) -> str | None:
         for event in of_kind(corner.events, Replicas):
             name = str(event.name)
             if not event.identical and not any(word in name for word in MOVING):
-                return f"the replicas of worker {corner.worker} end with different weights ({name} among them)"
+                what = N_("the replicas of worker {worker} end with different weights ({name} among them)")
+                return _(what, worker=corner.worker, name=name)
     return _other_worker(case, "final")
 
 
 def _other_worker(case: Case, which: str) -> str | None:
     """Which worker's trained weights, "initial" or "final", are not those of worker 0, in words."""
     held = [corner.weights(which) for corner in case.ours.run.folder.each]
-    first, verb = held[0], {"initial": "begin", "final": "end"}[which]
+    first = held[0]
+    sentence = {
+        "initial": N_("worker 0 and worker {worker} begin with different weights ({name} among them)"),
+        "final": N_("worker 0 and worker {worker} end with different weights ({name} among them)"),
+    }[which]
     for worker, weights in enumerate(held[1:], start=1):
         if first is None or weights is None:
             continue
         if [x.shape for x in first.arrays] != [y.shape for y in weights.arrays]:
-            return f"worker 0 and worker {worker} hold different models"
+            return _("worker 0 and worker {worker} hold different models", worker=worker)
         for name, x, y in zip(first.names, first.arrays, weights.arrays, strict=True):
             if x.tobytes() != y.tobytes() and not any(word in name for word in MOVING):
-                return f"worker 0 and worker {worker} {verb} with different weights ({name} among them)"
+                return _(sentence, worker=worker, name=name)
     return None
 
 
@@ -82,14 +100,22 @@ def _alone(case: Case) -> Diagnosis | None:
         return None
     if only_statistics(case) is None or not _same_end(case):
         return None
-    what = (
-        f"each of the {case.replicas} workers saw all {counts[0, 0]} examples of a step and has the baseline's losses "
+    what = _(
+        "each of the {n} workers saw all {examples} examples of a step and has the baseline's losses and final weights",
+        n=case.replicas,
+        examples=counts[0, 0],
     )
-    what += "and final weights"
-    tested = "each worker has the baseline's examples, losses and final weights; the scope that the model was made in "
     if apart is None:
-        return either(what, ["not in scope", "sharding off"], f"{tested}is not known", case.facts())
-    return found("not in scope", f"{what}: it trained by itself", f"{tested}has 1 replica in sync", case.facts())
+        tested = _(
+            "each worker has the baseline's examples, losses and final weights; the scope that the model was made in "
+            "is not known"
+        )
+        return either(what, ["not in scope", "sharding off"], tested, case.facts())
+    tested = _(
+        "each worker has the baseline's examples, losses and final weights; the scope that the model was made in has 1 "
+        "replica in sync"
+    )
+    return found("not in scope", _("{what}: it trained by itself", what=what), tested, case.facts())
 
 
 def _same_end(case: Case) -> bool:

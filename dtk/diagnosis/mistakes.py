@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dtk.language import N_
+
 __all__ = ["MISTAKES", "Mistake"]
 
 
@@ -25,214 +27,252 @@ class Mistake(NamedTuple):
 
 
 BOTH = ("fit", "loop")
-_AVERAGE = "tf.nn.compute_average_loss(per_example, global_batch_size=B)"
 
 # By key: `Diagnosis.mistake`. First what was trained, then the loss, then the update.
 MISTAKES = {
     "records": Mistake(
-        "records, weights or a worker's end are missing",
+        N_("records, weights or a worker's end are missing"),
         "-",
-        "record every step on every worker, let the function come to its end",
+        N_("record every step on every worker, let the function come to its end"),
         BOTH,
     ),
     "unrecorded": Mistake(
-        "an optimizer made more updates than were recorded",
+        N_("an optimizer made more updates than were recorded"),
         "-",
-        "record every step of every model: a Recorder in each fit, dtk.record_step after each update",
+        N_("record every step of every model: a Recorder in each fit, dtk.record_step after each update"),
         BOTH,
     ),
     "not in scope": Mistake(
-        "the workers' final weights differ; or the model's own strategy has one replica; or each worker has the "
-        "baseline's examples, losses and weights",
+        N_(
+            "the workers' final weights differ; or the model's own strategy has one replica; or each worker has the "
+            "baseline's examples, losses and weights"
+        ),
         "-",
-        "create model and optimizer inside `with strategy.scope():`",
+        N_("create model and optimizer inside `with strategy.scope():`"),
         BOTH,
     ),
     "sharding off": Mistake(
-        "all replicas saw the same examples, which are not the baseline's",
+        N_("all replicas saw the same examples, which are not the baseline's"),
         "-",
-        "distribute the dataset by the strategy with the auto-shard policy DATA, or shard by `input_context`",
+        N_("distribute the dataset by the strategy with the auto-shard policy DATA, or shard by `input_context`"),
         BOTH,
     ),
     "global batch": Mistake(
-        "the examples of step 1 are not as many as the baseline's",
+        N_("the examples of step 1 are not as many as the baseline's"),
         "-",
-        "pass the global batch as an argument, the same to both",
+        N_("pass the global batch as an argument, the same to both"),
         BOTH,
     ),
     "steps": Mistake(
-        "one ran more steps, or made more updates, than the other, or batches of another size later on",
+        N_("one ran more steps, or made more updates, than the other, or batches of another size later on"),
         "-",
-        "give both the same data, epochs, steps and drop_remainder",
+        N_("give both the same data, epochs, steps and drop_remainder"),
         BOTH,
     ),
     "start": Mistake(
-        "the seeds, the initial weights, the steps that the optimizer had counted before, or the models differ",
+        N_("the seeds, the initial weights, the steps that the optimizer had counted before, or the models differ"),
         "-",
-        "pass the same seed to dtk.run and dtk.baseline, and restore nothing in only one",
+        N_("pass the same seed to dtk.run and dtk.baseline, and restore nothing in only one"),
         BOTH,
     ),
     "worker order": Mistake(
-        "fingerprints don't add up to the baseline's, not over an epoch either: shards overlap and miss examples",
+        N_("fingerprints don't add up to the baseline's, not over an epoch either: shards overlap and miss examples"),
         "-",
-        "shuffle with one seed, the same on every worker, before batching, and map with deterministic=True",
+        N_("shuffle with one seed, the same on every worker, before batching, and map with deterministic=True"),
         BOTH,
     ),
     "order": Mistake(
-        "fingerprints differ at single steps and agree over each epoch: the same examples in another order",
+        N_("fingerprints differ at single steps and agree over each epoch: the same examples in another order"),
         "-",
-        "give shuffle a seed, and map and interleave deterministic=True",
+        N_("give shuffle a seed, and map and interleave deterministic=True"),
         BOTH,
     ),
     "other data": Mistake(
-        "fingerprints differ, over an epoch as well, with one input pipeline",
+        N_("fingerprints differ, over an epoch as well, with one input pipeline"),
         "-",
-        "read the same examples in both, and seed random changes to them",
+        N_("read the same examples in both, and seed random changes to them"),
         BOTH,
     ),
     "augmentation": Mistake(
-        "fingerprints differ, over an epoch as well, and a map of the dataset draws at random",
+        N_("fingerprints differ, over an epoch as well, and a map of the dataset draws at random"),
         "-",
-        "leave random maps out where runs are compared, or draw by example: tf.image.stateless_*, seeded by its number",
+        N_(
+            "leave random maps out where runs are compared, or draw by example: tf.image.stateless_*, seeded by its "
+            "number"
+        ),
         BOTH,
     ),
     "not finite": Mistake(
-        "a loss is NaN or infinite",
+        N_("a loss is NaN or infinite"),
         "-",
-        "lower the learning rate, and look for NaN in the data and log(0) in the loss",
+        N_("lower the learning rate, and look for NaN in the data and log(0) in the loss"),
         BOTH,
     ),
     "reduced value": Mistake(
-        "every replica recorded the same loss, and each is the baseline's",
+        N_("every replica recorded the same loss, and each is the baseline's"),
         "N",
-        "give dtk.record_step what strategy.run returned, before strategy.reduce",
+        N_("give dtk.record_step what strategy.run returned, before strategy.reduce"),
         ("loop",),
     ),
     "local mean": Mistake(
-        "the global loss is N times too large",
+        N_("the global loss is N times too large"),
         "N",
-        f"divide by the global batch: {_AVERAGE} instead of tf.reduce_mean(per_example)",
+        N_(
+            "divide by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B) instead of "
+            "tf.reduce_mean(per_example)"
+        ),
         BOTH,
     ),
     "divided twice": Mistake(
-        "the global loss is N times too small",
+        N_("the global loss is N times too small"),
         "1/N",
-        f"divide once, by the global batch: {_AVERAGE}, and not by num_replicas_in_sync as well",
+        N_(
+            "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not "
+            "by num_replicas_in_sync as well"
+        ),
         BOTH,
     ),
     "not divided": Mistake(
-        "the global loss is the sum over the examples",
+        N_("the global loss is the sum over the examples"),
         "B",
-        f"divide by the global batch: {_AVERAGE} instead of tf.reduce_sum(per_example)",
+        N_(
+            "divide by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B) instead of "
+            "tf.reduce_sum(per_example)"
+        ),
         BOTH,
     ),
     "sum over batch size": Mistake(
-        "the loss object's default reduction had taken the mean, which was divided by the global batch again",
+        N_("the loss object's default reduction had taken the mean, which was divided by the global batch again"),
         "1/B (Keras 3's loss objects divide by N too), 1/b (tf.reduce_mean)",
-        f'make the loss object with reduction="none" and use {_AVERAGE}',
+        N_(
+            'make the loss object with reduction="none" and use tf.nn.compute_average_loss(per_example, '
+            "global_batch_size=B)"
+        ),
         BOTH,
     ),
     "label axes": Mistake(
-        "a label has several numbers, and the loss is not their mean",
+        N_("a label has several numbers, and the loss is not their mean"),
         "H·W, H, 1/W or 1/(H·W)",
-        "labels[..., None] and predictions[..., None] for a pointwise loss, then the mean over axes 1 and up",
+        N_("labels[..., None] and predictions[..., None] for a pointwise loss, then the mean over axes 1 and up"),
         BOTH,
     ),
     "short batch": Mistake(
-        "the loss of a short batch is n/B of the baseline's, the steps before agree",
+        N_("the loss of a short batch is n/B of the baseline's, the steps before agree"),
         "n/B",
-        "divide by the examples that the step has, over all replicas, or use drop_remainder=True",
+        N_("divide by the examples that the step has, over all replicas, or use drop_remainder=True"),
         BOTH,
     ),
     "uneven batch": Mistake(
-        "replicas had unequal batches; weighted by examples the losses agree",
+        N_("replicas had unequal batches; weighted by examples the losses agree"),
         "-",
-        "use drop_remainder=True, or a loop that divides by the step's examples over all replicas",
+        N_("use drop_remainder=True, or a loop that divides by the step's examples over all replicas"),
         BOTH,
     ),
     "regularisation": Mistake(
-        "the global loss is too large by N-1 times the penalty, at every step",
+        N_("the global loss is too large by N-1 times the penalty, at every step"),
         "-",
-        "tf.nn.scale_regularization_loss(penalty) in each replica's share",
+        N_("tf.nn.scale_regularization_loss(penalty) in each replica's share"),
         BOTH,
     ),
     "batch norm": Mistake(
-        "same data and weights, another loss at step 1 in no simple ratio; or only moving statistics differ",
+        N_("same data and weights, another loss at step 1 in no simple ratio; or only moving statistics differ"),
         "-",
-        "expect no equality, or use BatchNormalization(synchronized=True)",
+        N_("expect no equality, or use BatchNormalization(synchronized=True)"),
         BOTH,
     ),
     "random": Mistake(
-        "same data and weights, another loss at step 1 in no simple ratio; an operation of the step draws at random",
+        N_(
+            "same data and weights, another loss at step 1 in no simple ratio; an operation of the step draws at random"
+        ),
         "-",
-        "expect no equality, or compare with the rate of dropout, noise or sampling set to 0",
+        N_("expect no equality, or compare with the rate of dropout, noise or sampling set to 0"),
         BOTH,
     ),
     "whole batch": Mistake(
-        "same data and weights, nothing drawn at random, another loss at step 1 in no simple ratio and no penalty's",
+        N_(
+            "same data and weights, nothing drawn at random, another loss at step 1 in no simple ratio and no penalty's"
+        ),
         "-",
-        "make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas",
+        N_("make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas"),
         BOTH,
     ),
     "offset": Mistake(
-        "losses differ from step 1 on by 2e-5 or more, below the tolerance, by the same at each of the first steps",
+        N_("losses differ from step 1 on by 2e-5 or more, below the tolerance, by the same at each of the first steps"),
         "-",
-        "look for a part of the loss that every replica adds whole, or that depends on the whole batch",
+        N_("look for a part of the loss that every replica adds whole, or that depends on the whole batch"),
         BOTH,
     ),
     "learning rate": Mistake(
-        "losses agree at step 1 and differ afterwards; the weights moved the same way, but not as far",
+        N_("losses agree at step 1 and differ afterwards; the weights moved the same way, but not as far"),
         "-",
-        "use the same learning rate in both, or scale it by the same factor, and don't change it in one only",
+        N_("use the same learning rate in both, or scale it by the same factor, and don't change it in one only"),
         BOTH,
     ),
     "gradient scale": Mistake(
-        "losses agree at step 1; the weights moved the same way, N times as far, and the learning rates are the same",
+        N_(
+            "losses agree at step 1; the weights moved the same way, N times as far, and the learning rates are the "
+            "same"
+        ),
         "-",
-        "add gradients up once: by the optimizer, or by all_reduce and skip_gradients_aggregation, not by both",
+        N_("add gradients up once: by the optimizer, or by all_reduce and skip_gradients_aggregation, not by both"),
         BOTH,
     ),
     "clipping": Mistake(
-        "losses agree at step 1 and differ afterwards; without the clipping of gradients both agree",
+        N_("losses agree at step 1 and differ afterwards; without the clipping of gradients both agree"),
         "-",
-        "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then apply",
+        N_(
+            "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then "
+            "apply"
+        ),
         BOTH,
     ),
     "sparse gradient": Mistake(
-        "losses agree at step 1 and differ afterwards; a gradient comes as rows, and with dense gradients both agree",
+        N_(
+            "losses agree at step 1 and differ afterwards; a gradient comes as rows, and with dense gradients both "
+            "agree"
+        ),
         "-",
-        "make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up",
+        N_("make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up"),
         BOTH,
     ),
     "rounding": Mistake(
-        "losses agree to rounding at first, then differ by less than 1 %, growing fast; the weights moved alike",
+        N_("losses agree to rounding at first, then differ by less than 1 %, growing fast; the weights moved alike"),
         "-",
-        "use tanh, or a smaller learning rate, or pass verify a wider rtol and atol",
+        N_("use tanh, or a smaller learning rate, or pass verify a wider rtol and atol"),
         BOTH,
     ),
     "not reproducible": Mistake(
-        "the baseline, made once more with the same seed, differs from the first (looked for with try_it alone)",
+        N_("the baseline, made once more with the same seed, differs from the first (looked for with try_it alone)"),
         "-",
-        "seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared",
+        N_("seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared"),
         BOTH,
     ),
     # These three, and `short batch`, are also looked for where run and baseline agree.
     "low learning rate": Mistake(
-        "run and baseline agree, the loss stays at ln k and the weights hardly moved",
+        N_("run and baseline agree, the loss stays at ln k and the weights hardly moved"),
         "-",
-        "raise the learning rate tenfold at a time until the loss falls, or look at labels and inputs if it never does",
+        N_(
+            "raise the learning rate tenfold at a time until the loss falls, or look at labels and inputs if it never "
+            "does"
+        ),
         BOTH,
     ),
     "nothing learnt": Mistake(
-        "run and baseline agree and the loss stays at ln k, though weights moved, or some did not change at all",
+        N_("run and baseline agree and the loss stays at ln k, though weights moved, or some did not change at all"),
         "-",
-        "look for a softmax taken twice, inputs that are zero, labels that don't belong to them, frozen or dead layers",
+        N_(
+            "look for a softmax taken twice, inputs that are zero, labels that don't belong to them, frozen or dead "
+            "layers"
+        ),
         BOTH,
     ),
     "from_logits": Mistake(
-        "run and baseline agree, and Keras warns that the outputs for from_logits=True come from a Softmax or Sigmoid",
+        N_(
+            "run and baseline agree, and Keras warns that the outputs for from_logits=True come from a Softmax or "
+            "Sigmoid"
+        ),
         "-",
-        "leave the activation out of the last layer, or say from_logits=False",
+        N_("leave the activation out of the last layer, or say from_logits=False"),
         BOTH,
     ),
 }

@@ -10,6 +10,7 @@ import numpy as np
 from dtk.checks.evidence import Evidence
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.verdict import Diagnosis, found
+from dtk.language import N_, _
 from dtk.measure.scaling import global_loss
 
 __all__ = ["GROWS", "fits", "growth", "look_at_penalty", "steady"]
@@ -43,18 +44,20 @@ def look_at_penalty(case: Case) -> Diagnosis | None:
     named = fits(case, share, 4)
     if named is None:
         return None
-    what = (
-        f"{case.losses(1)}, {case.excess[0]:.3g} too large: {extra} times {share:.3g}"
-        if extra > 1
-        else f"{case.losses(1)}, {case.excess[0]:.3g} too large"
+    what = N_(
+        "{losses}, {excess:.3g} too large, which is the penalty {penalty}: every one of the {n} replicas adds it whole"
     )
-    return found(
-        "regularisation",
-        f"{what}, which is the penalty {named}: every one of the {case.replicas} replicas adds it whole",
+    if extra > 1:
+        what = N_(
+            "{losses}, {excess:.3g} too large: {extra} times {share:.3g}, which is the penalty {penalty}: every one of "
+            "the {n} replicas adds it whole"
+        )
+    said = {"losses": case.losses(1), "excess": case.excess[0], "extra": extra, "share": share}
+    tested = _(
         "the excess at step 1 is N-1 times a penalty of the initial weights with a factor that people write, to the "
-        "losses' rounding (other numbers fit by accident 1 time in 50), and it lasts",
-        case.facts(),
+        "losses' rounding (other numbers fit by accident 1 time in 50), and it lasts"
     )
+    return found("regularisation", _(what, penalty=named, n=case.replicas, **said), tested, case.facts())
 
 
 def fits(case: Case, share: float, roundings: float) -> str | None:
@@ -71,7 +74,7 @@ def fits(case: Case, share: float, roundings: float) -> str | None:
         for factor in FACTORS if total > 0 else []:
             for half in (1.0, 0.5):
                 if abs(share / (half * factor * total) - 1) <= blur:
-                    return f"{half * factor:g} times {words}"
+                    return _("{factor:g} times {sum}", factor=half * factor, sum=words)
     return None
 
 
@@ -82,13 +85,16 @@ def _sums(case: Case) -> Iterator[tuple[str, float]]:
         return
     arrays = [np.asarray(array, np.float64) for array in weights.arrays]
     kernels = [array for array in arrays if array.ndim > 1]
-    groups = [("all kernels", kernels), ("all weights", arrays)]
+    groups = [(_("all kernels"), kernels), (_("all weights"), arrays)]
     each = [(name, [array]) for name, array in zip(weights.names, arrays, strict=True) if array.ndim > 1]
     for some in (groups, each):
         for words, group in some:
-            yield f"the sum of squares of {words}", float(sum((array**2).sum() for array in group))
+            yield _("the sum of squares of {weights}", weights=words), float(sum((array**2).sum() for array in group))
         for words, group in some:
-            yield f"the sum of absolute values of {words}", float(sum(np.abs(array).sum() for array in group))
+            yield (
+                _("the sum of absolute values of {weights}", weights=words),
+                float(sum(np.abs(array).sum() for array in group)),
+            )
 
 
 def steady(case: Case) -> bool:
@@ -103,26 +109,25 @@ def steady(case: Case) -> bool:
     return bool(np.std(first) / abs(np.mean(first)) < 0.5 * np.std(other) / abs(np.mean(other)))
 
 
-def growth(ours: Evidence, theirs: Evidence, more: Evidence) -> tuple[str, set[str] | None]:
-    """How the excess at step 1 grows with the replicas, in words, and the mistakes that it fits; None: not known.
+def growth(ours: Evidence, theirs: Evidence, more: Evidence) -> tuple[dict[str, float], set[str] | None]:
+    """How the excess at step 1 grows with the replicas, and the mistakes that it fits; None: not known.
 
-    more: the run once more, with another number of replicas.
+    The numbers are those that sentences name. more: the run once more, with another number of replicas.
     """
     one, few, many = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours, more))
     grew = (many - one) / (few - one)
     expected = {key: law(more.replicas) / law(ours.replicas) for key, law in GROWS.items()}
-    fact = f"the loss of step 1 is off by {grew:.4g} times as much as with {ours.replicas}"
-    fact += f"; a part added whole gives {expected['regularisation']:.4g}"
+    said = {"replicas": more.replicas, "times": grew, "before": ours.replicas, "whole": expected["regularisation"]}
     # Two losses in float32, subtracted: what is left of their digits.
     blur = max(LOOSE, 8 * float(np.finfo(np.float32).eps) * abs(one) / min(abs(few - one), abs(many - one)))
     if not blur < 0.1:
-        return fact, None
+        return said, None
     fitting = {key for key, value in expected.items() if abs(grew / value - 1) <= blur}
     if _steadier(ours, theirs):
         fitting.discard("local mean")
     if not fitting and abs(grew - 1) > blur:  # it does depend on how the batch is cut, and as none of these does
         fitting = {"whole batch"}
-    return fact, fitting
+    return said, fitting
 
 
 def _steadier(ours: Evidence, theirs: Evidence) -> bool:

@@ -15,6 +15,7 @@ from dtk.checks.numerals import rounded
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.penalty import fits, look_at_penalty
 from dtk.diagnosis.verdict import Diagnosis, either, found
+from dtk.language import N_, _
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
@@ -30,7 +31,7 @@ def look_at_finite(case: Case) -> Diagnosis | None:
     step = case.failed.step
     if step is None or step > case.steps or np.isfinite([case.mine[step - 1], case.other[step - 1]]).all():
         return None
-    return found("not finite", case.failed.what, "the loss at this step is NaN or infinite")
+    return found("not finite", case.failed.what, _("the loss at this step is NaN or infinite"))
 
 
 def look_at_shares(case: Case) -> Diagnosis | None:
@@ -44,9 +45,13 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     also = () if case.same_data else ("sharding off",)
     return found(
         "reduced value",
-        f"at every step all {case.replicas} replicas recorded the same loss, at step 1 {shares[0, 0]:.3g}, which is "
-        "the baseline's: a value that was reduced before it was recorded, no shares",
-        "the replicas' values are equal to 1e-6 at every step, and the first is the baseline's loss",
+        _(
+            "at every step all {n} replicas recorded the same loss, at step 1 {loss:.3g}, which is the baseline's: a "
+            "value that was reduced before it was recorded, no shares",
+            n=case.replicas,
+            loss=shares[0, 0],
+        ),
+        _("the replicas' values are equal to 1e-6 at every step, and the first is the baseline's loss"),
         case.facts(),
         also,
     )
@@ -58,7 +63,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     if step is None or case.failed.reason not in ("loss", "uneven batch"):
         return None
     if case.failed.reason == "uneven batch":
-        tested = "weighted by examples, the losses agree to verify's tolerance"
+        tested = _("weighted by examples, the losses agree to verify's tolerance")
         return found("uneven batch", case.failed.what, tested, case.facts())
     short = _short_batch(case, step)
     if short is not None or step > 1:
@@ -67,15 +72,18 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
         return None  # a difference of larger numbers, all but rounded away: its ratio says nothing
     hits = [(key, what) for key, value, what in _known(case) if _is(case, value, EXACT)]
     if hits:
-        return _named(case, hits, f"the ratio at step 1 is that number to {rounded(EXACT)}")
+        return _named(case, hits, _("the ratio at step 1 is that number to {tolerance}", tolerance=rounded(EXACT)))
     penalty = look_at_penalty(case)
     if penalty is not None:
         return penalty
     for key, value, what in _known(case):
         named = _beside(case, value) if key in (*_COARSE, "not divided") else None
         if named:
-            moved = f"{what} (both add the penalty {named} rightly, which hides the ratio)"
-            return _named(case, [(key, moved)], "the ratio is that number once the penalty is taken off both losses")
+            moved = _(
+                "{what} (both add the penalty {penalty} rightly, which hides the ratio)", what=what, penalty=named
+            )
+            tested = _("the ratio is that number once the penalty is taken off both losses")
+            return _named(case, [(key, moved)], tested)
     near = [(key, value, what) for key, value, what in _known(case) if key in _COARSE and _is(case, value, NEAR)]
     return _nearly(case, near[0][0], near[0][2]) if near else None
 
@@ -91,8 +99,9 @@ def _beside(case: Case, value: float) -> str | None:
 def _nearly(case: Case, key: str, what: str) -> Diagnosis:
     """A ratio near N or 1/N: perhaps the mistake, which batch norm keeps from being exact; perhaps an accident."""
     others = ["whole batch", *(["batch norm"] if case.normalised else []), *(["random"] if case.draws != [] else [])]
-    tested = f"the ratio at step 1 is {case.ratio[0]:.6g}, near the number of a mistake and not equal to it"
-    return either(f"{case.losses(1)}: about {what}", [key, *others], tested, case.facts())
+    tested = N_("the ratio at step 1 is {ratio:.6g}, near the number of a mistake and not equal to it")
+    lead = _("{losses}: about {ratio}", losses=case.losses(1), ratio=what)
+    return either(lead, [key, *others], _(tested, ratio=case.ratio[0]), case.facts())
 
 
 _COARSE = ("local mean", "divided twice")
@@ -104,9 +113,14 @@ def _short_batch(case: Case, step: int) -> Diagnosis | None:
         return None
     return found(
         "short batch",
-        f"step {step} has {count} examples, and its loss is {count}/{full} of the baseline's: it was divided by the "
-        f"full batch of {full}",
-        f"the ratio is that of the examples to {rounded(EXACT)}, and the steps before agree",
+        _(
+            "step {step} has {count} examples, and its loss is {count}/{full} of the baseline's: it was divided by the "
+            "full batch of {full}",
+            step=step,
+            count=count,
+            full=full,
+        ),
+        _("the ratio is that of the examples to {tolerance}, and the steps before agree", tolerance=rounded(EXACT)),
         case.facts(),
     )
 
@@ -115,51 +129,43 @@ def _known(case: Case) -> Iterator[tuple[str, float, str]]:
     """(mistake, ratio, how a sentence calls it) of each mistake with a ratio of its own, the most common first."""
     n, batch = case.replicas, int(case.examples[0])
     if n > 1:
-        yield "local mean", n, f"{n} times, the number of replicas: each divides by its own batch"
-        yield "divided twice", 1 / n, f"1/{n}, divided by the {n} replicas once more"
+        yield "local mean", n, _("{n} times, the number of replicas: each divides by its own batch", n=n)
+        yield "divided twice", 1 / n, _("1/{n}, divided by the {n} replicas once more", n=n)
     if case.label:
-        total, last = int(np.prod(case.label)), case.label[-1]
-        axes = "·".join(str(axis) for axis in case.label)
-        yield "label axes", total, f"{total} = {axes} times: summed over the numbers of a label ({axes}), not averaged"
-        if len(case.label) > 1:
-            first = total // last
-            yield (
-                "label axes",
-                first,
-                (
-                    f"{first} times: of a label's {axes} numbers the loss function averaged the last axis only, and "
-                    "the others were added up"
-                ),
-            )
-        yield (
-            "label axes",
-            1 / last,
-            (
-                f"1/{last}: without a dummy axis the loss function averaged the last of a label's axes ({axes}), and "
-                "all its numbers were divided by again"
-            ),
-        )
-        yield (
-            "label axes",
-            1 / total,
-            f"1/{total}: divided by the {axes} numbers of a label, which were averaged before",
-        )
+        for value, what in _of_a_label(case.label):
+            yield "label axes", value, what
     if batch > 1:
-        yield "not divided", batch, f"{batch} times, the global batch: the sum over the examples is not divided"
-        yield (
-            "sum over batch size",
-            1 / batch,
-            (
-                f"1/{batch}, one over the global batch: a mean over the batch, as a loss object's default reduction "
-                "returns it, was divided by the global batch again"
-            ),
+        what = N_("{n} times, the global batch: the sum over the examples is not divided")
+        yield "not divided", batch, _(what, n=batch)
+        what = N_(
+            "1/{n}, one over the global batch: a mean over the batch, as a loss object's default reduction returns it, "
+            "was divided by the global batch again"
         )
+        yield "sum over batch size", 1 / batch, _(what, n=batch)
     if n > 1 and batch > n:
-        yield (
-            "sum over batch size",
-            n / batch,
-            (f"1/{batch // n}, one over a replica's batch: the mean over it was divided by the global batch again"),
+        what = N_("1/{n}, one over a replica's batch: the mean over it was divided by the global batch again")
+        yield "sum over batch size", n / batch, _(what, n=batch // n)
+
+
+def _of_a_label(label: tuple[int, ...]) -> Iterator[tuple[float, str]]:
+    """Ratio, and how a sentence calls it, of what goes wrong with labels of these axes."""
+    total, last = int(np.prod(label)), label[-1]
+    axes = "·".join(str(axis) for axis in label)
+    what = N_("{total} = {axes} times: summed over the numbers of a label ({axes}), not averaged")
+    yield total, _(what, total=total, axes=axes)
+    if len(label) > 1:
+        what = N_(
+            "{n} times: of a label's {axes} numbers the loss function averaged the last axis only, and the others were "
+            "added up"
         )
+        yield total // last, _(what, n=total // last, axes=axes)
+    what = N_(
+        "1/{n}: without a dummy axis the loss function averaged the last of a label's axes ({axes}), and all its "
+        "numbers were divided by again"
+    )
+    yield 1 / last, _(what, n=last, axes=axes)
+    what = N_("1/{n}: divided by the {axes} numbers of a label, which were averaged before")
+    yield 1 / total, _(what, n=total, axes=axes)
 
 
 def _is(case: Case, value: float, tolerance: float) -> bool:
@@ -170,6 +176,6 @@ def _is(case: Case, value: float, tolerance: float) -> bool:
 
 def _named(case: Case, hits: list[tuple[str, str]], tested: str) -> Diagnosis:
     key, what = hits[0]
-    also = tuple(dict.fromkeys(other for other, _ in hits[1:] if other != key))
-    evidence = [f"ratio of the losses at step 1: {case.ratio[0]:.6g}", *case.facts()]
-    return found(key, f"{case.losses(1)}: {what}", tested, evidence, also)
+    also = tuple(dict.fromkeys(hit[0] for hit in hits[1:] if hit[0] != key))
+    evidence = [_("ratio of the losses at step 1: {ratio:.6g}", ratio=case.ratio[0]), *case.facts()]
+    return found(key, _("{losses}: {ratio}", losses=case.losses(1), ratio=what), tested, evidence, also)

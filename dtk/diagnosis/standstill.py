@@ -17,8 +17,9 @@ from dtk.checks.numerals import percent
 from dtk.checks.verify import name_of
 from dtk.compat.causes import activation_under_logits
 from dtk.diagnosis.mistakes import MISTAKES
-from dtk.diagnosis.verdict import Diagnosis
+from dtk.diagnosis.verdict import Diagnosis, by_test
 from dtk.errors import in_words
+from dtk.language import N_, _
 from dtk.measure.scaling import global_loss
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ SCATTER = 0.4
 # Where the loss stayed: 0.02 to 0.53 % with a low rate, 0.45 to 45 % with labels in random order.
 TINY = 0.005
 FLAT = 1e-3  # of ln k: a first loss this close to it says that the outputs hardly differ between the classes
-_ORDINALS = ("First", "Second", "Third")
+_IN_ORDER = (N_("First, {cause}"), N_("Second, {cause}"), N_("Third, {cause}"))
 
 
 class _Cause(NamedTuple):
@@ -47,6 +48,10 @@ class _Cause(NamedTuple):
 
     mistake: str
     what: str
+
+    @property
+    def remedy(self) -> str:
+        return _(MISTAKES[self.mistake].remedy)
 
 
 class _Level(NamedTuple):
@@ -71,25 +76,34 @@ def look_at_standstill(run: RunLike, pair: str) -> Diagnosis | None:
         causes.append(_short_batch(ours, level.short))
     if not causes:
         return None
-    if level:
-        cost = math.log(level.classes)
-        guess = f"{cost:.3f} = ln {level.classes}, what guessing among {level.classes} classes costs"
-        above = "" if abs(level.mean - 1) < NEAR else f"{level.mean * cost:.2f}, no better than "
-        lead = f"{pair}, and nothing is learnt: over all {ours.steps} steps the loss stays at {above}{guess}"
-    else:
-        lead = pair
-    what, remedy = f"{lead}: {causes[0].what}", MISTAKES[causes[0].mistake].remedy
+    lead = _stays(pair, level, ours.steps) if level else pair
+    first = causes[0]
+    what, remedy = _("{lead}: {cause}", lead=lead, cause=first.what), first.remedy
     if len(causes) > 1:  # a remedy each
-        said = [in_words(cause.what, MISTAKES[cause.mistake].remedy) for cause in causes]
-        said = [f"{ordinal}, {one}" for ordinal, one in zip(_ORDINALS, said, strict=False)]
-        what, remedy = ". ".join([lead, *said]), ""
+        said = [in_words(cause.what, cause.remedy) for cause in causes]
+        said = [_(sentence, cause=one) for sentence, one in zip(_IN_ORDER, said, strict=False)]
+        what, remedy = _(". ").join([lead, *said]), ""
     elif level:
-        what = f"{lead}. {causes[0].what[0].upper()}{causes[0].what[1:]}"
-    tested = "tested: Keras's own warning in the logs; the loss is not at ln k, or the run is too short to tell"
+        what = _(". ").join([lead, f"{first.what[0].upper()}{first.what[1:]}"])
+    tested = N_("Keras's own warning in the logs; the loss is not at ln k, or the run is too short to tell")
     if level:
-        tested = "tested: the loss stays at ln k in each quarter of the steps, without a fall of 1 %"
-    facts = (tested, *(level.facts if level else ()))
-    return Diagnosis(causes[0].mistake, what, facts, tuple(cause.mistake for cause in causes[1:]), remedy)
+        tested = N_("the loss stays at ln k in each quarter of the steps, without a fall of 1 %")
+    facts = (by_test(_(tested)), *(level.facts if level else ()))
+    return Diagnosis(first.mistake, what, facts, tuple(cause.mistake for cause in causes[1:]), remedy)
+
+
+def _stays(pair: str, level: _Level, steps: int) -> str:
+    sentence = N_(
+        "{pair}, and nothing is learnt: over all {steps} steps the loss stays at {cost:.3f} = ln {classes}, what "
+        "guessing among {classes} classes costs"
+    )
+    if abs(level.mean - 1) >= NEAR:
+        sentence = N_(
+            "{pair}, and nothing is learnt: over all {steps} steps the loss stays at {mean:.2f}, no better than "
+            "{cost:.3f} = ln {classes}, what guessing among {classes} classes costs"
+        )
+    cost = math.log(level.classes)
+    return _(sentence, pair=pair, steps=steps, mean=level.mean * cost, cost=cost, classes=level.classes)
 
 
 def _level(ours: Evidence) -> _Level | None:
@@ -111,13 +125,15 @@ def _level(ours: Evidence) -> _Level | None:
     if not near or not scatter < SCATTER or quarters[0] - quarters[-1] > FALL:
         return None
     guess = f"ln {classes} = {math.log(classes):.3f}"
-    means = ", ".join(f"{value * math.log(classes):.3f}" for value in quarters)
-    facts = [f"the mean loss in each quarter of the {ours.steps} steps: {means} ({guess})"]
+    means = _(", ").join(f"{value * math.log(classes):.3f}" for value in quarters)
+    sentence = N_("the mean loss in each quarter of the {steps} steps: {means} ({guess})")
+    facts = [_(sentence, steps=ours.steps, means=means, guess=guess)]
     if abs(values[0] - 1) < FLAT:
-        facts.append(
-            f"the loss of step 1 is {guess} to {percent(FLAT)}: the outputs hardly differ between the classes, as "
-            "where they pass a softmax twice, or come from weights or inputs that are zero"
+        sentence = N_(
+            "the loss of step 1 is {guess} to {tolerance}: the outputs hardly differ between the classes, as where "
+            "they pass a softmax twice, or come from weights or inputs that are zero"
         )
+        facts.append(_(sentence, guess=guess, tolerance=percent(FLAT)))
     short = int(np.argmax(divided)) + 1 if divided.any() else 0
     return _Level(classes, float(values.mean()), short, tuple(facts))
 
@@ -155,23 +171,25 @@ def _movement(ours: Evidence) -> _Cause:
     corner = ours.run.folder.worker(0)
     before, after = corner.weights("initial"), corner.weights("final")
     if before is None or after is None or [x.shape for x in before.arrays] != [y.shape for y in after.arrays]:
-        return _Cause("nothing learnt", "the initial weights were not recorded, so how far they moved is not known")
+        return _Cause("nothing learnt", _("the initial weights were not recorded, so how far they moved is not known"))
     chosen = _trained(after)
     start = [before.arrays[i].astype(np.float64) for i in chosen]
     change = [after.arrays[i] - x for i, x in zip(chosen, start, strict=True)]
     still = [after.names[i] for i, c in zip(chosen, change, strict=True) if c.ndim > 1 and not c.any()]
     if still:
-        more = f" and {len(still) - 1} more" if len(still) > 1 else ""
-        return _Cause("nothing learnt", f"the weights {still[0]}{more} did not change at all: no gradient reached them")
+        what = N_("the weights {name} did not change at all: no gradient reached them")
+        if len(still) > 1:
+            what = N_("the weights {name} and {n} more did not change at all: no gradient reached them")
+        return _Cause("nothing learnt", _(what, name=still[0], n=len(still) - 1))
     norm = math.sqrt(sum(float((x**2).sum()) for x in start))
     moved = math.sqrt(sum(float((c**2).sum()) for c in change)) / norm if norm else float("inf")
     if moved < TINY:
-        what = f"the weights moved by {percent(moved)}: the learning rate is too low to learn in {ours.steps} steps"
-        return _Cause("low learning rate", what)
-    far = f"by {percent(moved)}" if norm else "from zero"
-    return _Cause(
-        "nothing learnt", f"the weights moved {far} in {ours.steps} steps, so it is not the learning rate alone"
-    )
+        what = N_("the weights moved by {far}: the learning rate is too low to learn in {steps} steps")
+        return _Cause("low learning rate", _(what, far=percent(moved), steps=ours.steps))
+    what = N_("the weights moved by {far} in {steps} steps, so it is not the learning rate alone")
+    if not norm:
+        what = N_("the weights moved from zero in {steps} steps, so it is not the learning rate alone")
+    return _Cause("nothing learnt", _(what, far=percent(moved) if norm else "", steps=ours.steps))
 
 
 def _activation(ours: Evidence, standing: bool) -> list[_Cause]:
@@ -183,18 +201,23 @@ def _activation(ours: Evidence, standing: bool) -> list[_Cause]:
     for worker, log in enumerate(ours.run.folder.logs):
         activation = activation_under_logits(log)
         if activation:
-            effect = "so it is not what holds the loss up" if standing else "so the losses are right"
-            what = (
-                f"the loss has from_logits=True and is given the outputs of a {activation}, as Keras warns in the log "
-                f"of worker {worker}; Keras takes what went into the {activation} instead, {effect}, but what the "
-                "model predicts are probabilities and no logits"
+            what = N_(
+                "the loss has from_logits=True and is given the outputs of a {activation}, as Keras warns in the log "
+                "of worker {worker}; Keras takes what went into the {activation} instead, so the losses are right, but "
+                "what the model predicts are probabilities and no logits"
             )
-            return [_Cause("from_logits", what)]
+            if standing:
+                what = N_(
+                    "the loss has from_logits=True and is given the outputs of a {activation}, as Keras warns in the "
+                    "log of worker {worker}; Keras takes what went into the {activation} instead, so it is not what "
+                    "holds the loss up, but what the model predicts are probabilities and no logits"
+                )
+            return [_Cause("from_logits", _(what, activation=activation, worker=worker))]
     return []
 
 
 def _short_batch(ours: Evidence, step: int) -> _Cause:
     count = int(ours.examples[step - 1].sum())
     loss = float(global_loss(ours.shares, ours.examples)[step - 1])
-    divisor = f"divided by the {ours.global_batch} of a full batch"
-    return _Cause("short batch", f"step {step} has {count} examples, and its loss is {loss:.2f}, {divisor}")
+    what = N_("step {step} has {count} examples, and its loss is {loss:.2f}, divided by the {full} of a full batch")
+    return _Cause("short batch", _(what, step=step, count=count, loss=loss, full=ours.global_batch))

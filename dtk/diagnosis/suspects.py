@@ -13,10 +13,11 @@ import numpy as np
 
 from dtk.checks.facts import MOVING, events
 from dtk.checks.numerals import OFFSET, relative, rounded
-from dtk.diagnosis.case import Case
+from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.penalty import LOOKED_AT, look_at_penalty, steady
 from dtk.diagnosis.verdict import Diagnosis, either, found
 from dtk.events import Updates
+from dtk.language import N_, _, ngettext
 
 __all__ = ["ENDS", "look_at_offset", "look_at_statistics", "look_at_unknown_ratio", "only_statistics"]
 
@@ -31,18 +32,19 @@ def look_at_statistics(case: Case) -> Diagnosis | None:
     only = only_statistics(case)
     if case.failed.reason != "replicas" and not (case.failed.reason in ENDS and only):
         return None
-    what = (
-        "the moving statistics of batch normalisation differ, and no other weights"
-        if only
-        else "each replica has moving statistics of its own, and the trained weights differ from the baseline's"
+    what = N_(
+        "each replica has moving statistics of its own, and the trained weights differ from the baseline's: each "
+        "replica normalises its own part of the batch"
     )
-    tested = "of the replicas' final weights only moving statistics differ"
-    also: tuple[str, ...] = ()
+    tested = N_("of the replicas' final weights only moving statistics differ")
+    also: tuple[str, ...] = ("random",) if case.draws != [] and not only else ()
     if only:
-        tested = "all other weights agree with the baseline's, to verify's atol"
-    elif case.draws != []:
-        also = ("random",)
-    return found("batch norm", f"{what}: each replica normalises its own part of the batch", tested, case.facts(), also)
+        what = N_(
+            "the moving statistics of batch normalisation differ, and no other weights: each replica normalises its "
+            "own part of the batch"
+        )
+        tested = N_("all other weights agree with the baseline's, to verify's atol")
+    return found("batch norm", _(what), _(tested), case.facts(), also)
 
 
 def look_at_unknown_ratio(case: Case) -> Diagnosis | None:
@@ -50,10 +52,11 @@ def look_at_unknown_ratio(case: Case) -> Diagnosis | None:
     if case.theirs is None or case.failed.step != 1 or case.failed.reason != "loss" or case.same_data is False:
         return None
     if case.other_rate and _several_updates(case):
-        what = f"{case.losses(1)}, after several updates in this step, and {case.other_rate}"
-        tested = "each optimizer's learning rate, read at its first update, in both, and its updates"
+        what = N_("{losses}, after several updates in this step, and {rate}")
+        what = _(what, losses=case.losses(1), rate=case.other_rate)
+        tested = _("each optimizer's learning rate, read at its first update, in both, and its updates")
         return found("learning rate", what, tested, case.facts())
-    return _suspected(case, f"{case.losses(1)}, in no ratio that a mistake has")
+    return _suspected(case, _("{losses}, in no ratio that a mistake has", losses=case.losses(1)))
 
 
 def look_at_offset(case: Case) -> Diagnosis | None:
@@ -69,20 +72,20 @@ def look_at_offset(case: Case) -> Diagnosis | None:
     penalty = look_at_penalty(case)
     if penalty is not None:
         return penalty
-    lead = (
-        f"the losses differ from step 1 on: relative difference {relative(float(case.apart[0]))}, where rounding is at "
-        f"most {rounded(OFFSET)}"
+    lead = _(
+        "the losses differ from step 1 on: relative difference {relative}, where rounding is at most {rounding}",
+        relative=relative(float(case.apart[0])),
+        rounding=rounded(OFFSET),
     )
     if not steady(case) or case.same_data is None or not _started_alike(case) or case.normalised:
         return _suspected(case, lead)
     suspects = tuple(_suspects(case)[0])
-    named = found(
-        "offset",
-        f"{lead}, and by nearly as much at the steps after it: the two losses are not the same function of the batch",
-        f"the difference at step 1 is more than rounding's, and stays the same for {min(LOOKED_AT, case.steps)} steps",
-        case.facts(),
+    what = N_(
+        "{lead}, and by nearly as much at the steps after it: the two losses are not the same function of the batch"
     )
-    return replace(named, also=suspects)
+    tested = N_("the difference at step 1 is more than rounding's, and stays the same for {steps} steps")
+    tested = _(tested, steps=min(LOOKED_AT, case.steps))
+    return replace(found("offset", _(what, lead=lead), tested, case.facts()), also=suspects)
 
 
 def _several_updates(case: Case) -> bool:
@@ -93,7 +96,7 @@ def _several_updates(case: Case) -> bool:
 
 def _suspected(case: Case, lead: str) -> Diagnosis | None:
     suspects, tested = _suspects(case)
-    evidence, said = case.facts(), "; ".join(tested)
+    evidence, said = case.facts(), _("; ").join(tested)
     if not case.apart[0] < LARGE:
         # More than a layer was seen to do: a wrong division beside it would look the same.
         wrong = "local mean" if case.ratio[0] > 1 else "divided twice"
@@ -101,20 +104,21 @@ def _suspected(case: Case, lead: str) -> Diagnosis | None:
         return either(lead, suspects, said, evidence) if suspects else None
     if "batch norm" in suspects and ("random" not in suspects or case.norms):
         others = tuple(key for key in suspects if key != "batch norm")
-        what = f"{lead}; the model has batch normalisation, and each replica normalises its own part of the batch"
-        return found("batch norm", what, said, evidence, others)
+        what = N_("{lead}; the model has batch normalisation, and each replica normalises its own part of the batch")
+        return found("batch norm", _(what, lead=lead), said, evidence, others)
     if "random" in suspects and case.draws and not {"start", "other data"} & {*suspects}:
-        what = (
-            f"{lead}, on the same examples; {', '.join(case.draws[:3])} {_verb(case.draws)} at random in the step, and "
-            "replicas draw other numbers than one device"
+        what = ngettext(
+            "{lead}, on the same examples; {operations} draws at random in the step, and replicas draw other numbers "
+            "than one device",
+            "{lead}, on the same examples; {operations} draw at random in the step, and replicas draw other numbers "
+            "than one device",
+            len(case.draws),
+            lead=lead,
+            operations=_(", ").join(case.draws[:3]),
         )
         others = tuple(key for key in suspects if key != "random")
         return found("random", what, said, evidence, others)
     return either(lead, suspects, said, evidence) if suspects else None
-
-
-def _verb(draws: list[str]) -> str:
-    return "draws" if len(draws) == 1 else "draw"
 
 
 def _suspects(case: Case) -> tuple[list[str], list[str]]:
@@ -123,37 +127,39 @@ def _suspects(case: Case) -> tuple[list[str], list[str]]:
     if case.normalised and case.replicas > 1:
         if _in_training(case):
             suspects.append("batch norm")
-            tested.append("the moving statistics changed, so batch normalisation did normalise by its batch")
+            tested.append(_("the moving statistics changed, so batch normalisation did normalise by its batch"))
         else:
-            tested.append("batch normalisation is there, but its moving statistics stayed")
+            tested.append(_("batch normalisation is there, but its moving statistics stayed"))
     is_steady = steady(case)
     if case.draws == []:
-        tested.append("nothing draws at random in the steps' graphs")
+        tested.append(_("nothing draws at random in the steps' graphs"))
     elif is_steady:
-        tested.append("the difference stays the same for some steps, so it is not drawn at random")
+        tested.append(_("the difference stays the same for some steps, so it is not drawn at random"))
     else:
         suspects.append("random")
-        known = "is not known" if case.draws is None else "is known to: " + ", ".join(case.draws[:3])
-        tested.append(f"the difference does not stay the same; whether something draws at random {known}")
+        known = N_("the difference does not stay the same; whether something draws at random is not known")
+        if case.draws is not None:
+            known = N_("the difference does not stay the same; whether something draws at random is known to: {draws}")
+        tested.append(_(known, draws=said_of(case.draws, "")))
     if case.replicas > 1:
         if bool((case.excess[: LOOKED_AT if is_steady else 1] > 0).all()):
             suspects.append("regularisation")
-            tested.append("the run's loss is the larger one, as with a penalty, but none fits that is known")
+            tested.append(_("the run's loss is the larger one, as with a penalty, but none fits that is known"))
         else:
-            tested.append("a penalty that every replica adds makes the run's loss larger, and it is smaller")
+            tested.append(_("a penalty that every replica adds makes the run's loss larger, and it is smaller"))
         suspects.append("whole batch")
         hidden = _hidden_ratio(case)
         if hidden:
             suspects.append(hidden)
             tested.append(
-                "in a loop a penalty that both scale rightly may hide a ratio of the rest; none that is known fits"
+                _("in a loop a penalty that both scale rightly may hide a ratio of the rest; none that is known fits")
             )
     if not _started_alike(case):
         suspects.append("start")
-        tested.append("the initial weights were not recorded")
+        tested.append(_("the initial weights were not recorded"))
     if case.same_data is None:
         suspects.append("other data")
-        tested.append("no fingerprint tells whether the examples are the same")
+        tested.append(_("no fingerprint tells whether the examples are the same"))
     return suspects, tested
 
 

@@ -18,12 +18,13 @@ from dtk.checks.counts import check_steps_and_examples
 from dtk.checks.evidence import collect
 from dtk.checks.numerals import OFFSET, relative
 from dtk.checks.verify import checks, name_of
-from dtk.diagnosis.case import Case
+from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.mistakes import MISTAKES
 from dtk.diagnosis.penalty import GROWS, growth
 from dtk.diagnosis.updates import NEAR_N, moved
-from dtk.diagnosis.verdict import DECIDES, SAID, Diagnosis, either, found
+from dtk.diagnosis.verdict import DECIDES, SAID, Diagnosis, by_test, either, found
 from dtk.errors import DtkError, VerificationError
+from dtk.language import N_, _
 from dtk.measure.scaling import global_loss
 
 if TYPE_CHECKING:
@@ -33,14 +34,8 @@ __all__ = ["decide"]
 
 Explain = Callable[[VerificationError, Any, Any, float, float], Diagnosis]
 
-_PAIRS = (
-    "random",
-    "augmentation",
-    "batch norm",
-    "clipping",
-    "sparse gradient",
-    "rounding",
-)  # suspects that a pair can do without
+# Suspects that a pair can do without.
+_PAIRS = ("random", "augmentation", "batch norm", "clipping", "sparse gradient", "rounding")
 _SWITCH = {"augmentation": "random"}  # what `Run.again(without=...)` calls it
 _DATA = ("order", "worker order", "other data", "augmentation", "not reproducible")
 _SUMS = ("regularisation", "whole batch", "offset")  # suspects that another number of replicas distinguishes
@@ -82,22 +77,30 @@ class _Trials:
         self.said: list[str] = []
         self.repeats = False  # whether the baseline was seen to be what it was before
 
+    @property
+    def _tested(self) -> str:
+        return _("; ").join(self.said)
+
     def control(self) -> Diagnosis | None:
         """The baseline once more, as it was."""
-        again = self._made(self.baseline, "the baseline again, as it was")
+        again = self._made(self.baseline, _("the baseline again, as it was"))
         if again is None:
             return None
         try:
-            for _ in checks(again, self.baseline, *self.tolerances):
-                pass
-            both = collect(again, "baseline"), collect(self.baseline, "baseline")
+            list(checks(again, self.baseline, *self.tolerances))
+            mine, other = (collect(side, _("baseline")).shares for side in (again, self.baseline))
+            exact = np.array_equal(mine, other)
         except VerificationError as error:
-            what = f"the baseline, made once more with the same seed, differs from the first ({error.what})"
-            tested = "made the baseline again, as it was: the two differ, so a comparison with either says nothing else"
-            return found("not reproducible", what, tested, self.said)
-        exact = np.array_equal(both[0].shares, both[1].shares)
+            what = N_("the baseline, made once more with the same seed, differs from the first ({what})")
+            tested = N_(
+                "made the baseline again, as it was: the two differ, so a comparison with either says nothing else"
+            )
+            return found("not reproducible", _(what, what=error.what), _(tested), self.said)
         self.repeats = True
-        self.said.append(f"the baseline again, as it was: {'the same losses to the last bit' if exact else 'agrees'}")
+        said = N_("the baseline again, as it was: agrees")
+        if exact:
+            said = N_("the baseline again, as it was: the same losses to the last bit")
+        self.said.append(_(said))
         return None
 
     def decide(self, first: Diagnosis, suspects: list[str]) -> Diagnosis:
@@ -125,45 +128,43 @@ class _Trials:
 
     def _left(self, first: Diagnosis, left: list[str]) -> Diagnosis:
         """What no run refuted."""
-        tested = "; ".join(self.said) or "no further run could be made"
-        evidence = (f"tested: {tested}", *first.evidence)
+        tested = _("; ").join(self.said) or _("no further run could be made")
+        evidence = (by_test(tested), *first.evidence)
         if first.mistake in left or (first.mistake in _DATA and first.mistake not in _PAIRS):
             also = tuple(key for key in left if key != first.mistake)
             return replace(first, evidence=evidence, also=also)
-        lead = "further runs were made, and none of them agrees with its baseline"
+        lead = _("further runs were made, and none of them agrees with its baseline")
         if not left:
-            return Diagnosis("unknown", f"I don't know why: {lead}", evidence)
+            return Diagnosis("unknown", _("I don't know why: {failed}", failed=lead), evidence)
         if left == ["whole batch"]:
-            what = f"{SAID['whole batch']}: what else leaves these traces is refuted by further runs"
-            return found("whole batch", what, tested, first.evidence)
+            what = N_("{suspect}: what else leaves these traces is refuted by further runs")
+            return found("whole batch", _(what, suspect=_(SAID["whole batch"])), tested, first.evidence)
         return replace(either(lead, left, tested, first.evidence), remedy="")  # the runs that would decide were made
 
     def _pair(self, key: str) -> Diagnosis | bool | None:
         """Both runs without the suspect: the diagnosis where they agree, False where not, None where not known."""
         switch = _SWITCH.get(key, key)
-        words = DECIDES.get(switch, f"both runs without {switch}")
+        words = _(DECIDES[switch])
         run = self._made(self.run, words, without=(switch,))
         baseline = self._made(self.baseline, words, without=(switch,)) if run is not None else None
         if run is None or baseline is None:
             return None
         try:
-            for _ in checks(run, baseline, *self.tolerances):
-                pass
+            list(checks(run, baseline, *self.tolerances))
         except VerificationError as error:
-            self.said.append(f"{words}: they differ still ({error.what})")
+            self.said.append(_("{runs}: they differ still ({what})", runs=words, what=error.what))
             # Of float64 it refutes rounding; of the others, that it is the only reason.
             rest = self.explain(error, run, baseline, *self.tolerances)
             if rest.mistake in _BY_ITSELF:
                 return None
             if key == "rounding" or rest.mistake not in MISTAKES or rest.mistake in (key, "rounding", *_SUMS):
                 return self._refuted(key, words, run, baseline)
-            evidence = (_tested(self.said), *rest.evidence)
-            return replace(rest, what=f"{words} differ still: {rest.what}", evidence=evidence)
+            evidence = (by_test(self._tested), *rest.evidence)
+            return replace(rest, what=_("{runs} differ still: {what}", runs=words, what=rest.what), evidence=evidence)
         if not self._better(key, words, run, baseline):
             return self._refuted(key, words, run, baseline)
-        self.said.append(f"{words}: verify passes")
-        what = f"{SAID.get(key, 'a map of the dataset draws at random')}: {words} agree"
-        return found(key, what, "; ".join(self.said))
+        self.said.append(_("{runs}: verify passes", runs=words))
+        return found(key, _("{suspect}: {runs} agree", suspect=_(SAID[key]), runs=words), self._tested)
 
     def _refuted(self, key: str, words: str, run: RunLike, baseline: RunLike) -> bool | None:
         """False; None where the switch is not known to have had its effect, so that nothing follows."""
@@ -178,15 +179,17 @@ class _Trials:
             left = []
         if left == []:
             return False
-        still = "what is left is not known" if left is None else f"still there is {', '.join(left[:3])}"
-        self.said.append(f"{words} refute nothing: {still}")
+        still = N_("{runs} refute nothing: still there is {left}")
+        if left is None:
+            still = N_("{runs} refute nothing: what is left is not known")
+        self.said.append(_(still, runs=words, left=said_of(left, "")))
         return None
 
     def _rate(self) -> Diagnosis | bool | None:
         """The baseline with the rate that the run seems to have."""
         if not facts.rates(self.baseline):  # no optimizer of Keras, or not seen: nothing would be scaled
             return None
-        ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
+        ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, _("baseline"))
         move = moved(Case(ours, theirs, VerificationError(""), *self.tolerances))
         if move is None or not move.ratio > 0:
             return None
@@ -195,25 +198,24 @@ class _Trials:
         factor = next((f for f in known if abs(np.log(move.ratio / f)) < NEAR_N), None)
         factor = factor or min((f for r in _RATES for f in (r, 1 / r)), key=lambda f: abs(np.log(move.ratio / f)))
         factor = factor if abs(np.log(move.ratio / factor)) < NEAR_N else round(move.ratio, 2)
-        words = f"the baseline with the learning rate times {factor:.3g}"
+        words = _("the baseline with the learning rate times {factor:.3g}", factor=factor)
         baseline = self._made(self.baseline, words, rate=factor)
         if baseline is None:
             return None
         try:
-            for _ in checks(self.run, baseline, *self.tolerances):
-                pass
+            list(checks(self.run, baseline, *self.tolerances))
         except VerificationError as error:
-            self.said.append(f"{words}: it differs from the run still ({error.what})")
+            self.said.append(_("{runs}: it differs from the run still ({what})", runs=words, what=error.what))
             return False
         if not self._better("learning rate", words, self.run, baseline):
             return False
-        self.said.append(f"{words}: verify passes")
-        what = f"the {ours.name} is what the baseline is with {factor:.3g} times the learning rate"
-        return found("learning rate", what, "; ".join(self.said))
+        self.said.append(_("{runs}: verify passes", runs=words))
+        what = N_("the {run} is what the baseline is with {factor:.3g} times the learning rate")
+        return found("learning rate", _(what, run=ours.name, factor=factor), self._tested)
 
     def _sums(self, left: list[str]) -> Diagnosis | bool | None:
         """What N replicas add whole grows the loss of step 1 by N-1 times the same; anything else does not."""
-        ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, "baseline")
+        ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, _("baseline"))
         n, batch = ours.replicas, int(ours.examples[0].sum())
         other = next((m for m in (4, 2, 3, 8) if m != n and batch % m == 0), None)
         one, few = (float(global_loss(side.shares, side.examples)[0]) for side in (theirs, ours))
@@ -221,7 +223,7 @@ class _Trials:
         if other is None or n < 2 or abs(few - one) <= OFFSET * abs(one):
             return None
         kind = "replicas" if self.run.mode == "mirrored" else "workers"
-        words = f"the run with {other} replicas"
+        words = _("the run with {n} replicas", n=other)
         made = self._made(self.run, words, **{kind: other})
         if made is None:
             return None
@@ -229,19 +231,25 @@ class _Trials:
             more = collect(made, name_of(made))
             check_steps_and_examples(more, theirs)
         except VerificationError as error:
-            self.said.append(f"{words}: it can't be compared ({error.what})")
+            self.said.append(_("{runs}: it can't be compared ({what})", runs=words, what=error.what))
             return None
-        fact, fits = growth(ours, theirs, more)
-        self.said.append(f"{words}: {fact}")
+        grew, fits = growth(ours, theirs, more)
+        fact = N_(
+            "{runs}: the loss of step 1 is off by {times:.4g} times as much as with {before}; a part added whole gives "
+            "{whole:.4g}"
+        )
+        self.said.append(_(fact, runs=words, **grew))
         if fits is None:
             return None
         left[:] = [each for each in left if each in fits or each not in (*GROWS, *_SUMS)]
         key = next((each for each in ("regularisation", "whole batch") if fits & {*left} == {each}), None)
         if key is None or (key == "whole batch" and left != [key]):  # that one by elimination only
             return None
-        return found(
-            key, f"{SAID[key]}: {fact.replace('the loss', f'with {other} replicas the loss')}", "; ".join(self.said)
+        fact = N_(
+            "{suspect}: with {replicas} replicas the loss of step 1 is off by {times:.4g} times as much as with "
+            "{before}; a part added whole gives {whole:.4g}"
         )
+        return found(key, _(fact, suspect=_(SAID[key]), **grew), self._tested)
 
     def _better(self, key: str, words: str, run: RunLike, baseline: RunLike) -> bool:
         """Whether these two agree so much better than the first two that it is no accident, and all of the reason."""
@@ -250,9 +258,8 @@ class _Trials:
         # Where only the weights were different, the losses hardly differed before either.
         if after <= max(BETTER.get(key, A_TENTH) * before, floor):
             return True
-        self.said.append(
-            f"{words}: the losses still differ, relative difference {relative(after)}, before {relative(before)}"
-        )
+        differ = N_("{runs}: the losses still differ, relative difference {relative}, before {before}")
+        self.said.append(_(differ, runs=words, relative=relative(after), before=relative(before)))
         return False
 
     def _apart(self, run: RunLike, baseline: RunLike) -> float:
@@ -263,12 +270,12 @@ class _Trials:
     def _made(self, side: RunLike, words: str, **changes: Any) -> RunLike | None:
         again: Callable[..., RunLike] | None = getattr(side, "again", None)
         if again is None:
-            self.said.append(f"{words}: not made, as these are no runs of dtk.run and dtk.baseline")
+            self.said.append(_("{runs}: not made, as these are no runs of dtk.run and dtk.baseline", runs=words))
             return None
         try:
             return again(**changes)
         except DtkError as error:
-            self.said.append(f"{words}: could not be made ({error})")
+            self.said.append(_("{runs}: could not be made ({error})", runs=words, error=error))
             return None
 
 
@@ -276,8 +283,10 @@ def _narrow(*runs: RunLike) -> list[str]:
     """The final weights that are of fewer digits than float64, of all workers."""
     held = [corner.weights("final") for run in runs for corner in run.folder.each]
     pairs = [pair for one in held if one is not None for pair in zip(one.names, one.arrays, strict=True)]
-    return list(dict.fromkeys(f"{x.dtype} in {name}" for name, x in pairs if x.dtype.kind in "fV" and x.itemsize < 8))
-
-
-def _tested(said: list[str]) -> str:
-    return f"tested: {'; '.join(said)}"
+    return list(
+        dict.fromkeys(
+            _("{dtype} in {name}", dtype=x.dtype, name=name)
+            for name, x in pairs
+            if x.dtype.kind in "fV" and x.itemsize < 8
+        )
+    )

@@ -9,9 +9,10 @@ import numpy as np
 from dtk.checks.facts import counted_before
 from dtk.checks.numerals import AT_STEP_1, OFFSET, SMALL, relative, rounded
 from dtk.checks.weights import way
-from dtk.diagnosis.case import Case
+from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.suspects import ENDS
 from dtk.diagnosis.verdict import Diagnosis, either, found
+from dtk.language import N_, _
 
 __all__ = ["Moved", "look_at_state", "look_at_updates", "moved", "only_rates_differ"]
 
@@ -31,6 +32,10 @@ class Moved(NamedTuple):
 
     ratio: float
     cosine: float
+
+    @property
+    def sentence(self) -> str:
+        return _("updates: ratio of lengths {ratio:.3g}, cosine {cosine:.3f}", ratio=self.ratio, cosine=self.cosine)
 
 
 def moved(case: Case) -> Moved | None:
@@ -73,9 +78,16 @@ def look_at_state(case: Case) -> Diagnosis | None:
     mine, other = (counted_before(side.run) for side in (case.ours, case.theirs))
     if mine is None or other is None or mine == other or case.other_rate or case.same_data is False:
         return None
-    what = f"as training began the optimizer had counted {mine} steps in the {case.ours.name}, {other} in the baseline"
-    tested = "the optimizer's count of steps before the first one, in both"
-    return found("start", f"{_until(case, step)}; {what}: it went on from another training", tested, case.facts())
+    what = _(
+        "{until}; as training began the optimizer had counted {mine} steps in the {run}, {other} in the baseline: it "
+        "went on from another training",
+        until=_until(case, step),
+        mine=mine,
+        run=case.ours.name,
+        other=other,
+    )
+    tested = _("the optimizer's count of steps before the first one, in both")
+    return found("start", what, tested, case.facts())
 
 
 def look_at_updates(case: Case) -> Diagnosis | None:
@@ -90,9 +102,9 @@ def look_at_updates(case: Case) -> Diagnosis | None:
         return None
     if move is None:
         return _by_rounding(case, step, case.facts()) if _unseen(case) else _without_the_way(case, step)
-    evidence = [f"updates: ratio of lengths {move.ratio:.3g}, cosine {move.cosine:.3f}", *case.facts()]
+    evidence = [move.sentence, *case.facts()]
     if case.rate_at_end:  # a callback may have set it by other losses, so it may be an effect
-        evidence.append(f"the first updates have the same learning rates, but {case.rate_at_end}")
+        evidence.append(_("the first updates have the same learning rates, but {rate}", rate=case.rate_at_end))
     if move.cosine >= ALONG and abs(move.ratio - 1) > AS_FAR:
         return _longer(case, move, step, evidence)
     rounding = _rounding(case, move, step, evidence)
@@ -110,18 +122,15 @@ def look_at_updates(case: Case) -> Diagnosis | None:
         return _by_rounding(case, step, evidence)
     if not suspects or (move.cosine < ALONG and not (case.clips or case.rate_at_end or _of_the_model(case))):
         return None
-    tested = (
-        f"the weights moved {move.ratio:.2g} times as far (cosine {move.cosine:.3f}), and the losses agree at first"
-    )
-    return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence, ("regularisation",))
+    tested = N_("the weights moved {ratio:.2g} times as far (cosine {cosine:.3f}), and the losses agree at first")
+    return either(_then(case, step), suspects, _(tested, **move._asdict()), evidence, ("regularisation",))
 
 
 def _without_the_way(case: Case, step: int) -> Diagnosis | None:
     """Where the weights were not seen before the first step: what may be the reason, by what the steps hold."""
     suspects = [*(["clipping"] if case.clips else []), *_of_the_model(case), *(["random"] if case.draws else [])]
-    tested = "the losses agree at first; how far the weights moved is not known"
-    lead = f"{_until(case, step)}, then the updates differ"
-    return either(lead, [*suspects, "learning rate"], tested, case.facts()) if suspects else None
+    tested = _("the losses agree at first; how far the weights moved is not known")
+    return either(_then(case, step), [*suspects, "learning rate"], tested, case.facts()) if suspects else None
 
 
 def _unseen(case: Case) -> bool:
@@ -130,8 +139,9 @@ def _unseen(case: Case) -> bool:
 
 
 def _by_rounding(case: Case, step: int, evidence: list[str]) -> Diagnosis:
-    tested = f"the losses agree to {rounded(float(case.apart.max()))} at every step, and only weights differ"
-    return either(f"{_until(case, step)}, and only weights differ", ["rounding"], tested, evidence)
+    tested = N_("the losses agree to {difference} at every step, and only weights differ")
+    tested = _(tested, difference=rounded(float(case.apart.max())))
+    return either(_("{until}, and only weights differ", until=_until(case, step)), ["rounding"], tested, evidence)
 
 
 def _of_the_model(case: Case) -> list[str]:
@@ -145,16 +155,26 @@ def _by_rates(case: Case, step: int, evidence: list[str]) -> Diagnosis:
     """The learning rates differ, as both wrote down: no other reason is needed for another way of the weights."""
     return found(
         "learning rate",
-        f"{_until(case, step)}, and {case.other_rate}",
-        "each optimizer's learning rate, read at its first update in both",
+        _("{until}, and {rate}", until=_until(case, step), rate=case.other_rate),
+        _("each optimizer's learning rate, read at its first update in both"),
         evidence,
     )
 
 
 def _until(case: Case, step: int) -> str:
     if step > case.steps:
-        return f"the losses agree at all {case.steps} steps"
-    return "the losses agree at step 1" if step == 2 else f"the losses agree until step {step - 1}"
+        return _("the losses agree at all {steps} steps", steps=case.steps)
+    until = N_("the losses agree at step 1") if step == 2 else N_("the losses agree until step {step}")
+    return _(until, step=step - 1)
+
+
+def _then(case: Case, step: int) -> str:
+    return _("{until}, then the updates differ", until=_until(case, step))
+
+
+def _clipped(case: Case) -> str:
+    """How gradients are clipped, in words."""
+    return said_of(case.clips, N_("none"))
 
 
 def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosis:
@@ -162,33 +182,35 @@ def _longer(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosi
     n, length = case.replicas, np.log(move.ratio)
     by_n = n > 1 and min(abs(length - np.log(n)), abs(length + np.log(n))) < NEAR_N
     plain = by_n or (move.cosine >= PARALLEL and abs(length) >= FAR)
-    times = f"{move.ratio:.2g} times as far as the baseline's, in the same direction (cosine {move.cosine:.2f})"
-    lead = f"{_until(case, step)}, but the {case.ours.name}'s weights moved {times}"
+    lead = _(
+        "{until}, but the {run}'s weights moved {ratio:.2g} times as far as the baseline's, in the same direction "
+        "(cosine {cosine:.2f})",
+        until=_until(case, step),
+        run=case.ours.name,
+        **move._asdict(),
+    )
     also = ["random"] if case.draws else []
     also += _of_the_model(case)
     if plain and case.clips == [] and not also:
-        fits = f"{lead}{f'; N={n} fits' if by_n else ''}"
+        lead = _("{lead}; N={n} fits", lead=lead, n=n) if by_n else lead
         if case.other_rate == "":
-            return found(
-                "gradient scale",
-                f"{fits}: a gradient that is scaled in only one of the two",
-                "the learning rates are the same at the first update and at the end, and no gradient is clipped",
-                evidence,
-            )
-        return found(
-            "learning rate",
-            f"{fits}: a learning rate, or a gradient, that is scaled in only one of the two",
+            what = _("{lead}: a gradient that is scaled in only one of the two", lead=lead)
+            tested = _("the learning rates are the same at the first update and at the end, and no gradient is clipped")
+            return found("gradient scale", what, tested, evidence)
+        what = _("{lead}: a learning rate, or a gradient, that is scaled in only one of the two", lead=lead)
+        tested = _(
             "the directions are the same, the lengths are not, the losses agree at step 1, and no gradient is clipped "
-            "by tf.clip_* or the optimizer",
-            evidence,
+            "by tf.clip_* or the optimizer"
         )
+        return found("learning rate", what, tested, evidence)
     suspects = ["learning rate"] if case.other_rate is None or not (case.clips or also) else []
     suspects += [*(["clipping"] if case.clips != [] else []), *also]
     if not plain and n > 1:
         suspects.append("regularisation")
-    clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
-    tested = f"the ratio of the lengths is {'near' if by_n else 'not near'} N or 1/N; clipping on each replica: {clips}"
-    return either(lead, suspects, tested, evidence, ("regularisation",))
+    tested = N_("the ratio of the lengths is not near N or 1/N; clipping on each replica: {clips}")
+    if by_n:
+        tested = N_("the ratio of the lengths is near N or 1/N; clipping on each replica: {clips}")
+    return either(lead, suspects, _(tested, clips=_clipped(case)), evidence, ("regularisation",))
 
 
 def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagnosis | None:
@@ -208,19 +230,24 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
         suspects = ["rounding", *(["clipping"] if case.clips != [] else [])]
         suspects += ["learning rate"] if case.other_rate is None else []
         suspects += _of_the_model(case)
-        clips = "not known" if case.clips is None else ", ".join(case.clips[:3]) or "none"
-        tested = f"the losses differ by rounding alone until step {step - 1}; clipping on each replica: {clips}"
-        return either(f"{_until(case, step)}, then the updates differ", suspects, tested, evidence)
+        tested = N_("the losses differ by rounding alone until step {step}; clipping on each replica: {clips}")
+        return either(_then(case, step), suspects, _(tested, step=step - 1, clips=_clipped(case)), evidence)
     # What a kink enlarges, an optimizer's other setting does as well: momentum, or a rate that changes on the way.
-    until = f"the losses agree to {rounded(float(before.max()))}"
-    if len(at):
-        until += f" until step {step - 1}, then differ: relative difference {relative(float(at[0]))}"
-    else:
-        until += f" at all {case.steps} steps, and only the weights differ"
-    tested = (
-        f"the losses of step 1 differ by rounding alone ({rounded(float(case.apart[0]))}), and the difference grows "
-        "more than in proportion to the steps, as that of a gradient that is off at every step would, but not at once; "
-        "no gradient is clipped by tf.clip_* or the optimizer"
+    lead = N_(
+        "the losses agree to {rounding} at all {steps} steps, and only the weights differ; the weights moved alike "
+        "(cosine {cosine:.4f})"
     )
-    lead = f"{until}; the weights moved alike (cosine {move.cosine:.4f})"
+    if len(at):
+        lead = N_(
+            "the losses agree to {rounding} until step {steps}, then differ: relative difference {relative}; the "
+            "weights moved alike (cosine {cosine:.4f})"
+        )
+    apart = relative(float(at[0])) if len(at) else ""
+    lead = _(lead, rounding=rounded(float(before.max())), steps=step - 1, relative=apart, cosine=move.cosine)
+    tested = _(
+        "the losses of step 1 differ by rounding alone ({rounding}), and the difference grows more than in proportion "
+        "to the steps, as that of a gradient that is off at every step would, but not at once; no gradient is clipped "
+        "by tf.clip_* or the optimizer",
+        rounding=rounded(float(case.apart[0])),
+    )
     return either(lead, ["rounding", "learning rate"], tested, evidence)
