@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtk.language import N_
 from dtk.measure.parts import PARTS, step_parts
 from dtk.measure.timing import step_times, throughput
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GAPS", "MEASURES", "apart", "losses", "measures", "summary"]
 
-GAPS = ("smaller batch", "cores", "communication", "stragglers", "input", "other")
+GAPS = (N_("smaller batch"), N_("cores"), N_("communication"), N_("stragglers"), N_("input"), N_("other"))
 MEASURES = ("examples_per_second", *PARTS)
 _POINT = ["scaling", "switch", "workers", "global_batch"]
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtk.language import N_, _
+
 if TYPE_CHECKING:
     import pandas
     from numpy.typing import ArrayLike
@@ -55,7 +57,8 @@ def share(losses: ArrayLike, global_batch: int, sample_weight: ArrayLike | None 
     0.5
     """
     if global_batch < 1:
-        raise ValueError(f"global_batch={global_batch}: it counts the examples of all replicas, so it is at least 1")
+        what = N_("global_batch={global_batch}: it counts the examples of all replicas, so it is at least 1")
+        raise ValueError(_(what, global_batch=global_batch))
     values = np.asarray(losses, np.float64)
     if sample_weight is not None:
         weights = np.asarray(sample_weight, np.float64)
@@ -129,7 +132,8 @@ def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
     twice = records[records.duplicated(["step", "replica"])]
     if len(twice):
         replica, step = int(twice.replica.iloc[0]), int(twice.step.iloc[0])
-        raise ValueError(f"step {step} of replica {replica} is recorded more than once: the records are damaged")
+        what = N_("step {step} of replica {replica} is recorded more than once: the records are damaged")
+        raise ValueError(_(what, step=step, replica=replica))
     return records.pivot(index="step", columns="replica", values=column)
 
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtk.language import N_, _, ngettext
+
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Sharding", "from_lists", "gaps", "in_words", "repeated"]
+
+_ODD = N_("{wanted}; step {step} is {part!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +123,7 @@ def from_lists(
 
     rows = []
     for worker, steps in enumerate(workers):
-        for step, parts in enumerate(_steps(steps, replicas, f"worker {worker}"), 1):
+        for step, parts in enumerate(_steps(steps, replicas, _("worker {worker}", worker=worker)), 1):
             for local, numbers in enumerate(parts):
                 rows += [(worker, worker * replicas + local, step, number) for number in numbers]
     table = pandas.DataFrame(rows, columns=["worker", "replica", "step", "example"]).astype("int64")
@@ -129,7 +133,7 @@ def from_lists(
     if isinstance(alone, int):
         whole = [(0, number) for number in range(alone)]
     else:
-        steps = _steps(alone, 1, "one device")
+        steps = _steps(alone, 1, _("one device"))
         whole = [(step, number) for step, parts in enumerate(steps, 1) for number in parts[0]]
     reference = pandas.DataFrame(whole, columns=["step", "example"]).astype("int64")
     return Sharding(table, reference, len(workers), len(workers) * replicas, policy)
@@ -149,40 +153,65 @@ def in_words(sharding: Sharding) -> str:
     """
     count, idle = sharding.examples, sharding.idle
     if len(idle) == sharding.replicas:
-        return f"No replica saw any of {count:,} examples"
-    more, fewer = len(sharding.repeated), len(sharding.gaps)
+        return _("No replica saw any of {count:,} examples", count=count)
+    sentence = N_("Each of {count:,} examples went to one replica")
     if sharding.each_sees_all:
-        words = f"Every replica saw all {count:,} examples"
-    elif more or fewer:
-        never = not set(sharding.gaps) & set(sharding.table.example)
-        kinds = [(more, "more than once"), (fewer, "by no worker" if never else "less often than by one device")]
-        (first, how), *rest = [kind for kind in kinds if kind[0]]
-        words = f"Of {count:,} examples, {first:,} {'was' if first == 1 else 'were'} seen {how}"
-        words += "".join(f" and {number:,} {how}" for number, how in rest)
+        sentence = N_("Every replica saw all {count:,} examples")
+    elif sharding.repeated or sharding.gaps:
+        sentence = N_("Of {count:,} examples, {seen}")
     elif sharding.replicas == 1:
-        words = f"The one replica saw all {count:,} examples"
+        sentence = N_("The one replica saw all {count:,} examples")
     elif sharding.alone.example.duplicated().any():
-        words = f"Each of {count:,} examples was seen as often as by one device"
-    else:
-        words = f"Each of {count:,} examples went to one replica"
-    if idle:
-        words += f"; replica{'s' * (len(idle) > 1)} {' and '.join(map(str, idle))} saw none"
-    return words
+        sentence = N_("Each of {count:,} examples was seen as often as by one device")
+    words = _(sentence, count=count, seen=_otherwise(sharding))
+    if not idle:
+        return words
+    replicas = _(" and ").join(map(str, idle))
+    return ngettext(
+        "{words}; replica {replicas} saw none",
+        "{words}; replicas {replicas} saw none",
+        len(idle),
+        words=words,
+        replicas=replicas,
+    )
+
+
+def _otherwise(sharding: Sharding) -> str:
+    """How many examples were not seen as often as by one device, in words."""
+    more, fewer = len(sharding.repeated), len(sharding.gaps)
+    never = not set(sharding.gaps) & set(sharding.table.example)
+    if more:
+        seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
+        both = (
+            N_("{seen} and {fewer:,} by no worker")
+            if never
+            else N_("{seen} and {fewer:,} less often than by one device")
+        )
+        return _(both, seen=seen, fewer=fewer) if fewer else seen
+    if never:
+        return ngettext("{n} was seen by no worker", "{n} were seen by no worker", fewer, n=f"{fewer:,}")
+    return ngettext(
+        "{n} was seen less often than by one device",
+        "{n} were seen less often than by one device",
+        fewer,
+        n=f"{fewer:,}",
+    )
 
 
 def _steps(steps: Any, replicas: int, who: str) -> list[list[list[int]]]:
     """By step and replica the numbers, from lists or arrays that may leave out the replicas' level."""
-    wanted = f"{who}: expected, by step, a list of the numbers of the examples that it saw"
+    wanted = _("{who}: expected, by step, a list of the numbers of the examples that it saw", who=who)
     if not isinstance(steps, (list, tuple, np.ndarray)):
-        raise ValueError(f"{wanted}; got {type(steps).__name__}")
+        raise ValueError(_("{wanted}; got {kind}", wanted=wanted, kind=type(steps).__name__))
     result = []
     for step, part in enumerate(steps, 1):
         try:
             parts = [np.asarray(part)] if replicas == 1 and np.ndim(_first(part)) == 0 else [*map(np.asarray, part)]
         except (TypeError, ValueError):
-            raise ValueError(f"{wanted}; step {step} is {part!r}"[:200]) from None
+            raise ValueError(_(_ODD, wanted=wanted, step=step, part=part)[:200]) from None
         if len(parts) != replicas or any(p.ndim != 1 or (p.size and p.dtype.kind not in "iu") for p in parts):
-            raise ValueError(f"{wanted}{' and replica' * (replicas > 1)}; step {step} is {part!r}"[:200])
+            odd = N_("{wanted} and replica; step {step} is {part!r}") if replicas > 1 else _ODD
+            raise ValueError(_(odd, wanted=wanted, step=step, part=part)[:200])
         result.append([p.astype(int).tolist() for p in parts])
     return result
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from dtk.digits import counted, three
+from dtk.digits import three
 from dtk.events import Failed, Finished, of_kind
+from dtk.language import N_, _, ngettext
 from dtk.measure.scaling import by_step, global_loss
 from dtk.measure.timing import step_times, throughput
 
@@ -49,14 +51,14 @@ def rows(run: Kept) -> list[dict[str, Any]]:
     times = step_times(run.records)
     for member in run.folder.members:
         own, events = times[times.worker == member.worker], member.events
-        ended = "finished" if of_kind(events, Finished) else "failed" if of_kind(events, Failed) else "stopped"
+        ended = N_("failed") if of_kind(events, Failed) else N_("stopped")
         found.append(
             {
                 "name": member.name,
                 "steps": len(own),
                 "examples": int(own.examples.sum()),
                 "step_seconds": _finite(own.seconds.iloc[1:].median()),
-                "ended": ended,
+                "ended": N_("finished") if of_kind(events, Finished) else ended,
             }
         )
     return found
@@ -64,27 +66,51 @@ def rows(run: Kept) -> list[dict[str, Any]]:
 
 def lines(run: Kept) -> list[str]:
     """The facts and the rows as text, a table of fixed width."""
-    said, table = facts(run), rows(run)
-    words = ["no step was recorded: a program's fits are with --record, a loop with dtk.record_step"]
-    if said["steps"]:
-        words = [f"{counted(said['steps'], 'step')} in {counted(said['epochs'], 'epoch')}"]
-        words += [
-            f"global batch {said['global_batch']:,}",
-            f"loss {_loss(said['first_loss'])} to {_loss(said['last_loss'])}",
-        ]
-        if said["examples_per_second"] is not None:
-            words.append(f"{three(said['examples_per_second'])} examples/s")
-        words.append(f"first step after {said['first_step_seconds']:.1f} s")
-    heads = ("", "steps", "examples", "a step", "ended")
-    cells = [
-        (row["name"], f"{row['steps']:,}", f"{row['examples']:,}", _milliseconds(row), row["ended"]) for row in table
-    ]
-    widths = [max(len(each[k]) for each in [heads, *cells]) for k in range(len(heads))]
+    heads = ("", _("steps"), _("examples"), _("a step"), _("ended"))
+    table = [heads]
+    for row in rows(run):
+        counts = f"{row['steps']:,}", f"{row['examples']:,}"
+        table.append((row["name"], *counts, _milliseconds(row), _(row["ended"])))
+    widths = [max(map(_columns, column)) for column in zip(*table, strict=True)]
     laid = [
-        "  ".join([each[0].ljust(widths[0]), *(each[k].rjust(widths[k]) for k in (1, 2, 3)), each[4]]).rstrip()
-        for each in [heads, *cells]
+        "  ".join(
+            _filled(word, width, k in (1, 2, 3)) for k, (word, width) in enumerate(zip(each, widths, strict=True))
+        )
+        for each in table
     ]
-    return [", ".join(words), *laid]
+    return [_in_a_line(facts(run)), *(line.rstrip() for line in laid)]
+
+
+def _in_a_line(said: dict[str, Any]) -> str:
+    if not said["steps"]:
+        return _("no step was recorded: a program's fits are with --record, a loop with dtk.record_step")
+    line = N_("{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}, first step after {seconds:.1f} s")
+    rate = said["examples_per_second"]
+    if rate is not None:
+        line = N_(
+            "{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}, {rate} examples/s, first step after "
+            "{seconds:.1f} s"
+        )
+    return _(
+        line,
+        steps=ngettext("{n} step", "{n} steps", said["steps"]),
+        epochs=ngettext("{n} epoch", "{n} epochs", said["epochs"]),
+        batch=said["global_batch"],
+        first=_loss(said["first_loss"]),
+        last=_loss(said["last_loss"]),
+        rate="" if rate is None else three(rate),
+        seconds=said["first_step_seconds"],
+    )
+
+
+def _columns(text: str) -> int:
+    """How many columns a terminal gives the text: two for a Chinese character."""
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def _filled(word: str, width: int, right: bool) -> str:
+    free = " " * (width - _columns(word))
+    return free + word if right else word + free
 
 
 def _finite(value: float) -> float | None:

@@ -26,6 +26,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.model.links import Link
 
 __all__ = ["ALGORITHMS", "BIGGEST_CLUSTER", "Cost", "Link", "all_reduce", "check"]
@@ -129,9 +130,11 @@ def check(workers: int, size: float, algorithm: str, per_machine: int) -> None:
     for name, value in (("workers", workers), ("per_machine", per_machine)):
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not 1 <= value <= BIGGEST_CLUSTER or int(value) != value:
-            raise ClusterConfigError(f"{name}={value!r}, but it takes a whole number from 1 to {BIGGEST_CLUSTER:,}")
+            what = N_("{name}={value!r}, but it takes a whole number from 1 to {most:,}")
+            raise ClusterConfigError(_(what, name=name, value=value, most=BIGGEST_CLUSTER))
     if not isinstance(size, Real) or not 0 <= size < math.inf:
-        raise ClusterConfigError(f"an all-reduce of {size!r} bytes: it takes a number from 0 up")
+        raise ClusterConfigError(_("an all-reduce of {size!r} bytes: it takes a number from 0 up", size=size))
     if algorithm not in ALGORITHMS:
-        known = ", ".join(repr(name) for name in ALGORITHMS)
-        raise ClusterConfigError(f"algorithm={algorithm!r} is not known; it takes one of {known}")
+        known = _(", ").join(repr(name) for name in ALGORITHMS)
+        what = N_("algorithm={algorithm!r} is not known; it takes one of {known}")
+        raise ClusterConfigError(_(what, algorithm=algorithm, known=known))

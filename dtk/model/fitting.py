@@ -21,6 +21,7 @@ import numpy as np
 
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.model.communication import ALGORITHMS, all_reduce, check
 from dtk.model.links import Link
 
@@ -56,8 +57,8 @@ class Fit:
     error: float
     rows: int
 
-    def link(self, name: str = "loopback, as measured") -> Link:
-        return Link(name, self.latency, self.bandwidth)
+    def link(self, name: str = N_("loopback, as measured")) -> Link:
+        return Link(_(name), self.latency, self.bandwidth)
 
     def seconds(self, workers: int, size: float) -> float:
         """What the fit says of an all-reduce of `size` bytes over that many workers, in s."""
@@ -66,9 +67,17 @@ class Fit:
     def __str__(self) -> str:
         low, high = (each * 1e6 for each in self.latency_interval)
         slow, fast = (each / 1e9 for each in self.bandwidth_interval)
-        return (
-            f"{self.algorithm}: latency {three(self.latency * 1e6)} µs (95 % interval {three(low)} to {three(high)}), "
-            f"bandwidth {three(self.bandwidth / 1e9)} GB/s ({three(slow)} to {three(fast)}), {self.rows} measurements"
+        return _(
+            "{algorithm}: latency {latency} µs (95 % interval {low} to {high}), bandwidth {bandwidth} GB/s ({slow} to "
+            "{fast}), {rows} measurements",
+            algorithm=self.algorithm,
+            latency=three(self.latency * 1e6),
+            low=three(low),
+            high=three(high),
+            bandwidth=three(self.bandwidth / 1e9),
+            slow=three(slow),
+            fast=three(fast),
+            rows=self.rows,
         )
 
 
@@ -101,14 +110,14 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     columns, seconds = np.array(parts).T, table.seconds.to_numpy(np.float64)
     if len(seconds) < len(parts) + 2:
         least = len(parts) + 2
-        raise ClusterConfigError(f"{len(seconds)} measurements for {len(parts)} unknowns; it takes {least} or more")
+        what = N_("{rows} measurements for {unknowns} unknowns; it takes {least} or more")
+        raise ClusterConfigError(_(what, rows=len(seconds), unknowns=len(parts), least=least))
     (best,) = _solve(columns[None], seconds[None])
     if best[1] <= 0:
-        largest = table.bytes.max() / 1e6
-        raise ClusterConfigError(
-            f"up to {three(largest)} MB, larger arrays did not take longer, so the bandwidth can't be known; measure "
-            "larger ones"
+        what = N_(
+            "up to {size} MB, larger arrays did not take longer, so the bandwidth can't be known; measure larger ones"
         )
+        raise ClusterConfigError(_(what, size=three(table.bytes.max() / 1e6)))
     picks = np.random.default_rng(0).integers(len(seconds), size=(_RESAMPLES, len(seconds)))
     picks = picks[np.linalg.matrix_rank(columns[picks] / columns.max(axis=0)) == len(parts)]
     many = _solve(columns[picks], seconds[picks])
@@ -130,30 +139,32 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
 def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame:
     missing = [name for name in _COLUMNS if name not in getattr(measurements, "columns", ())]
     if missing:
-        raise ClusterConfigError(f"measurements without a column {missing[0]!r}; it takes workers, bytes and seconds")
+        what = N_("measurements without a column {name!r}; it takes workers, bytes and seconds")
+        raise ClusterConfigError(_(what, name=missing[0]))
     table = measurements[list(_COLUMNS)]
     for name, least in (("workers", 1), ("bytes", 1), ("seconds", 0)):
         values = table[name].to_numpy(np.float64)
         wrong = ~(np.isfinite(values) & (values >= least)) | ((values <= 0) & (name == "seconds"))
         if wrong.any():
-            raise ClusterConfigError(f"measurement {int(wrong.argmax())} has {name}={values[wrong][0]:g}; leave it out")
+            what = N_("measurement {row} has {name}={value:g}; leave it out")
+            raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))
     if not len(table) or table.workers.max() < 2:
-        raise ClusterConfigError("no measurement with two workers or more: one worker alone sends nothing")
+        raise ClusterConfigError(_("no measurement with two workers or more: one worker alone sends nothing"))
     if algorithm not in ALGORITHMS:
         check(2, 1, algorithm, 1)
     sizes = table.bytes[table.workers > 1].unique()
     if len(sizes) < 2:
-        raise ClusterConfigError(
-            f"all measurements are of {sizes[0]:,.0f} bytes, which does not separate latency from bandwidth; "
-            "vary the size"
+        what = N_(
+            "all measurements are of {size:,.0f} bytes, which does not separate latency from bandwidth; vary the size"
         )
+        raise ClusterConfigError(_(what, size=sizes[0]))
     return table
 
 
 def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """Robust fits side by side: columns `(fits, rows, unknowns)`, seconds `(fits, rows)`, to `(fits, unknowns)`."""
     expected, weights = seconds, np.ones_like(seconds)
-    for _ in range(_ROUNDS):
+    for __ in range(_ROUNDS):
         found = _nonnegative(columns / expected[:, :, None], seconds / expected, weights)
         # Relative to what is expected: relative to what was measured, a timing that is too short would count for more.
         expected = np.maximum(np.einsum("frk,fk->fr", columns, found), 0.1 * seconds)

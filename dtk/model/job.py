@@ -10,6 +10,7 @@ from numbers import Real
 import numpy as np
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.model.communication import Cost, all_reduce, check
 from dtk.model.links import ETHERNET_100, Link
 from dtk.model.stragglers import MOST_SPREAD
@@ -20,7 +21,7 @@ __all__ = ["Cluster", "Job"]
 def _in_range(name: str, value: object, least: float, most: float, what: str) -> None:
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
-        raise ClusterConfigError(f"{name}={value!r}, but it takes {what}")
+        raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=what))
 
 
 @dataclass(frozen=True)
@@ -59,23 +60,23 @@ class Job:
 
     def __post_init__(self) -> None:
         for name in ("per_example", "fixed"):
-            _in_range(name, getattr(self, name), 0, math.inf, "seconds from 0 up")
+            _in_range(name, getattr(self, name), 0, math.inf, _("seconds from 0 up"))
         for name in ("batch", "cores", "critical_batch"):
             if getattr(self, name) is not None:
-                _in_range(name, getattr(self, name), math.ulp(0), math.inf, "a number above 0")
+                _in_range(name, getattr(self, name), math.ulp(0), math.inf, _("a number above 0"))
         for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD)):
-            _in_range(name, getattr(self, name), 0, most, f"a number from 0 to {most:g}")
-        _in_range("pack_bytes", self.pack_bytes, 0, math.inf, "bytes from 0 up; 0 is one bucket")
+            _in_range(name, getattr(self, name), 0, most, _("a number from 0 to {most:g}", most=most))
+        _in_range("pack_bytes", self.pack_bytes, 0, math.inf, _("bytes from 0 up; 0 is one bucket"))
         if self.seconds(self.batch) <= 0:
-            raise ClusterConfigError("per_example=0 and fixed=0: a step that computes nothing has no throughput")
+            raise ClusterConfigError(_("per_example=0 and fixed=0: a step that computes nothing has no throughput"))
         sizes = np.asarray(self.gradient_bytes)
         if sizes.dtype.kind not in "iuf" or not sizes.size or not ((sizes >= 0) & np.isfinite(sizes)).all():
-            raise ClusterConfigError(f"gradient_bytes={self.gradient_bytes!r}, but it takes bytes from 0 up")
+            what = N_("gradient_bytes={value!r}, but it takes bytes from 0 up")
+            raise ClusterConfigError(_(what, value=self.gradient_bytes))
         shares = self.shares
         if len(shares) != len(self.buckets) or not all(0 <= share <= 1 for share in shares):
-            raise ClusterConfigError(
-                f"ready has {len(shares)} numbers for {len(self.buckets)} buckets; it takes one each, from 0 to 1"
-            )
+            what = N_("ready has {numbers} numbers for {buckets} buckets; it takes one each, from 0 to 1")
+            raise ClusterConfigError(_(what, numbers=len(shares), buckets=len(self.buckets)))
 
     def seconds(self, examples: float) -> float:
         """The mean computation of a step with that many examples, in s."""
@@ -126,7 +127,7 @@ class Cluster:
     def __post_init__(self) -> None:
         check(1, 0, self.algorithm, self.per_machine)
         if self.cores is not None:
-            _in_range("cores", self.cores, math.ulp(0), math.inf, "a number above 0, or None")
+            _in_range("cores", self.cores, math.ulp(0), math.inf, _("a number above 0, or None"))
 
     def all_reduce(self, workers: int, size: float) -> Cost:
         return all_reduce(workers, size, self.link, self.algorithm, self.per_machine, self.inside)

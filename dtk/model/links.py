@@ -11,6 +11,7 @@ from numbers import Real
 
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 
 __all__ = ["ETHERNET_10", "ETHERNET_100", "ETHERNET_400", "H100_NVLINK", "LINKS", "Link", "ethernet"]
 
@@ -34,13 +35,15 @@ class Link:
 
     def __post_init__(self) -> None:
         if not isinstance(self.latency, Real) or not 0 <= self.latency < math.inf:
-            raise ClusterConfigError(f"{self.name}: latency={self.latency!r}, but it takes seconds from 0 up")
+            what = N_("{link}: latency={value!r}, but it takes seconds from 0 up")
+            raise ClusterConfigError(_(what, link=self.name, value=self.latency))
         if not isinstance(self.bandwidth, Real) or not 0 < self.bandwidth < math.inf:
-            raise ClusterConfigError(f"{self.name}: bandwidth={self.bandwidth!r}, but it takes bytes/s above 0")
+            what = N_("{link}: bandwidth={value!r}, but it takes bytes/s above 0")
+            raise ClusterConfigError(_(what, link=self.name, value=self.bandwidth))
 
     def __str__(self) -> str:
         delay = f"{three(self.latency * 1e6)} µs" if self.latency < 1e-3 else f"{three(self.latency * 1e3)} ms"
-        return f"{self.name} ({delay}, {three(self.bandwidth / 1e9)} GB/s)"
+        return _("{link} ({delay}, {rate} GB/s)", link=self.name, delay=delay, rate=three(self.bandwidth / 1e9))
 
 
 # NCCL's own figures for a step of a ring over a network and over NVLink (hwLat in src/graph/tuning.cc, protocol

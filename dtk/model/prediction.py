@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.model.communication import Cost, check
 from dtk.model.job import Cluster, Job
 from dtk.model.stragglers import slowest
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMITS", "TOLERATED", "predict", "schedule"]
 
-LIMITS = ("compute", "straggler", "bandwidth", "latency", "batch too large")
+LIMITS = (N_("compute"), N_("straggler"), N_("bandwidth"), N_("latency"), N_("batch too large"))
 TOLERATED = 0.1  # of the ideal; as long as no more is lost, nothing but the computation limits
 
 
@@ -83,10 +84,10 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int], scaling: str = "
     import pandas
 
     if scaling not in ("weak", "strong"):
-        raise ClusterConfigError(f"scaling={scaling!r}, but it takes 'weak' or 'strong'")
+        raise ClusterConfigError(_("scaling={scaling!r}, but it takes 'weak' or 'strong'", scaling=scaling))
     counts = list(workers)
     if not counts:
-        raise ClusterConfigError("no number of workers given; it takes one or more, from 1 up")
+        raise ClusterConfigError(_("no number of workers given; it takes one or more, from 1 up"))
     return pandas.DataFrame([_row(job, cluster, count, scaling) for count in counts])
 
 
@@ -94,7 +95,8 @@ def _row(job: Job, cluster: Cluster, workers: int, scaling: str) -> dict[str, An
     check(workers, 0, cluster.algorithm, cluster.per_machine)
     batch = job.batch if scaling == "weak" else job.batch / workers
     if batch < 1 and scaling == "strong":
-        raise ClusterConfigError(f"{workers} workers for a global batch of {job.batch:g}: some have no example")
+        what = N_("{workers} workers for a global batch of {batch:g}: some have no example")
+        raise ClusterConfigError(_(what, workers=workers, batch=job.batch))
     compute = job.seconds(batch) * cluster.slowdown(job, workers)
     values, weights = slowest(workers, job.spread)
     costs = [cluster.all_reduce(workers, size) for size in job.buckets]

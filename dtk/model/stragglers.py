@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 
 __all__ = ["MOST_SPREAD", "slowest", "slowest_mean"]
 
@@ -37,7 +38,8 @@ def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     ClusterConfigError for a spread below 0 or above 2.
     """
     if not 0 <= spread <= MOST_SPREAD:
-        raise ClusterConfigError(f"spread={spread!r}, but it takes a standard deviation of 0 to 2 times the mean")
+        what = N_("spread={spread!r}, but it takes a standard deviation of 0 to 2 times the mean")
+        raise ClusterConfigError(_(what, spread=spread))
     if spread == 0:
         return np.ones(1), np.ones(1)
     at, density, below = _normal()
