@@ -14,30 +14,36 @@ from typing import Any
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
 from dtk.events import FaultCame, of_kind
+from dtk.language import N_, _
 from dtk.view.controls import STYLE, beside, choice, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
 
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
-QUESTION = "How will the run end?"
+QUESTION = N_("How will the run end?")
 ANSWERS = {
-    "named": "the worker ends, and the run with it",
-    "lost": "TensorFlow notices after some seconds that a worker sends no heartbeat, and raises",
-    "stalled": "no worker raises: they wait for each other until dtk's stall_timeout",
-    "slower": "as usual, but each step takes as long as the slowest worker's",
-    "nan": "without an error, with NaN in every weight of every worker",
+    "named": N_("the worker ends, and the run with it"),
+    "lost": N_("TensorFlow notices after some seconds that a worker sends no heartbeat, and raises"),
+    "stalled": N_("no worker raises: they wait for each other until dtk's stall_timeout"),
+    "slower": N_("as usual, but each step takes as long as the slowest worker's"),
+    "nan": N_("without an error, with NaN in every weight of every worker"),
 }
 # What each worker's own TensorFlow said where dtk only looked on: 2.21, two workers, `fit`, 60 s.
 ALONE = {
-    "kill": "the worker that lives raises UnavailableError: at once, with a broken connection, where the chief was "
-    "killed; otherwise after 8 to 11 s, when the killed worker's heartbeats are missed",
-    "stall": "nothing: the worker that stands still goes on sending heartbeats, and the others wait for ever",
-    "slow": "nothing: a slow worker is no error",
-    "exception": "the worker's own traceback in its own terminal; the others raise UnavailableError, after some 7 s "
-    "(at once where the chief raised)",
-    "nan": "nothing: NaN is a number to it (tf.debugging.enable_check_numerics looks for it)",
-    "drop_network": "all workers raise after some 7 s: UnavailableError on the chief's side, DeadlineExceededError on "
-    "the other",
+    "kill": N_(
+        "the worker that lives raises UnavailableError: at once, with a broken connection, where the chief was "
+        "killed; otherwise after 8 to 11 s, when the killed worker's heartbeats are missed"
+    ),
+    "stall": N_("nothing: the worker that stands still goes on sending heartbeats, and the others wait for ever"),
+    "slow": N_("nothing: a slow worker is no error"),
+    "exception": N_(
+        "the worker's own traceback in its own terminal; the others raise UnavailableError, after some 7 s "
+        "(at once where the chief raised)"
+    ),
+    "nan": N_("nothing: NaN is a number to it (tf.debugging.enable_check_numerics looks for it)"),
+    "drop_network": N_(
+        "all workers raise after some 7 s: UnavailableError on the chief's side, DeadlineExceededError on the other"
+    ),
 }
 SECONDS_PER_STEP, STALL_TIMEOUT = 0.05, 5.0
 _NAMES = "4em"  # width of the controls' names
@@ -62,10 +68,10 @@ def seen(fault: faults.Fault, outcome: Any) -> Outcome:
     at = [event.at for corner in folder.each for event in of_kind(corner.events, FaultCame)]
     attempts = folder.attempts
     seconds = attempts[-1].ended - at[0] if at and attempts else None
-    words = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, DtkError) else "finished, without an error"
+    words = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, DtkError) else _("finished, without an error")
     if not at:
         answer = None
-        words += f"; {fault} never came"
+        words = _("{words}; {fault} never came", words=words, fault=fault)
     elif isinstance(outcome, WorkerStalled):
         answer = "stalled"
     elif isinstance(outcome, WorkerFailed):
@@ -97,14 +103,21 @@ def fault_lab(
     """
     for name, value in (("run", run), ("fn", fn)):
         if not callable(value):
-            words = "it takes dtk.run, then the training function: dtk.plot.fault_lab(dtk.run, train)"
-            raise ClusterConfigError(f"fault_lab: {name} is {value!r}, not a function; {words}")
+            raise ClusterConfigError(
+                _(
+                    "fault_lab: {name} is {value!r}, not a function; it takes dtk.run, then the training function: "
+                    "dtk.plot.fault_lab(dtk.run, train)",
+                    name=name,
+                    value=value,
+                )
+            )
     for name, count in (("workers", workers), ("steps", steps)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ClusterConfigError(f"fault_lab: {name}={count!r}, but it takes a whole number from 1 up")
+            words = N_("fault_lab: {name}={count!r}, but it takes a whole number from 1 up")
+            raise ClusterConfigError(_(words, name=name, count=count))
     taken = {"faults", "workers"} & set(options)
     if taken:
-        raise ClusterConfigError(f"fault_lab: {min(taken)}= is chosen in the lab; leave it out")
+        raise ClusterConfigError(_("fault_lab: {name}= is chosen in the lab; leave it out", name=min(taken)))
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
     if environment.live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
@@ -132,8 +145,9 @@ class FaultPage:
         kinds = [kind for kind in CHOICES if self.workers > 1 or kind != "drop_network"]
         given = f"{self.function}, workers={self.workers}"
         calls = [f"  dtk.run({given}, faults=[dtk.faults.{make(kind, worker, step)}])" for kind in kinds]
-        answers = [f"  - {answer}" for answer in ANSWERS.values()]
-        return "\n".join([f"{QUESTION} Predict, then run, one fault at a time:", *calls, "Answers:", *answers])
+        answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
+        head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
+        return "\n".join([head, *calls, _("Answers:"), *answers])
 
 
 class FaultLab:
@@ -149,15 +163,15 @@ class FaultLab:
         self._options = {"stall_timeout": STALL_TIMEOUT, **options}
         self.seen: Outcome | None = None
         kinds = [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
-        self.kind = choice(kinds, kinds[0], "fault", _NAMES)
-        self.worker = number(workers - 1, 0, workers - 1, "worker", _NAMES)
-        self.step = number((steps + 1) // 2, 1, steps, "step", _NAMES)
+        self.kind = choice(kinds, kinds[0], _("fault"), _NAMES)
+        self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)
+        self.step = number((steps + 1) // 2, 1, steps, _("step"), _NAMES)
         wide = ipywidgets.Layout(width="auto")
-        self.question = ipywidgets.HTML(f"{STYLE}<b>{QUESTION}</b>")
+        self.question = ipywidgets.HTML(f"{STYLE}<b>{_(QUESTION)}</b>")
         # (label, value) pairs; None: no answer yet, so that one has to be chosen
-        answers = [(label, key) for key, label in ANSWERS.items()]
+        answers = [(_(label), key) for key, label in ANSWERS.items()]
         self.prediction = ipywidgets.RadioButtons(options=answers, value=None, layout=wide)
-        self.button = ipywidgets.Button(description="run", button_style="primary")
+        self.button = ipywidgets.Button(description=_("run"), button_style="primary")
         self.words = ipywidgets.HTML()
         controls = [self.kind, self.worker, self.step, self.question, self.prediction, self.button, self.words]
         self.box = styled(ipywidgets.VBox(controls))
@@ -175,10 +189,10 @@ class FaultLab:
         """Runs the function with the fault; asks for a prediction first where there is none."""
         fault = self.fault
         if self.prediction.value is None:
-            self.words.value = "Predict first: choose one of the answers."
+            self.words.value = _("Predict first: choose one of the answers.")
             return
         self.button.disabled = True
-        self.words.value = f"<code>{html.escape(repr(fault))}</code>: the cluster runs …"
+        self.words.value = _("{fault}: the cluster runs …", fault=f"<code>{html.escape(repr(fault))}</code>")
         outcome: Any
         try:
             with environment.quiet():
@@ -194,12 +208,14 @@ class FaultLab:
         self.words.value = self._tell(fault, self.seen)
 
     def _tell(self, fault: faults.Fault, what: Outcome) -> str:
-        after = "" if what.seconds is None else f", {what.seconds:.1f} s after the fault"
-        lines = [f"<b>{html.escape(repr(fault))}</b>", f"dtk{after}: {html.escape(what.words)}."]
+        said = N_("dtk: {words}.") if what.seconds is None else N_("dtk, {seconds:.1f} s after the fault: {words}.")
+        lines = [f"<b>{html.escape(repr(fault))}</b>"]
+        lines.append(_(said, seconds=what.seconds, words=html.escape(what.words)))
         if what.answer is not None:
             right = what.answer == self.prediction.value
-            lines.insert(1, f"{'As predicted' if right else 'Not as predicted'}: {ANSWERS[what.answer]}.")
-            lines.append(f"TensorFlow alone: {html.escape(ALONE[fault.kind])}.")
+            how = N_("As predicted: {answer}.") if right else N_("Not as predicted: {answer}.")
+            lines.insert(1, _(how, answer=_(ANSWERS[what.answer])))
+            lines.append(_("TensorFlow alone: {words}.", words=html.escape(_(ALONE[fault.kind]))))
         return "<br>".join(lines)
 
     def _forget(self, change: Any = None) -> None:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
+from dtk.language import _
 from dtk.model.communication import ALGORITHMS, BIGGEST_CLUSTER, check
 from dtk.model.job import Cluster, Job
 from dtk.model.links import LINKS
 from dtk.view.controls import beside
-from dtk.view.what_if import EXAMPLE, png, predictions, tell, what_if
+from dtk.view.what_if import ALGORITHM_NAMES, EXAMPLE, png, predictions, tell, what_if
 
 if TYPE_CHECKING:
     import pandas
@@ -72,22 +73,22 @@ class WhatIfLab:
         job, links = start.job, {**LINKS, start.cluster.link.name: start.cluster.link}
         self._links = links
         size = round(sum(job.buckets) / 1e6, 3)
-        self.workers = choice("workers", start.workers, [*(2**power for power in range(14)), BIGGEST_CLUSTER])
-        self.batch = choice("per-replica batch", job.batch, [2**power for power in range(11)])
-        self.megabytes = choice("gradients, MB", size, [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000])
+        self.workers = choice(_("workers"), start.workers, [*(2**power for power in range(14)), BIGGEST_CLUSTER])
+        self.batch = choice(_("per-replica batch"), job.batch, [2**power for power in range(11)])
+        self.megabytes = choice(_("gradients, MB"), size, [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000])
         wide = ipywidgets.Layout(width="26em")
         names = [(str(link), name) for name, link in links.items()]
         self.link = ipywidgets.Dropdown(
-            options=names, value=start.cluster.link.name, description="link", style=style, layout=wide
+            options=names, value=start.cluster.link.name, description=_("link"), style=style, layout=wide
         )
-        kinds = [(name.replace("_", " and "), name) for name in ALGORITHMS]
+        kinds = [(_(ALGORITHM_NAMES[name]), name) for name in ALGORITHMS]
         self.algorithm = ipywidgets.Dropdown(
-            options=kinds, value=start.cluster.algorithm, description="all-reduce", style=style, layout=wide
+            options=kinds, value=start.cluster.algorithm, description=_("all-reduce"), style=style, layout=wide
         )
         part: dict[str, Any] = {"min": 0.0, "readout_format": ".0%", **still}
-        self.overlap = ipywidgets.FloatSlider(job.overlap, max=1.0, step=0.05, description="overlap", **part)
+        self.overlap = ipywidgets.FloatSlider(job.overlap, max=1.0, step=0.05, description=_("overlap"), **part)
         most = max(0.5, job.spread)
-        self.spread = ipywidgets.FloatSlider(job.spread, max=most, step=0.01, description="stragglers ±", **part)
+        self.spread = ipywidgets.FloatSlider(job.spread, max=most, step=0.01, description=_("stragglers ±"), **part)
         self.words = ipywidgets.HTML()
         self.picture = ipywidgets.Image(format="png", layout=ipywidgets.Layout(max_width="100%", object_fit="contain"))
         left = [self.workers, self.batch, self.megabytes, self.spread]
@@ -135,5 +136,5 @@ class WhatIfLab:
     def _redraw(self, change: Any = None) -> None:
         table = self.table
         lines = [html.escape(line) for line in tell(table, self.workers.value)[1:]]
-        self.words.value = f"Workers: {'; '.join(lines)}."
+        self.words.value = _("Workers: {limits}.", limits=_("; ").join(lines))
         self.picture.value = png(table, self.job, self.cluster, self.workers.value)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.environment import live_mode
+from dtk.language import N_, _, ngettext
 from dtk.measure import scaling
 from dtk.view.canvas import alternative, axes, headline, ink, png
 from dtk.view.controls import STYLE, beside, choice, number, styled
-from dtk.view.palette import worker_color
+from dtk.view.palette import replica_name, worker_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
 
 _NAMES = "9em"  # width of the controls' names
-DIVISORS = ("global batch", "per-replica batch", "number of replicas")
+DIVISORS = (N_("global batch"), N_("per-replica batch"), N_("number of replicas"))
 MOST_REPLICAS, MOST_EXAMPLES = 4, 8
 # The lesson's four losses come first; the rest are as plain.
 _LOSSES = np.array([2, 3, 4, 5, 1, 4, 6, 2, 3, 3, 5, 1, 2, 4, 4, 6, 5, 2, 1, 3, 4, 2, 6, 5, 3, 1, 2, 4, 5, 6, 3, 2.0])
@@ -95,7 +96,7 @@ def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | A
     """
     for name, value, most in (("replicas", replicas, MOST_REPLICAS), ("examples", examples, MOST_EXAMPLES)):
         if value not in range(1, most + 1):
-            raise ValueError(f"{name}={value}: the lab has 1 to {most}")
+            raise ValueError(_("{name}={value}: the lab has 1 to {most}", name=name, value=value, most=most))
     if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
         return LossScalingLab(replicas, examples)
     (ax,) = axes(None, size=_size(DIVISORS))
@@ -108,9 +109,9 @@ class LossScalingLab:
     def __init__(self, replicas: int = 2, examples: int = 2):
         import ipywidgets
 
-        self.replicas = number(replicas, 1, MOST_REPLICAS, "replicas", _NAMES)
-        self.examples = number(examples, 1, MOST_EXAMPLES, "examples of each", _NAMES)
-        self.divisor = choice(DIVISORS, DIVISORS[1], "divide by the", _NAMES)
+        self.replicas = number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES)
+        self.examples = number(examples, 1, MOST_EXAMPLES, _("examples of each"), _NAMES)
+        self.divisor = choice([(_(name), name) for name in DIVISORS], DIVISORS[1], _("divide by the"), _NAMES)
         self.words = ipywidgets.HTML()
         self.picture = ipywidgets.HTML()
         controls = [self.replicas, self.examples, self.divisor]
@@ -132,12 +133,17 @@ class LossScalingLab:
         from IPython.display import display
 
         # The picture beside the widget is what a page shows where no kernel answers.
-        still, _ = _png(self.replicas.value, self.examples.value, DIVISORS)
+        still = _png(self.replicas.value, self.examples.value, DIVISORS)[0]
         display({**beside(self.box, repr(self)), "image/png": still}, raw=True)
 
     def _redraw(self, change: Any = None) -> None:
         now = self.numbers
-        self.words.value = f"{STYLE}<b>{_sum(now)}</b>, one device: {now.alone:.3g}. {_verdict(now)}"
+        self.words.value = STYLE + _(
+            "{sum}, one device: {alone:.3g}. {verdict}",
+            sum=f"<b>{_sum(now)}</b>",
+            alone=now.alone,
+            verdict=_verdict(now),
+        )
         png, words = _png(self.replicas.value, self.examples.value, (self.divisor.value,))
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{_size(DIVISORS)[0]}in;max-width:100%;min-width:30em"
@@ -152,8 +158,8 @@ def _sum(now: Numbers) -> str:
 
 def _verdict(now: Numbers) -> str:
     if np.isclose(now.ratio, 1):
-        return "The loss and the gradient are one device's."
-    return f"The loss, the gradient and so the step are {now.ratio:.3g} times too large."
+        return _("The loss and the gradient are one device's.")
+    return _("The loss, the gradient and so the step are {ratio:.3g} times too large.", ratio=now.ratio)
 
 
 def _size(divisors: Sequence[str]) -> tuple[float, float]:
@@ -174,24 +180,26 @@ def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Ax
     """Two bars per divisor, the loss and the gradient, a block per replica's share, both in units of one device's."""
     rows = [numbers(replicas, examples, divisor) for divisor in divisors]
     for row, now in enumerate(rows):
-        for line, values, unit, name in (
-            (row - 0.2, now.shares, now.alone, "loss"),
-            (row + 0.2, now.slopes, now.slope_alone, "gradient"),
+        for line, values, unit, words in (
+            (row - 0.2, now.shares, now.alone, _("loss {number}", number=_sum(now))),
+            (row + 0.2, now.slopes, now.slope_alone, _("gradient {number}", number=f"{now.slope:.3g}")),
         ):
             left = 0.0
             for replica, value in enumerate(values):
-                label = f"replica {replica}" if row == 0 and name == "loss" else None
+                label = replica_name(replica) if row == 0 and values is now.shares else None
                 ax.barh(line, value / unit, 0.34, left, color=worker_color(replica), lw=0, label=label)
                 left += value / unit
-            words = f" {name} " + (_sum(now) if name == "loss" else f"{sum(values):.3g}")
-            ax.annotate(words, (left, line), (3, 0), textcoords="offset points", va="center", fontsize=8.5)
+            ax.annotate(f" {words}", (left, line), (3, 0), textcoords="offset points", va="center", fontsize=8.5)
     ax.axvline(1, color=ink(ax), lw=1.4, ls=(0, (4, 2)))
-    names = [f"{divisor}\n({now.divisor})" for divisor, now in zip(divisors, rows, strict=True)]
+    names = [
+        _("{divisor}\n({number})", divisor=_(divisor), number=now.divisor)
+        for divisor, now in zip(divisors, rows, strict=True)
+    ]
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.45, -0.55)
     ax.tick_params(axis="y", length=0)
     widest = max(now.ratio for now in rows)
-    ax.set(xlim=(0, max(2.0, 1.85 * widest)), xlabel="times one device's loss or gradient")
+    ax.set(xlim=(0, max(2.0, 1.85 * widest)), xlabel=_("times one device's loss or gradient"))
     ax.figure.legend(loc="outside lower right", ncols=replicas, frameon=False, fontsize=8.5)
     headline(ax, *_headline(rows, divisors, replicas, examples))
     return ax
@@ -199,10 +207,14 @@ def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Ax
 
 def _headline(rows: Sequence[Numbers], divisors: Sequence[str], replicas: int, examples: int) -> tuple[str, str]:
     first = rows[0]
-    each = f"{replicas} replica{'s' * (replicas > 1)} with {examples} example{'s' * (examples > 1)} each"
-    caption = f"{each}. The dashed line is one device: loss {first.alone:.3g}, gradient {first.slope_alone:.3g}."
+    each = ngettext("{n} example", "{n} examples", examples)
+    each = ngettext("{n} replica with {each} each.", "{n} replicas with {each} each.", replicas, each=each)
+    words = N_("The dashed line is one device: loss {loss:.3g}, gradient {gradient:.3g}.")
+    caption = f"{each} {_(words, loss=first.alone, gradient=first.slope_alone)}"
     if len(rows) == 1:
-        words = "one device's loss" if np.isclose(first.ratio, 1) else f"{first.ratio:.3g} times one device's loss"
-        return f"Divided by the {divisors[0]}: {words}", caption
-    right = [divisor for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
-    return f"The divisor that gives one device's loss: {' or '.join(right)}", caption
+        words = _("one device's loss")
+        if not np.isclose(first.ratio, 1):
+            words = _("{ratio:.3g} times one device's loss", ratio=first.ratio)
+        return _("Divided by the {divisor}: {words}", divisor=_(divisors[0]), words=words), caption
+    right = [_(divisor) for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
+    return _("The divisor that gives one device's loss: {divisors}", divisors=_(" or ").join(right)), caption

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtk.language import N_, _
 from dtk.view.canvas import ink
 
 if TYPE_CHECKING:
@@ -12,13 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["mark_faults", "mark_start", "restarted"]
 
+_NO_STEP, _ANEW = N_("attempt {number} made no step"), N_("attempt {number} began anew")
+_FURTHER = N_("attempt {number} went on from step {step}")
 _BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.0}
 
 
 def mark_start(ax: Axes, number: int, at: float) -> None:
     """A dashed line at `at` seconds, where attempt `number` began."""
     ax.axvline(at, color=ink(ax), lw=1.0, ls=(0, (2, 2)))
-    ax.annotate(f"attempt {number}", (at, -0.48), (3, 0), **_BESIDE)
+    ax.annotate(_("attempt {number}", number=number), (at, -0.48), (3, 0), **_BESIDE)
 
 
 def mark_faults(ax: Axes, row: int, faults: Iterable[tuple[float, str]], span: tuple[float, float]) -> None:
@@ -40,9 +43,9 @@ def restarted(firsts: Sequence[int | None], whole: float) -> str:
     >>> restarted([1, None], 12.34)
     'Attempt 2 began anew, attempt 3 made no step; the run took 12.3 s'
     """
-    parts = []
+    words = ""
     for number, first in enumerate(firsts, 2):
-        how = "made no step" if first is None else "began anew" if first == 1 else f"went on from step {first}"
-        parts.append(f"attempt {number} {how}")
-    words = ", ".join(parts)
-    return f"{words[0].upper()}{words[1:]}; the run took {whole:.1f} s"
+        how = _NO_STEP if first is None else _ANEW if first == 1 else _FURTHER
+        part = _(how, number=number, step=first)
+        words = _("{first}, {more}", first=words, more=part) if words else part
+    return _("{what}; the run took {seconds:.1f} s", what=f"{words[0].upper()}{words[1:]}", seconds=whole)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dtk.digits import three
+from dtk.language import N_, _
+from dtk.view.letters import lend_font, tidy, wrapped
 from dtk.view.palette import CURVE_COLORS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
-NO_RECORDS = "no records: add dtk.Recorder() to the callbacks of fit, or dtk.record_step to a loop"
+NO_RECORDS = N_("no records: add dtk.Recorder() to the callbacks of fit, or dtk.record_step to a loop")
 _CAPTION, _CAPTION_POINTS = "caption", 8.5
 
 
@@ -47,6 +48,10 @@ class Described(Figure):
 
     def __repr__(self) -> str:
         return f"<Figure: {self.words}>" if self.words else super().__repr__()
+
+    def draw(self, renderer: Any) -> None:
+        lend_font(self)
+        super().draw(renderer)
 
 
 class Shown(Axes):
@@ -110,7 +115,7 @@ def ink(ax: Axes) -> Any:
 def alternative(ax: Axes) -> str:
     """A figure's text alternative: its headline and its caption, on one line."""
     captions = [text.get_text() for text in ax.texts if text.get_gid() == _CAPTION]
-    return " ".join(" ".join([ax.get_title(loc="left") + ".", *captions]).split())
+    return _in_a_line(ax.get_title(loc="left"), " ".join(captions))
 
 
 def headline(ax: Axes, title: str, caption: str) -> None:
@@ -122,11 +127,11 @@ def headline(ax: Axes, title: str, caption: str) -> None:
         caption: what to look at. Title and caption are the figure's text alternative as well.
     """
     inches = ax.get_window_extent().width / ax.figure.dpi
-    lines = textwrap.wrap(caption, max(30, int(inches * 17)))
+    lines = wrapped(tidy(caption), max(30, int(inches * 17)))
     pad = 6 + 1.35 * _CAPTION_POINTS * len(lines)
     # A worker's number stays on the line of the word.
     whole = re.sub(r"\b(workers?|replica|step|line) (?=\d)", "\\1\N{NO-BREAK SPACE}", title)
-    rows = "\n".join(textwrap.wrap(whole, max(30, int(inches * 12)))).replace("\N{NO-BREAK SPACE}", " ")
+    rows = "\n".join(wrapped(tidy(whole), max(30, int(inches * 12)))).replace("\N{NO-BREAK SPACE}", " ")
     ax.set_title(rows, loc="left", pad=pad, fontsize=11)
     ax.annotate(
         "\n".join(lines),
@@ -141,21 +146,27 @@ def headline(ax: Axes, title: str, caption: str) -> None:
         gid=_CAPTION,
     )
     ax.spines[["top", "right"]].set_visible(False)
-    _describe(ax, f"{title}. {caption}")
+    _describe(ax, _in_a_line(title, caption))
 
 
 def only_text(ax: Axes, sentence: str) -> Axes:
-    """Axes that hold nothing but one sentence: what is missing and how to get it."""
-    ax.text(0.5, 0.5, sentence, ha="center", va="center", transform=ax.transAxes, wrap=True)
+    """Axes that hold nothing but one sentence, marked by `N_`: what is missing and how to get it."""
+    ax.text(0.5, 0.5, _(sentence), ha="center", va="center", transform=ax.transAxes, wrap=True)
     ax.set_xticks([])
     ax.set_yticks([])
-    _describe(ax, sentence)
+    _describe(ax, _(sentence))
     return ax
 
 
 def _describe(ax: Axes, words: str) -> None:
     if isinstance(ax.figure, Described):
         ax.figure.words = " ".join(words.split())
+    else:  # a learner's own figure, which does not ask for the letters itself
+        lend_font(ax.figure)
+
+
+def _in_a_line(title: str, caption: str) -> str:
+    return " ".join(tidy(_("{title}. {caption}", title=title, caption=caption)).split())
 
 
 # ---- which of very many steps to draw, so that none that stands out is left out

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dtk.language import N_, _
 from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 __all__ = ["ClusterPicture", "svg"]
@@ -16,6 +17,11 @@ _COLUMNS = 4  # boxes side by side; more go into the next row
 _LETTER = 7.4  # width of a letter of the listing at 12 px, in px; a little more than the usual fonts need
 _MONO = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 _SANS = 'font-family="sans-serif"'
+_ALTERNATIVE = N_("TF_CONFIG of {count} processes: the same cluster in each, the task differs")
+_ALTERNATIVE_BESIDE = N_(
+    "TF_CONFIG of {count} processes: the same cluster in each, the task differs; and of the evaluator, which stands "
+    "apart"
+)
 
 
 def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
@@ -34,10 +40,11 @@ def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
     parts, top, wide = [], 2.0, columns * (width + _GAP) - _GAP + 4
     one = all(config["cluster"] == tf_configs[0]["cluster"] for config in tf_configs)
     for apart, group in enumerate(groups):
-        words = "theirs, and itself" if apart else "the same for all workers"
-        words = "cluster: " + ("the same in every box" if one else words)
+        words = _("cluster: theirs, and itself") if apart else _("cluster: the same for all workers")
+        words = _("cluster: the same in every box") if one else words
         if apart and group:
-            parts.append(_apart(top, wide, "apart from them" + (":" if one else ", and unknown to them:")))
+            below = _("apart from them:") if one else _("apart from them, and unknown to them:")
+            parts.append(_apart(top, wide, below))
             top += _LINE + _GAP
         height = 2 * _PAD + _LINE * (4 + max((len(_listing(config)) for config in group), default=0))
         for k, config in enumerate(group):
@@ -46,8 +53,7 @@ def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
             parts.append(f'<g transform="translate({place})">{_box(config, words, color, (width, height))}</g>')
         top += -(-len(group) // columns) * (height + _GAP)
     high = top - _GAP + 2
-    said = f"TF_CONFIG of {len(groups[0])} processes: the same cluster in each, the task differs"
-    said += "; and of the evaluator, which stands apart" if groups[1] else ""
+    said = _(_ALTERNATIVE_BESIDE if groups[1] else _ALTERNATIVE, count=len(groups[0]))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{said}" width="{wide:.0f}" '
         f'height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}" style="max-width:100%;height:auto" '
@@ -76,7 +82,7 @@ def _box(config: Mapping[str, Any], words: str, color: str, size: tuple[float, f
     """One process; `words`: what to say of its cluster."""
     (width, height), listing = size, _listing(config)
     name = html.escape(f"{config['task']['type']} {config['task']['index']}")
-    heading = name + (" (chief)" if _is_chief(config) else "")
+    heading = _("{task} (chief)", task=name) if _is_chief(config) else name
     parts = [
         f'<rect width="{width:.1f}" height="{height}" rx="6" fill="none" stroke="currentColor" stroke-opacity="0.5"/>',
         f'<rect width="{width:.1f}" height="6" rx="3" fill="{color}"/>',

@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from dtk.digits import three
+from dtk.language import N_, _, ngettext
 from dtk.measure import scaling, timing
 from dtk.view.canvas import NO_RECORDS, axes, counts, edges, headline, ink, only_text, thinned
-from dtk.view.palette import worker_color
+from dtk.view.palette import replica_name, worker_color, worker_name
 from dtk.view.study import Studied, study_throughput
 
 if TYPE_CHECKING:
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["loss_scaling", "throughput"]
 
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves differ
+# By whether there are several replicas, and whether the curves differ.
+_TITLES = {
+    (True, False): N_("{count} replicas' shares add up to the loss of one device"),
+    (True, True): N_("{count} replicas' shares do not add up to the loss of one device"),
+    (False, False): N_("One replica's loss is the loss of one device"),
+    (False, True): N_("One replica's loss is not the loss of one device"),
+}
+_ALONG = N_(
+    "Each colour is one replica's share; the dashed line is one device alone: it runs along the top of the stack."
+)
+_LEAVES = N_(
+    "Each colour is one replica's share; the dashed line is one device alone: it leaves the top of the stack at step "
+    "{step}."
+)
 
 
 def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | None = None) -> Axes:
@@ -55,11 +70,13 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     _mark_gaps(ax, total.iloc[kept])
     _mark_ends(ax, examples)
     count = shares.shape[1]
-    title = f"The shares of {count} replicas add up to the global loss" if count > 1 else "The loss of one replica"
-    caption = "Each colour is one replica's share of the loss." if count > 1 else "The area is the loss of each step."
+    title, caption = _("The loss of one replica"), _("The area is the loss of each step.")
+    if count > 1:
+        title = _("The shares of {count} replicas add up to the global loss", count=count)
+        caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, baseline.records, count)
-    ax.set(xlabel="step", ylabel="loss", xlim=(examples.index[0] - 0.5, examples.index[-1] + 0.5))
+    ax.set(xlabel=_("step"), ylabel=_("loss"), xlim=(examples.index[0] - 0.5, examples.index[-1] + 0.5))
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.legend(loc="upper right", frameon=False, fontsize=9, ncols=1 + count // 6)
     headline(ax, title, caption)
@@ -77,16 +94,15 @@ def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
     for replica in shares.columns:
         top = bottom + shares[replica].where(total.notna(), np.nan).to_numpy()
         if len(shares):
-            ax.stairs(
-                top, places, baseline=bottom, fill=True, color=worker_color(replica), lw=0, label=f"replica {replica}"
-            )
+            style: dict[str, Any] = {"color": worker_color(replica), "label": replica_name(replica)}
+            ax.stairs(top, places, baseline=bottom, fill=True, lw=0, **style)
         bottom = top
 
 
 def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
     """Hatches the steps without a finite loss: an empty place alone could be read as a loss of 0."""
     places, missing = edges(total.index.to_numpy()), np.flatnonzero(total.isna())
-    label = "no finite loss"
+    label = _("no finite loss")
     for group in np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1):
         if len(group):
             span = (places[group[0]], places[group[-1] + 1])
@@ -100,7 +116,7 @@ def _mark_ends(ax: Axes, examples: pandas.DataFrame) -> None:
     for step in sorted(set(last.values()) - {examples.index[-1]}):
         who = ", ".join(str(replica) for replica in examples.columns if last[replica] == step)
         ax.axvline(step + 0.5, color=ink(ax), lw=1, ls=":")
-        words = f"records of replica {who}\nend at step {step}"
+        words = _("records of replica {who}\nend at step {step}", who=who, step=step)
         place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points", "fontsize": 8.5}
         right = step > examples.index[0] + 0.8 * (examples.index[-1] - examples.index[0])
         ax.annotate(words, (step + 0.5, 0.42), (-4 if right else 4, 0), ha="right" if right else "left", **place)
@@ -112,20 +128,13 @@ def _overlay(ax: Axes, total: pandas.Series, records: pandas.DataFrame, count: i
     alone = _finite(shares.where(examples > 0, 0.0).sum(axis=1, skipna=False))
     drawn = alone.iloc[thinned(alone.to_numpy())]
     ax.plot(drawn.index, drawn, color=ink(ax), lw=1.6, ls=(0, (4, 2)), marker="." if len(alone) < 3 else "")
-    ax.lines[-1].set_label("one device alone")
+    ax.lines[-1].set_label(_("one device alone"))
     both = total.index.intersection(alone.index)
     apart = (total[both] - alone[both]).abs() > _VISIBLE * alone[both].abs()
-    one = f"{count} replicas' shares" if count > 1 else "One replica's loss"
-    verb = "add up to" if count > 1 else "is"
-    caption = "Each colour is one replica's share; the dashed line is one device alone: it "
-    if apart.any():
-        title = f"{one} {verb.replace('add', 'do not add').replace('is', 'is not')} the loss of one device"
-        caption += f"leaves the top of the stack at step {both[apart.to_numpy()][0]}."
-    else:
-        title = f"{one} {verb} the loss of one device"
-        caption += "runs along the top of the stack."
+    title = _(_TITLES[count > 1, bool(apart.any())], count=count)
+    caption = _(_LEAVES, step=both[apart.to_numpy()][0]) if apart.any() else _(_ALONG)
     if len(alone) != len(total):
-        caption += f" It has {len(alone)} steps, the stack {len(total)}."
+        caption += " " + _("It has {steps} steps, the stack {others}.", steps=len(alone), others=len(total))
     return title, caption
 
 
@@ -170,7 +179,7 @@ def _of_runs(runs: Sequence[Recorded], ax: Axes | None, labels: Sequence[str] | 
     ax.set_yticks(range(len(runs)), names)
     ax.set_ylim(len(runs) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("examples/s")
+    ax.set_xlabel(_("examples/s"))
     counts(ax.xaxis)
     ax.set_xlim(0, 1.22 * longest if longest > 0 else 1)
     _legend_of_workers(ax)
@@ -182,28 +191,30 @@ def _label(run: Recorded) -> str:
     records = run.records
     workers, replicas = records.worker.nunique(), records.replica.nunique()
     if getattr(run, "mode", "") == "single":
-        return "baseline"
+        return _("baseline")
     if replicas > workers:
-        return f"{workers} worker{'s' * (workers > 1)},\n{replicas} replicas"
-    return f"{workers} worker{'s' * (workers > 1)}"
+        return ngettext(
+            "{n} worker,\n{replicas} replicas", "{n} workers,\n{replicas} replicas", workers, replicas=replicas
+        )
+    return ngettext("{n} worker", "{n} workers", workers)
 
 
 def _bar(ax: Axes, row: int, total: float, parts: pandas.Series) -> None:
     """One run's rate, with each worker's part of it, and as a number, which may hide the middle of a mark."""
     left = 0.0
     for worker, part in parts.items() if np.isfinite(total) else ():
-        seen = f"worker {worker}" in ax.get_legend_handles_labels()[1]
-        label = "" if seen else f"worker {worker}"
+        seen = worker_name(worker) in ax.get_legend_handles_labels()[1]
+        label = "" if seen else worker_name(worker)
         ax.barh(row, part * total, left=left, height=0.62, color=worker_color(worker), label=label, lw=0)
         left += part * total
-    words = three(total) if np.isfinite(total) else "no step after the first"
+    words = three(total) if np.isfinite(total) else _("no step after the first")
     behind = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.0}
     place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
     ax.annotate(words, (left, row), (5, 0), zorder=3, bbox=behind, **place)
 
 
 def _mark_ideal(ax: Axes, ideals: Sequence[float], sizes: Sequence[int]) -> None:
-    label = "ideal"
+    label = _("ideal")
     for row, (ideal, size) in enumerate(zip(ideals, sizes, strict=True)):
         if np.isfinite(ideal) and size > 1:
             ax.plot([ideal, ideal], [row - 0.4, row + 0.4], color=ink(ax), lw=2.2, label=label, solid_capstyle="butt")
@@ -219,18 +230,19 @@ def _legend_of_workers(ax: Axes) -> None:
 def _throughput_words(
     rates: Sequence[timing.Throughput], sizes: Sequence[int], single: int | None, names: Sequence[str]
 ) -> tuple[str, str]:
-    caption = "Median over the steps after the first (which includes tracing)."
+    caption = _("Median over the steps after the first (which includes tracing).")
     totals = [rate.total if np.isfinite(rate.total) else -1.0 for rate in rates]
     best = max(range(len(rates)), key=lambda row: (sizes[row], totals[row]))
     name = names[best].replace("\n", " ")
     if totals[best] < 0:
-        return "No step to time yet", caption
+        return _("No step to time yet"), caption
     if single is None and len(rates) > 1:
         low, high = min(total for total in totals if total >= 0), max(totals)
-        again = " A difference may be the machine's: repeat the runs to know."
-        return f"{three(low)} to {three(high)} examples/s, in one run each", caption + again
+        title = _("{low} to {high} examples/s, in one run each", low=three(low), high=three(high))
+        return title, " ".join([caption, _("A difference may be the machine's: repeat the runs to know.")])
     if single is None or sizes[best] == 1:
-        return f"{name}: {three(totals[best])} examples/s", caption
+        return _("{name}: {rate} examples/s", name=name, rate=three(totals[best])), caption
     ratio = totals[best] / totals[single]
-    ideal = f" The mark is ideal: as many times {names[single]} as there are replicas."
-    return f"{name}: {ratio:.2f} times one device, ideal would be {sizes[best]}", caption + ideal
+    title = _("{name}: {ratio:.2f} times one device, ideal would be {ideal}", name=name, ratio=ratio, ideal=sizes[best])
+    ideal = _("The mark is ideal: as many times {name} as there are replicas.", name=names[single])
+    return title, f"{caption} {ideal}"

@@ -12,6 +12,7 @@ from dtk.checks.difference import differences
 from dtk.checks.losses import RTOL
 from dtk.checks.numerals import CANCELLING, rounded, scientific
 from dtk.digits import three
+from dtk.language import N_, _
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text, thinned
 from dtk.view.palette import CURVE_COLORS
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["difference"]
 
-NO_STEP = "no step that the run and its baseline have both recorded with a finite loss"
+NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BELOW = 0.16  # of the axes' height: the band for differences of 0, under the logarithmic part
 
@@ -54,10 +55,15 @@ def difference(
     """
     runs, alone = (run, *more[::2]), (baseline, *more[1::2])
     if len(runs) != len(alone):
-        raise ValueError(f"{len(runs)} runs and {len(alone)} baselines; give each run, then its baseline")
+        words = _(
+            "{runs} runs and {baselines} baselines; give each run, then its baseline",
+            runs=len(runs),
+            baselines=len(alone),
+        )
+        raise ValueError(words)
     if labels is not None and len(labels) != len(runs):
-        raise ValueError(f"{len(labels)} labels for {len(runs)} runs; give one a run")
-    names = [f"run {number}" for number in range(1, len(runs) + 1)] if labels is None else list(labels)
+        raise ValueError(_("{labels} labels for {runs} runs; give one a run", labels=len(labels), runs=len(runs)))
+    names = [_("run {number}", number=k + 1) for k in range(len(runs))] if labels is None else list(labels)
     (ax,) = axes(ax)
     if any(each.records.empty for each in (*runs, *alone)):
         return only_text(ax, NO_RECORDS)
@@ -92,23 +98,23 @@ def _draw(ax: Axes, table: pandas.DataFrame, zero: float, name: str, number: int
     size = 5.0 if len(kept) <= 100 else 2.5
     points: dict[str, Any] = {"marker": _MARKERS[(number or 0) % len(_MARKERS)], "ms": size, "mew": 0}
     ax.plot(kept.index, kept.difference.where(kept.difference > 0), color=color, lw=1.0, alpha=0.45)
-    ax.plot(kept.index, places, color=color, ls="", label=name or "difference at a step", gid="points", **points)
+    ax.plot(kept.index, places, color=color, ls="", label=name or _("difference at a step"), gid="points", **points)
     line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": ink(ax) if number is None else color}
-    said = f"verify's tolerance, {name}" if number is not None else "verify's tolerance"
+    said = _("verify's tolerance") if number is None else _("verify's tolerance, {name}", name=name)
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
 
 
 def _dress(ax: Axes, tables: Sequence[pandas.DataFrame], ylim: tuple[float, float], lowest: float) -> None:
     steps = [step for table in tables for step in (table.index.min(), table.index.max())]
-    ax.set(yscale="log", ylim=ylim, xlim=(min(steps) - 0.5, max(steps) + 0.5), xlabel="step")
-    ax.set_ylabel("|cluster − baseline|")  # noqa: RUF001
+    ax.set(yscale="log", ylim=ylim, xlim=(min(steps) - 0.5, max(steps) + 0.5), xlabel=_("step"))
+    ax.set_ylabel(_("|cluster − baseline|"))  # noqa: RUF001
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     powers = np.arange(round(np.log10(lowest)), round(np.log10(ylim[1])) + 1)
     powers = powers[:: max(1, -(-len(powers) // 7))]
     at, words = list(10.0**powers), [f"$10^{{{power}}}$" for power in powers]
     if ylim[0] < lowest:
         ax.axhspan(ylim[0], lowest, color=ink(ax), alpha=0.1, lw=0)
-        at, words = [(ylim[0] * lowest) ** 0.5, *at], ["equal", *words]
+        at, words = [(ylim[0] * lowest) ** 0.5, *at], [_("equal"), *words]
     ax.set_yticks(at, words)
     ax.yaxis.set_minor_locator(NullLocator())
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 2, "frameon": False, "fontsize": 9}
@@ -118,29 +124,39 @@ def _dress(ax: Axes, tables: Sequence[pandas.DataFrame], ylim: tuple[float, floa
 def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float) -> tuple[str, str]:
     said = [_verdict(table) for table in tables]
     if len(tables) == 1:
-        title = said[0] if not names[0] else f"{names[0]}: {said[0][0].lower()}{said[0][1:]}"
+        lower = f"{said[0][0].lower()}{said[0][1:]}"
+        title = said[0] if not names[0] else _("{name}: {words}", name=names[0], words=lower)
     else:
-        short = [_short(table) for table in tables]
-        part = " of what verify allows"
-        if all(words.endswith(part) for words in short):
-            short[:-1] = [words.removesuffix(part) for words in short[:-1]]
-        title = "Largest difference: " + "; ".join(f"{name} {words}" for name, words in zip(names, short, strict=True))
+        parts = [_part(table) for table in tables]
+        how = parts if all(parts) else [_short(table) for table in tables]
+        listed = _("; ").join(_("{name} {words}", name=name, words=each) for name, each in zip(names, how, strict=True))
+        whole = (
+            N_("Largest difference: {words} of what verify allows") if all(parts) else N_("Largest difference: {words}")
+        )
+        title = _(whole, words=listed)
     # Without the word for what is compared: notebooks' comparison replaces no line that has it.
-    caption = f"Each point is a step. Dashed: what verify allows, rtol={scientific(rtol)}"
-    caption += f" (and {rounded(CANCELLING)}, for float32)."
+    caption = _(
+        "Each point is a step. Dashed: what verify allows, rtol={rtol} (and {atol}, for float32).",
+        rtol=scientific(rtol),
+        atol=rounded(CANCELLING),
+    )
     return title, caption
 
 
 def _verdict(table: pandas.DataFrame) -> str:
     missing = table.index[table.difference.isna()]
     if len(missing):
-        return f"The loss is no finite number from step {missing[0]} on: nothing can be compared there"
+        return _("The loss is no finite number from step {step} on: nothing can be compared there", step=missing[0])
     over = table.index[table.difference > table.allowed]
     if len(over):
-        return f"Step {over[0]} is the first above the tolerance; the largest difference is {_short(table)}"
+        return _(
+            "Step {step} is the first above the tolerance; the largest difference is {words}",
+            step=over[0],
+            words=_short(table),
+        )
     if (table.difference == 0).all():
-        return "The two losses are equal at every step, to the last bit"
-    return f"The largest difference is {_short(table)}"
+        return _("The two losses are equal at every step, to the last bit")
+    return _("The largest difference is {words}", words=_short(table))
 
 
 def _short(table: pandas.DataFrame) -> str:
@@ -152,12 +168,22 @@ def _short(table: pandas.DataFrame) -> str:
 '35 times what verify allows']
     """
     if table.difference.isna().any():
-        return "not known (a loss is no finite number)"
-    ratio = float((table.difference / table.allowed).max())
-    if ratio == 0:
-        return "0 at every step"
-    if ratio > 1:
-        return f"{three(ratio)} times what verify allows"
+        return _("not known (a loss is no finite number)")
+    if part := _part(table):
+        return _("{part} of what verify allows", part=part)
+    ratio = _ratio(table)
+    return _("{number} times what verify allows", number=three(ratio)) if ratio else _("0 at every step")
+
+
+def _part(table: pandas.DataFrame) -> str:
+    """ "41 %", "1/200"; "" for none and for more than all."""
+    ratio = _ratio(table)
+    if table.difference.isna().any() or not 0 < ratio <= 1:
+        return ""
     if ratio >= 0.2:
-        return f"{100 * ratio:.0f} % of what verify allows"
-    return f"1/{float(f'{1 / ratio:.1g}' if ratio < 0.1 else f'{1 / ratio:.0f}'):,.0f} of what verify allows"
+        return f"{100 * ratio:.0f} %"
+    return f"1/{float(f'{1 / ratio:.1g}' if ratio < 0.1 else f'{1 / ratio:.0f}'):,.0f}"
+
+
+def _ratio(table: pandas.DataFrame) -> float:
+    return float((table.difference / table.allowed).max())

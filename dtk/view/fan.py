@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtk.digits import counted
+from dtk.language import _, ngettext
 from dtk.measure import scaling
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
-from dtk.view.palette import worker_color
+from dtk.view.palette import replica_name, worker_color
 
 if TYPE_CHECKING:
     import pandas
@@ -45,7 +45,13 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         return only_text(ax, NO_RECORDS)
     shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
     if step not in shares.index:
-        raise ValueError(f"step={step}: the run has records of steps {shares.index[0]} to {shares.index[-1]}")
+        words = _(
+            "step={step}: the run has records of steps {first} to {last}",
+            step=step,
+            first=shares.index[0],
+            last=shares.index[-1],
+        )
+        raise ValueError(words)
     loss, seen = shares.loc[step], examples.loc[step]
     count = len(loss)
     (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * max(count, 2)))
@@ -54,7 +60,9 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         color = worker_color(int(replica))
         missing = bool(np.isnan(seen[replica]))
         _ray(ax, row, count, color, missing)
-        name = f"replica {replica}" if workers.nunique() < count else f"worker {workers[replica]}, replica {replica}"
+        name = replica_name(replica)
+        if workers.nunique() == count:
+            name = _("worker {worker}, replica {replica}", worker=workers[replica], replica=replica)
         _box(
             ax,
             (_MIDDLE, _height(row, count)),
@@ -65,12 +73,13 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         )
     whole = bool(seen.notna().all())
     total = float(loss.where(seen > 0, 0.0).sum(skipna=False)) if whole else np.nan
-    _box(ax, (_LEFT, 0), f"global batch\n{_examples(seen)}", ink(ax), 9)
-    _box(ax, (_RIGHT, 0), f"global loss\n{total:.4f}" if whole else "global loss\nnot known", ink(ax), 9)
+    _box(ax, (_LEFT, 0), _("global batch\n{examples}", examples=_examples(seen)), ink(ax), 9)
+    loss_words = _("global loss\n{loss:.4f}", loss=total) if whole else _("global loss\nnot known")
+    _box(ax, (_RIGHT, 0), loss_words, ink(ax), 9)
     _verbs(ax, count)
     rows = max(count, 2) / 2 * _ROW
     ax.set(xlim=(0, 1), ylim=(-rows, rows + 0.6), xticks=[], yticks=[])
-    headline(ax, "strategy.run opens the fan, strategy.reduce closes it", _words(step, count, whole))
+    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), _words(step, count, whole))
     ax.spines[:].set_visible(False)
     return ax
 
@@ -99,31 +108,41 @@ def _box(ax: Axes, place: tuple[float, float], words: str, color: Any, size: flo
 
 def _value(name: str, share: float, examples: float) -> str:
     if np.isnan(examples):
-        return f"{name}: no record"
-    return f"{name}: {counted(examples, 'example')}, share {share:.4f}"
+        return _("{name}: no record", name=name)
+    return ngettext(
+        "{name}: {n} example, share {share:.4f}",
+        "{name}: {n} examples, share {share:.4f}",
+        examples,
+        name=name,
+        share=share,
+    )
 
 
 def _examples(seen: pandas.Series) -> str:
-    known = counted(seen.sum(), "example")
-    return known if seen.notna().all() else f"{known} recorded"
+    if seen.notna().all():
+        return ngettext("{n} example", "{n} examples", seen.sum())
+    return ngettext("{n} example recorded", "{n} examples recorded", seen.sum())
 
 
 def _verbs(ax: Axes, count: int) -> None:
     """Over the rays what opens and what closes, and over the middle column what the values are together."""
     top = max(count, 2) / 2 * _ROW
     between = (_LEFT + _MIDDLE - _HALF) / 2 + 0.02, (_MIDDLE + _HALF + _RIGHT) / 2 - 0.02
-    for x, words in ((between[0], "run"), (_MIDDLE, "PerReplica: one value a replica"), (between[1], "reduce")):
+    for x, words in ((between[0], "run"), (_MIDDLE, _("PerReplica: one value a replica")), (between[1], "reduce")):
         ax.text(x, top + 0.35, words, ha="center", va="center", fontsize=9, style="italic")
 
 
 def _words(step: int, count: int, whole: bool) -> str:
     if not whole:
-        return (
-            f"Step {step}: a replica with a dashed frame has no record of it, so its share and the sum are not known."
+        return _(
+            "Step {step}: a replica with a dashed frame has no record of it, so its share and the sum are not known.",
+            step=step,
         )
     if count == 1:
-        return f"Step {step}: one replica sees the whole batch; its share is the loss."
-    return (
-        f"Step {step}: each of {count} replicas computes its share from its own examples; the shares add up to the "
-        "loss of the whole batch."
+        return _("Step {step}: one replica sees the whole batch; its share is the loss.", step=step)
+    return _(
+        "Step {step}: each of {count} replicas computes its share from its own examples; the shares add up to the "
+        "loss of the whole batch.",
+        step=step,
+        count=count,
     )

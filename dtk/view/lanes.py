@@ -10,7 +10,7 @@ from dtk.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.measure import timing
 from dtk.measure.pace import within_epochs
 from dtk.records import evaluations
-from dtk.view.palette import EVALUATOR_COLOR, worker_color
+from dtk.view.palette import EVALUATOR_COLOR, member_name, worker_color
 
 if TYPE_CHECKING:
     import pandas
@@ -68,7 +68,19 @@ def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) ->
         begun = at.get(Running.state, at.get(Starting.state, 0.0))
         first = at.get(Starting.state, begun) if since is None else since
         faults = tuple((event.at, event.kind) for event in of_kind(events, FaultCame))
-        lanes.append(Lane(member.name, worker, begun, ended, Failed.state in at, steps, mine, first, faults))
+        lanes.append(
+            Lane(
+                member_name(worker, folder.workers),
+                worker,
+                begun,
+                ended,
+                Failed.state in at,
+                steps,
+                mine,
+                first,
+                faults,
+            )
+        )
     return lanes
 
 

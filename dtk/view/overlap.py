@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.digits import bytes_of, three
+from dtk.language import N_, _
 from dtk.measure.parts import step_reductions
 from dtk.view.canvas import axes, headline, ink, only_text
 from dtk.view.palette import PART_COLORS
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["overlap"]
 
-NOTHING = "no all-reduce of gradients was noted: it takes two workers, and records of steps"
+NOTHING = N_("no all-reduce of gradients was noted: it takes two workers, and records of steps")
 _HIGH = 0.62  # of a lane
 _OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
 
@@ -43,9 +44,14 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
         ValueError: no run, as many labels as runs are needed, or a step that is not there.
     """
     if not runs or (labels is not None and len(labels) != len(runs)):
-        raise ValueError(f"{len(labels or [])} labels for {len(runs)} runs; give a run or more, and one label each")
+        words = _(
+            "{labels} labels for {runs} runs; give a run or more, and one label each",
+            labels=len(labels or []),
+            runs=len(runs),
+        )
+        raise ValueError(words)
     tables = _chosen([_of_worker_0(run) for run in runs], step)
-    names = labels or [f"run {number}" for number in range(1, len(runs) + 1)]
+    names = labels or [_("run {number}", number=k + 1) for k in range(len(runs))]
     lanes = [max(1, len(table)) for table in tables]
     places = axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)))
     longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
@@ -55,7 +61,7 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
             continue
         _draw(place, table, 1e3 * longest)
         headline(place, *_words(table, name if len(runs) > 1 or labels else ""))
-    places[min(len(places), len(tables)) - 1].set_xlabel("ms since the step before ended")
+    places[min(len(places), len(tables)) - 1].set_xlabel(_("ms since the step before ended"))
     if longest:
         _legend(places[0])
     return places[0]
@@ -76,16 +82,21 @@ def _chosen(tables: list[pandas.DataFrame], step: int | None) -> list[pandas.Dat
     full = [table for table in tables if len(table)]
     for table in full:
         if step is not None and step not in set(table.step):
-            raise ValueError(
-                f"step={step}: this run has all-reduces of the steps {table.step.min()} to {table.step.max()}"
+            span = table.step.min(), table.step.max()
+            words = _(
+                "step={step}: this run has all-reduces of the steps {first} to {last}",
+                step=step,
+                first=span[0],
+                last=span[1],
             )
+            raise ValueError(words)
     if not full:
         return tables
     if step is None:
         periods = [table.groupby("step").period.first() for table in full]
         off = sum(np.abs(np.log(each / each.median())) for each in periods).dropna()
         if off.empty:
-            raise ValueError("the runs have no step in common: draw each by itself")
+            raise ValueError(_("the runs have no step in common: draw each by itself"))
         step = int(off.idxmin())
     return [table[table.step == step].sort_values("begin") if len(table) else table for table in tables]
 
@@ -111,9 +122,9 @@ def _legend(ax: Axes) -> None:
     from matplotlib.patches import Patch
 
     named = {
-        "compute": "until its gradients are there",
-        "waiting": "waiting for the last worker",
-        "all_reduce": "reducing",
+        "compute": _("until its gradients are there"),
+        "waiting": _("waiting for the last worker"),
+        "all_reduce": _("reducing"),
     }
     patches = [Patch(color=PART_COLORS[part], alpha=_OPACITY[part], label=words) for part, words in named.items()]
     ax.figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
@@ -122,18 +133,21 @@ def _legend(ax: Axes) -> None:
 def _words(table: pandas.DataFrame, name: str) -> tuple[str, str]:
     ready = float(table.begin.max())
     early = table[table.end < ready]
-    first = f"{name}: " if name else ""
     sent, whole = float(early.bytes.sum()), float(table.bytes.sum())
     if len(table) == 1:
-        title = f"{first}one all-reduce, after the backward pass"
+        title = _("one all-reduce, after the backward pass")
     elif early.empty:
-        title = f"{first}{len(table)} all-reduces, none done before the last gradients are there"
+        title = _("{count} all-reduces, none done before the last gradients are there", count=len(table))
     else:
-        share = f"{100 * sent / whole:.0f} % of the bytes"
-        title = f"{first}{len(table)} all-reduces, {share} reduced before the last gradients are there"
-    left = float(table.end.max()) - ready
-    caption = (
-        f"Step {int(table.step.iloc[0])} of worker 0, a lane an all-reduce. After the last gradients were there it took"
-        f" {three(1e3 * left)} ms more to reduce; the line is the end of the step, with the update of the weights."
+        title = _(
+            "{count} all-reduces, {percent:.0f} % of the bytes reduced before the last gradients are there",
+            count=len(table),
+            percent=100 * sent / whole,
+        )
+    caption = _(
+        "Step {step} of worker 0, a lane an all-reduce. After the last gradients were there it took {ms} ms more to "
+        "reduce; the line is the end of the step, with the update of the weights.",
+        step=int(table.step.iloc[0]),
+        ms=three(1e3 * (float(table.end.max()) - ready)),
     )
-    return title, caption
+    return _("{name}: {words}", name=name, words=title) if name else title, caption

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from dtk.language import _, language
 from dtk.view.canvas import png
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["figure", "page", "table", "text"]
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="{language}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
 :root {{color-scheme: light dark}}
 body {{font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem}}
@@ -26,7 +27,7 @@ figure {{margin: 1.5rem 0; overflow-x: auto}}
 img {{max-width: 100%; min-width: 30rem; background: #fff}}
 pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8rem}}
 </style></head><body>
-<h1>{title}</h1><p>{summary}. {when}.</p>
+<h1>{title}</h1><p>{ended}</p>
 {parts}</body></html>
 """
 
@@ -34,7 +35,8 @@ pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8re
 def page(title: str, summary: str, parts: Iterable[str]) -> str:
     """The whole file; parts are made by the functions below, summary is a sentence without its full stop."""
     when = time.strftime("%Y-%m-%d %H:%M")
-    return _PAGE.format(title=html.escape(title), summary=html.escape(summary), when=when, parts="".join(parts))
+    ended = _("{summary}. {when}.", summary=html.escape(summary), when=when)
+    return _PAGE.format(language=language(), title=html.escape(title), ended=ended, parts="".join(parts))
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -1,8 +1,19 @@
-"""One colour a worker, the same in every figure, in the dashboard and in the picture of the cluster."""
+"""One colour and one name a worker, the same in every figure, in the dashboard and in the picture of the cluster."""
 
 from __future__ import annotations
 
-__all__ = ["CURVE_COLORS", "EVALUATOR_COLOR", "PART_COLORS", "member_color", "worker_color"]
+from dtk.language import _
+
+__all__ = [
+    "CURVE_COLORS",
+    "EVALUATOR_COLOR",
+    "PART_COLORS",
+    "member_color",
+    "member_name",
+    "replica_name",
+    "worker_color",
+    "worker_name",
+]
 
 # Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/) without its black, which would be lost
 # on a dark page; blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
@@ -34,6 +45,19 @@ EVALUATOR_COLOR = "#8A8A8A"
 def member_color(member: int, workers: int) -> str:
     """The colour of a run's member: of a worker, or of the evaluator, whose number follows the last worker's."""
     return worker_color(member) if member < workers else EVALUATOR_COLOR
+
+
+def member_name(member: int, workers: int) -> str:
+    """What a run's member is called, by the same numbers."""
+    return worker_name(member) if member < workers else _("evaluator")
+
+
+def worker_name(worker: int, chief: bool = False) -> str:
+    return _("worker {worker} (chief)", worker=worker) if chief else _("worker {worker}", worker=worker)
+
+
+def replica_name(replica: int) -> str:
+    return _("replica {replica}", replica=replica)
 
 
 def worker_color(worker: int) -> str:

@@ -10,9 +10,10 @@ from matplotlib.patches import FancyBboxPatch
 
 from dtk.checks.facts import MOVING
 from dtk.digits import bytes_of
+from dtk.language import N_, _, ngettext
 from dtk.measure.parts import step_messages
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
-from dtk.view.palette import EVALUATOR_COLOR, worker_color
+from dtk.view.palette import EVALUATOR_COLOR, worker_color, worker_name
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,21 @@ __all__ = ["processes"]
 _MOST = 4  # processes, or replicas of one process, side by side; of more, the first three and the last
 _KERNEL, _TOP, _FLOOR, _BAR = (0.86, 1.0), 0.72, 0.26, (0.03, 0.15)  # heights, of the axes
 _GAP = 0.03  # between two processes, of the axes' width
+_REPLICA = N_("replica {replica}, a device\n{examples}\nshare of loss\n{share:.4f}")
+# By whether several workers take part, and whether the bytes are known.
+_GIVES = {
+    (True, True): N_("all-reduce: each worker gives {size} of gradients, gets the sum of all"),
+    (True, False): N_("all-reduce: each worker gives its gradients, gets the sum of all"),
+    (False, True): N_("all-reduce: each replica gives {size} of gradients,\ngets the sum of all"),
+    (False, False): N_("all-reduce: each replica gives its gradients,\ngets the sum of all"),
+}
+# By whether the process has one replica, and whether its box is narrow.
+_COPIES = {
+    (True, True): N_("a copy of {weights:,}\nweights"),
+    (True, False): N_("a copy of the {weights:,} weights"),
+    (False, True): N_("a copy each of {weights:,}\nweights"),
+    (False, False): N_("a copy each of the {weights:,} weights"),
+}
 
 
 @dataclass(frozen=True)
@@ -74,8 +90,8 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
     inside = len(workers) == 1  # what is added up is added up within the process
     for worker, (left, right) in places.items():
         own = seen.records[seen.records.worker == worker]
-        name = "one process" if inside else f"worker {worker} (chief)" if worker == 0 else f"worker {worker}"
-        _process(ax, (left, right), name, own, seen.weights[0])
+        name = _("one process") if inside else worker_name(worker, chief=worker == 0)
+        _process(ax, (left, right), name, own, seen.weights[0], frame=not inside or len(own) < 2)
         _link(ax, ((left + right) / 2, _TOP), len(workers))
         if inside and len(own) > 1:
             _box(ax, (left, right), (0.0, _TOP), worker_color(worker))
@@ -95,7 +111,10 @@ def _read(run: Recorded, step: int | None) -> _Step:
     if step is None:
         step = int(messages.step.min()) if len(messages) else int(steps[min(1, len(steps) - 1)])
     if step not in steps:
-        raise ValueError(f"step={step}: the run has records of steps {steps[0]} to {steps[-1]}")
+        words = _(
+            "step={step}: the run has records of steps {first} to {last}", step=step, first=steps[0], last=steps[-1]
+        )
+        raise ValueError(words)
     mine = messages[(messages.step == step) & (messages.worker == 0)]
     given = mine[mine.gradients].bytes
     small = sorted(int(each) for each in mine[~mine.gradients.astype(bool)].bytes)
@@ -140,23 +159,23 @@ def _say(ax: Axes, x: float, y: float, words: str, **style: Any) -> None:
 def _kernel(ax: Axes, evaluator: bool) -> None:
     _box(ax, (0.29, 0.71), _KERNEL, ink(ax))
     middle = sum(_KERNEL) / 2
-    _say(ax, 0.5, middle + 0.025, "kernel: this notebook's process", fontweight="bold")
-    _say(ax, 0.5, middle - 0.03, "starts the others, reads their records")
+    _say(ax, 0.5, middle + 0.025, _("kernel: this notebook's process"), fontweight="bold")
+    _say(ax, 0.5, middle - 0.03, _("starts the others, reads their records"))
     if evaluator:
         _box(ax, (0.77, 1.0), _KERNEL, EVALUATOR_COLOR, dashed=True)
-        _say(ax, 0.885, middle + 0.025, "evaluator", fontweight="bold")
-        _say(ax, 0.885, middle - 0.03, "no part in the step")
+        _say(ax, 0.885, middle + 0.025, _("evaluator"), fontweight="bold")
+        _say(ax, 0.885, middle - 0.03, _("no part in the step"))
 
 
-def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame, weights: int) -> None:
-    """A process's box, with a box for each replica; its replicas' numbers are those of the step."""
+def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame, weights: int, frame: bool) -> None:
+    """A process's box, framed or not, with a box for each replica; its replicas' numbers are those of the step."""
     color = worker_color(int(own.worker.iloc[0])) if len(own) else ink(ax)
-    if name != "one process" or len(own) < 2:
+    if frame:
         _box(ax, x, (_FLOOR, _TOP), color, dashed=own.empty)
     middle, wide = (x[0] + x[1]) / 2, x[1] - x[0]
     _say(ax, middle, _TOP - 0.045, name, fontweight="bold")
     if own.empty:
-        _say(ax, middle, (_FLOOR + _TOP) / 2, "no record of this step")
+        _say(ax, middle, (_FLOOR + _TOP) / 2, _("no record of this step"))
         return
     rows = list(own.itertuples())
     shown = rows if len(rows) <= _MOST else [*rows[:3], rows[-1]]
@@ -164,14 +183,12 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
     for k, row in enumerate(shown):
         left = x[0] + 0.01 + k * each
         _box(ax, (left + 0.006, left + each - 0.006), (_FLOOR + 0.1, _TOP - 0.09), worker_color(int(row.replica)))
-        counted = f"{row.examples} example{'' if row.examples == 1 else 's'}"
-        words = f"replica {row.replica}, a device\n{counted}\nshare of loss\n{row.loss:.4f}"
+        examples = ngettext("{n} example", "{n} examples", row.examples)
+        words = _(_REPLICA, replica=row.replica, examples=examples, share=row.loss)
         _say(ax, left + each / 2, (_FLOOR + 0.01 + _TOP) / 2, words, fontsize=8.5 if each > 0.13 else 7.0)
     if weights:
-        copies = "a copy" if len(rows) == 1 else "a copy each"
-        short = wide < 0.27
-        words = f"{copies} of {weights:,}\nweights" if short else f"{copies} of the {weights:,} weights"
-        _say(ax, middle, _FLOOR + 0.05, words, fontsize=8.0)
+        words = _COPIES[len(rows) == 1, wide < 0.27]
+        _say(ax, middle, _FLOOR + 0.05, _(words, weights=weights), fontsize=8.0)
 
 
 def _link(ax: Axes, end: tuple[float, float], count: int) -> None:
@@ -183,23 +200,25 @@ def _link(ax: Axes, end: tuple[float, float], count: int) -> None:
 
 def _dots(ax: Axes, places: dict[int, tuple[float, float]], count: int) -> None:
     between = (places[2][1] + places[count - 1][0]) / 2
-    _say(ax, between, (_FLOOR + _TOP) / 2, f"…\n{count - _MOST}\nmore\n…")
+    _say(ax, between, (_FLOOR + _TOP) / 2, _("…\n{count}\nmore\n…", count=count - _MOST))
 
 
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
     _box(ax, x, _BAR, ink(ax), dashed=True)
-    several = len(middles) > 1
-    who = "worker" if several else "replica"
-    much = f"{bytes_of(seen.size)} of gradients" if seen.size else "its gradients"
     height, middle = sum(_BAR) / 2, (x[0] + x[1]) / 2
     if seen.small:
-        span = " to ".join(f"{each:,}" for each in sorted({min(seen.small), max(seen.small)}))
-        more = f"besides, {len(seen.small)} small all-reduce{'s' * (len(seen.small) > 1)}, of {span} bytes"
+        least, most = min(seen.small), max(seen.small)
+        span = f"{least:,}" if least == most else _("{least:,} to {most:,}", least=least, most=most)
+        more = ngettext(
+            "besides, {n} small all-reduce, of {span} bytes",
+            "besides, {n} small all-reduces, of {span} bytes",
+            len(seen.small),
+            span=span,
+        )
         _say(ax, middle, height - 0.027, more, fontsize=8.0, alpha=0.85)
         height += 0.027
-    words = f"each {who} gives {much}" + (", gets the sum of all" if several else ",\ngets the sum of all")
-    _say(ax, middle, height, f"all-reduce: {words}")
+    _say(ax, middle, height, _(_GIVES[len(middles) > 1, bool(seen.size)], size=bytes_of(seen.size)))
     for at in middles:
         for shift, (y, to) in ((-0.012, (_FLOOR, _BAR[1])), (0.012, (_BAR[1], _FLOOR))):
             style: dict[str, Any] = {"arrowstyle": "-|>", "lw": 2.0, "color": ink(ax), "shrinkA": 1, "shrinkB": 1}
@@ -207,16 +226,19 @@ def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, flo
 
 
 def _words(seen: _Step, workers: int, replicas: int) -> tuple[str, str]:
-    count = f"{workers} process{'es' * (workers > 1)}, {replicas} replica{'s' * (replicas > 1)}"
-    caption = (
-        f"Step {seen.number}. Dashed arrows: the kernel starts processes and reads files; it has no part in the step."
-    )
+    own = ngettext("{n} replica", "{n} replicas", replicas)
+    count = ngettext("{n} process, {replicas}", "{n} processes, {replicas}", workers, replicas=own)
+    words = _("Dashed arrows: the kernel starts processes and reads files; it has no part in the step.")
+    caption = [_("Step {step}.", step=seen.number), words]
     if replicas == 1:
-        return f"A step: {count}, no message", caption + " One replica has the whole batch."
-    much = f" of {bytes_of(seen.size)}" if seen.size else ""
-    rounds = f"{seen.rounds} all-reduces" if seen.rounds > 1 else "an all-reduce"
-    where = "" if workers > 1 else " inside"
-    noted = " The bar is no process: workers send to each other." if workers > 1 else ""
+        caption.append(_("One replica has the whole batch."))
+        return _("A step: {processes}, no message", processes=count), " ".join(caption)
+    rounds = ngettext("an all-reduce", "{n} all-reduces", max(1, seen.rounds))
+    if seen.size:
+        rounds = _("{rounds} of {size}", rounds=rounds, size=bytes_of(seen.size))
+    title = N_("A step: {processes}, {rounds}") if workers > 1 else N_("A step: {processes}, {rounds} inside")
+    if workers > 1:
+        caption.append(_("The bar is no process: workers send to each other."))
     if np.isnan(seen.gradients) and seen.size:
-        noted += " Bytes: those of the weights, each of which has a gradient."
-    return f"A step: {count}, {rounds}{much}{where}", caption + noted
+        caption.append(_("Bytes: those of the weights, each of which has a gradient."))
+    return _(title, processes=count, rounds=rounds), " ".join(caption)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from dtk.language import N_, _
 from dtk.measure.fates import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
+from dtk.view.letters import columns
 from dtk.view.palette import CURVE_COLORS
 
 if TYPE_CHECKING:
@@ -25,6 +27,14 @@ _HIGH = 0.46  # of a row; the words under the bar take the rest
 _LETTER = 0.0115  # of the axes' width, of the figures in a bar
 _WIDE = 88  # letters under a bar
 _TILES = 60  # steps up to which each has an edge of its own
+_LOST = N_("computed, then lost")
+# By whether a step was lost, and whether it had been computed before.
+_MEANING = {
+    (False, False): N_("kept"),
+    (True, False): _LOST,
+    (False, True): N_("computed again, kept"),
+    (True, True): _LOST,
+}
 
 
 def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
@@ -52,8 +62,8 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
         if row and len(mine):
             at = int(mine.step.min()) - 0.5
             ax.plot([at, at], [row - 1 - _HIGH / 2, row + _HIGH / 2], color=ink(ax), lw=1.2, ls=(0, (2, 2)), gid="from")
-    ax.set(xlim=(0.5, last + 0.5), ylim=(count - 0.45, -0.5), xlabel="step")
-    ax.set_yticks(range(count), [f"attempt {row + 1}" for row in range(count)])
+    ax.set(xlim=(0.5, last + 0.5), ylim=(count - 0.45, -0.5), xlabel=_("step"))
+    ax.set_yticks(range(count), [_("attempt {number}", number=row + 1) for row in range(count)])
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.tick_params(axis="y", length=0)
     _legend(ax, table)
@@ -71,8 +81,8 @@ def _row(ax: Axes, row: int, table: pandas.DataFrame, last: int) -> None:
                 style |= {"edgecolor": style["edgecolor"] if lost else ax.get_facecolor(), "lw": 0.8}
             kind = "lost" if lost else "again" if again else "kept"
             ax.broken_barh(blocks, (row - _HIGH / 2, _HIGH), gid=kind, **style)
-            words = f"{first} to {end}" if end > first else f"{first}"
-            if len(words) * _LETTER * last <= end - first + 1:
+            words = _("{first} to {last}", first=first, last=end) if end > first else f"{first}"
+            if columns(words) * _LETTER * last <= end - first + 1:
                 ground = {"facecolor": ax.get_facecolor() if lost else style["facecolor"], "lw": 0, "pad": 1.0}
                 color = ink(ax) if lost else "black" if again else "white"
                 place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "bbox": ground}
@@ -90,22 +100,20 @@ def _reason(ax: Axes, row: int, failed: str | None, table: pandas.DataFrame, las
     if failed is None:
         return
     words = textwrap.shorten(failed.split("; ")[0], _WIDE, placeholder=" …")
-    words = f"made no step: {words}" if table.empty else words
+    words = _("made no step: {why}", why=words) if table.empty else words
     end = int(table.step.max()) if len(table) else 0
     ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}
     place: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8.5, "bbox": ground, "gid": "reason"}
-    if len(words) * _LETTER * last <= last - end:
+    if columns(words) * _LETTER * last <= last - end:
         ax.annotate(words, (end + 0.5, row), (6, 0), va="center", **place)
     else:
         ax.annotate(words, (0.5, row + _HIGH / 2), (3, -4), va="top", **place)
 
 
 def _legend(ax: Axes, table: pandas.DataFrame) -> None:
-    meaning = {(False, False): "kept", (True, False): "computed, then lost", (False, True): "computed again, kept"}
-    meaning[True, True] = meaning[True, False]
-    found = {meaning[bool(lost), bool(again)]: _style(ax, bool(lost), bool(again)) for lost, again in _kinds(table)}
-    order = [name for name in dict.fromkeys(meaning.values()) if name in found]
-    handles = [Patch(label=name, **found[name]) for name in order]
+    found = {_MEANING[bool(lost), bool(again)]: _style(ax, bool(lost), bool(again)) for lost, again in _kinds(table)}
+    order = [name for name in dict.fromkeys(_MEANING.values()) if name in found]
+    handles = [Patch(label=_(name), **found[name]) for name in order]
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
 
 
@@ -116,17 +124,23 @@ def _kinds(table: pandas.DataFrame) -> list[tuple[bool, bool]]:
 def _words(table: pandas.DataFrame) -> tuple[str, str]:
     computed, count = len(table), int((~table.lost).sum())
     if table.attempt.nunique() == 1 and table.attempt.max() == 1:
-        return f"One attempt, {count} steps, each computed once", "Nothing was lost, so nothing was computed again."
+        title = _("One attempt, {count} steps, each computed once", count=count)
+        return title, _("Nothing was lost, so nothing was computed again.")
     times = table.groupby("step").size()
     twice = spans(times.index[times > 1].tolist())
     if not twice:
-        return (
-            f"{computed} steps computed, all of them count",
-            "The next attempt began after the last step of the one before.",
-        )
-    often = "twice" if times.max() == 2 else f"up to {times.max()} times"
+        title = _("{computed} steps computed, all of them count", computed=computed)
+        return title, _("The next attempt began after the last step of the one before.")
     first, end = twice[0]
-    which = f"{int((times > 1).sum())} steps were" if len(twice) > 1 else f"steps {first} to {end} were"
-    which = f"step {first} was" if len(twice) == 1 and first == end else which
-    title = f"{computed} steps computed, {count} count: {which} computed {often}"
-    return title, "Dashed: there the next attempt went on. What its checkpoint did not hold was lost."
+    if len(twice) > 1:
+        which = N_("{steps} steps were computed twice"), N_("{steps} steps were computed up to {times} times")
+    elif end > first:
+        which = (
+            N_("steps {first} to {last} were computed twice"),
+            N_("steps {first} to {last} were computed up to {times} times"),
+        )
+    else:
+        which = N_("step {first} was computed twice"), N_("step {first} was computed up to {times} times")
+    again = _(which[bool(times.max() > 2)], steps=int((times > 1).sum()), first=first, last=end, times=times.max())
+    title = _("{computed} steps computed, {count} count: {again}", computed=computed, count=count, again=again)
+    return title, _("Dashed: there the next attempt went on. What its checkpoint did not hold was lost.")

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from matplotlib.patches import Patch, Rectangle
 
+from dtk.language import N_, _
 from dtk.measure.ring import Message, Story, story
 from dtk.view.canvas import axes, headline, ink, only_text
-from dtk.view.palette import worker_color
+from dtk.view.palette import worker_color, worker_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["ring"]
 
-NO_MESSAGES = "no messages: let the function exchange chunks with dtk.ring()"
+NO_MESSAGES = N_("no messages: let the function exchange chunks with dtk.ring()")
 _GAP = 0.34  # between two rows of a grid, in cells: the room for an arrow
 _ROW = 1 + _GAP
 _BETWEEN = 0.75  # between two grids, in cells
@@ -78,7 +79,7 @@ def _places(seen: Story) -> tuple[list[tuple[float, float]], float, float]:
 
 def _grid(ax: Axes, seen: Story, step: int, corner: tuple[float, float]) -> None:
     x, y = corner
-    title = "start" if step == 0 else f"step {step}"
+    title = _("start") if step == 0 else _("step {step}", step=step)
     ax.text(x + seen.workers / 2, y - 0.86, title, ha="center", va="bottom", fontsize=8.5)
     for chunk in range(seen.workers):
         words = str(chunk)
@@ -126,30 +127,41 @@ def _arrow(ax: Axes, message: Message, workers: int, corner: tuple[float, float]
 
 
 def _labels(ax: Axes, seen: Story, places: list[tuple[float, float]]) -> None:
-    for y in sorted({y for _, y in places}):
+    for y in sorted({corner[1] for corner in places}):
         for worker in range(seen.workers):
-            words = f"worker {worker}"
+            words = worker_name(worker)
             ax.text(-0.12, y + worker * _ROW + 0.5, words, ha="right", va="center", fontsize=8.5, gid="worker")
-        ax.text(-0.12, y - 0.44, "chunk", ha="right", va="bottom", fontsize=8.0, alpha=0.85)
+        ax.text(-0.12, y - 0.44, _("chunk"), ha="right", va="bottom", fontsize=8.0, alpha=0.85)
 
 
 def _words(seen: Story) -> tuple[str, str]:
     arrived = sum(message.arrived for message in seen.messages)
     complete = [worker for worker in range(seen.workers) if _complete(seen, worker)]
-    caption = "One stripe a worker whose gradient is in the chunk's sum; thick frame: all are. Arrows are messages."
+    caption = [
+        _("One stripe a worker whose gradient is in the chunk's sum; thick frame: all are. Arrows are messages.")
+    ]
     if seen.workers > 1:
-        caption += f" Below worker {seen.workers - 1} the ring closes: it sends to worker 0."
+        caption.append(_("Below worker {worker} the ring closes: it sends to worker 0.", worker=seen.workers - 1))
     if seen.interrupted:
-        title = f"The all-reduce was interrupted: {seen.missing} of {seen.steps * seen.workers} messages never arrived"
-        return title, caption + " Hatched: that worker did not get so far. Cross: sent, not arrived. ?: not known."
+        whole = seen.steps * seen.workers
+        words = N_("The all-reduce was interrupted: {missing} of {count} messages never arrived")
+        caption.append(_("Hatched: that worker did not get so far. Cross: sent, not arrived. ?: not known."))
+        return _(words, missing=seen.missing, count=whole), " ".join(caption)
     if len(complete) == seen.workers:
-        return f"After {seen.steps} steps and {arrived} messages, every worker has the whole sum", caption
+        title = _(
+            "After {steps} steps and {messages} messages, every worker has the whole sum",
+            steps=seen.steps,
+            messages=arrived,
+        )
+        return title, " ".join(caption)
     cells = sum(_whole(parts, seen.workers) for row in seen.holds[-1] for parts in row or [])
-    title = f"After {seen.steps} steps, {cells} of {seen.workers**2} chunks hold the whole sum"
+    words = N_("After {steps} steps, {cells} of {count} chunks hold the whole sum")
+    title = _(words, steps=seen.steps, cells=cells, count=seen.workers**2)
     unknown = any(parts is None for row in seen.holds[-1] for parts in row or [])
     twice = any(len(set(parts)) < len(parts) for row in seen.holds[-1] for parts in row or [] if parts)
-    caption += " A figure: added so many times." if twice else ""
-    return title, caption + (" A question mark: no sum of the workers' gradients." if unknown else "")
+    caption += [_("A figure: added so many times.")] * twice
+    caption += [_("A question mark: no sum of the workers' gradients.")] * unknown
+    return title, " ".join(caption)
 
 
 def _whole(parts: tuple[int, ...] | None, workers: int) -> bool:
@@ -162,6 +174,8 @@ def _complete(seen: Story, worker: int) -> bool:
 
 
 def _legend(ax: Axes, seen: Story) -> None:
-    handles = [Patch(color=worker_color(k), label=f"gradient of worker {k}") for k in range(seen.workers)]
+    handles = [
+        Patch(color=worker_color(k), label=_("gradient of worker {worker}", worker=k)) for k in range(seen.workers)
+    ]
     options: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "ncols": min(4, seen.workers)}
     ax.figure.legend(handles=handles, loc="outside lower left", handlelength=0.8, **options)

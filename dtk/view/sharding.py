@@ -10,9 +10,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from dtk.language import _
 from dtk.measure.sharding import Sharding, from_lists, in_words
 from dtk.view.canvas import axes, headline, ink
-from dtk.view.palette import worker_color
+from dtk.view.palette import replica_name, worker_color, worker_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,24 +61,26 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
     tiles = _layout(seen, width, None if ax is None else ax.get_window_extent().height / ax.figure.dpi)
     rows = seen.replicas + bool(seen.gaps) + (tiles is None and bool(seen.repeated))
     (ax,) = axes(ax, size=(7.0, 1.45 + rows * (tiles.height if tiles else 0.5)))
-    labels = [f"{'worker' if seen.replicas == seen.workers else 'replica'} {k}" for k in range(seen.replicas)]
+    name = worker_name if seen.replicas == seen.workers else replica_name
+    labels = [name(k) for k in range(seen.replicas)]
     if tiles:
         _draw_tiles(ax, seen, tiles, width)
-        what = "A tile is an example: its row says who was given it, its column at which step."
-        what += " Outlined: seen more than once." if seen.repeated else ""
+        what = [_("A tile is an example: its row says who was given it, its column at which step.")]
+        what += [_("Outlined: seen more than once.")] if seen.repeated else []
     else:
-        labels += ["repeated"] if seen.repeated else []
+        labels += [_("repeated")] if seen.repeated else []
         size = _draw_bins(ax, seen)
-        what = f"Height: how many of {size:,} neighbouring examples the replica was given."
-        what = what if size > 1 else "A bar is an example: its row says who was given it."
-    labels += ["no worker"] if seen.gaps else []
+        what = [_("A bar is an example: its row says who was given it.")]
+        if size > 1:
+            what = [_("Height: how many of {size:,} neighbouring examples the replica was given.", size=size)]
+    labels += [_("no worker")] if seen.gaps else []
     ax.set_yticks(range(rows), labels)
     ax.set_ylim(rows - 0.45, -0.55)
     ax.tick_params(axis="y", length=0)
     last = math.floor(ax.get_xlim()[1])
     few = tiles is not None and last <= 20
     ax.xaxis.set_major_locator(FixedLocator(range(1, last + 1)) if few else MaxNLocator("auto", integer=True))
-    headline(ax, in_words(seen), f"{_policy(seen)}{what}{_steps(seen)}")
+    headline(ax, in_words(seen), " ".join(filter(None, [_policy(seen), *what, _steps(seen)])))
     ax.spines["left"].set_visible(False)
     return ax
 
@@ -122,7 +125,7 @@ def _draw_tiles(ax: Axes, seen: Sharding, tiles: _Tiles, width: float) -> None:
             _tile(ax, corner, (wide, tall), number, tiles.points, worker_color(replica), number in twice)
     for border in range(1, steps):
         ax.axvline(border + 0.5, color=ink(ax), lw=0.6, alpha=0.25)
-    ax.set(xlim=(0.5, steps + 0.5), xlabel="step")
+    ax.set(xlim=(0.5, steps + 0.5), xlabel=_("step"))
     _draw_gaps(ax, seen, tiles, steps / width)
 
 
@@ -175,14 +178,14 @@ def _draw_bins(ax: Axes, seen: Sharding) -> int:
         part = np.histogram(numbers, edges)[0] / there
         ax.stairs(row + 0.4 - 0.8 * part, edges - 0.5, baseline=row + 0.4, fill=True, color=color, lw=0)
         ax.plot(edges[[0, -1]] - 0.5, [row + 0.4] * 2, color=ink(ax), lw=0.6, alpha=0.4)
-    ax.set(xlim=(edges[0] - 0.5, edges[-1] - 0.5), xlabel="example")
+    ax.set(xlim=(edges[0] - 0.5, edges[-1] - 0.5), xlabel=_("example"))
     return size
 
 
 def _policy(seen: Sharding) -> str:
     if seen.policy == "input_context":
-        return "Divided by input_context. "
-    return f"Policy {seen.policy}. " if seen.policy else ""
+        return _("Divided by input_context.")
+    return _("Policy {policy}.", policy=seen.policy) if seen.policy else ""
 
 
 def _steps(seen: Sharding) -> str:
@@ -190,5 +193,5 @@ def _steps(seen: Sharding) -> str:
     if 0 in set(seen.alone.step) or not len(seen.table) or seen.replicas == 1:
         return ""
     if seen.parts_at is None:
-        return " Step by step, together, they see what one device sees."
-    return f" At step {seen.parts_at} they see, together, other examples than one device."
+        return _("Step by step, together, they see what one device sees.")
+    return _("At step {step} they see, together, other examples than one device.", step=seen.parts_at)

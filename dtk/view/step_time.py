@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtk.digits import three
+from dtk.language import N_, _
 from dtk.measure.parts import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
-from dtk.view.palette import PART_COLORS
+from dtk.view.palette import PART_COLORS, worker_name
 
 if TYPE_CHECKING:
     import pandas
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["step_time"]
 
 _MEANING = {
-    "python": "Python, callbacks",
-    "input": "input",
-    "compute": "computing",
-    "all_reduce": "all-reduce",
-    "waiting": "waiting for the last",
+    "python": N_("Python, callbacks"),
+    "input": N_("input"),
+    "compute": N_("computing"),
+    "all_reduce": N_("all-reduce"),
+    "waiting": N_("waiting for the last"),
 }
 _SHOWN = 0.075  # of the longest bar: a part that is shorter holds no figure
 
@@ -44,12 +45,12 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(len(table)), list(table.index))
     ax.set_ylim(len(table) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
-    ax.set_ylabel("workers × examples each" if hasattr(run, "points") else "")  # noqa: RUF001
-    ax.set(xlabel="ms a step", xlim=(0, 1.14 * longest))
+    ax.set_ylabel(_("workers × examples each") if hasattr(run, "points") else "")  # noqa: RUF001
+    ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
     shown = [name for name in PARTS if name in ax.get_legend_handles_labels()[1]]
     handles = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 5, "frameon": False, "fontsize": 9}
-    ax.figure.legend([handles[name] for name in shown], [_MEANING[name] for name in shown], **place)
+    ax.figure.legend([handles[name] for name in shown], [_(_MEANING[name]) for name in shown], **place)
     headline(ax, *_words(table))
     return ax
 
@@ -62,7 +63,7 @@ def _of_run(run: Any) -> pandas.DataFrame:
         return pd.DataFrame(columns=list(PARTS))
     read = None if run.folder.earlier else run.records  # after restarts those hold the earlier starts' steps as well
     table = step_parts(run, read).groupby("worker")[list(PARTS)].median() * 1e3
-    table.index = [f"worker {worker}" for worker in table.index]
+    table.index = [worker_name(worker) for worker in table.index]
     return table
 
 
@@ -94,8 +95,10 @@ def _words(table: pandas.DataFrame) -> tuple[str, str]:
     row = table.loc[longest]
     biggest = str(row.idxmax())
     most, whole = three(row[biggest]), three(row.sum())
-    title = f"The biggest part of a step is {_MEANING[biggest]}: {most} of {whole} ms ({longest})"
-    caption = "Medians of each part over the steps after the first; at the end of a bar, their sum. "
+    words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
+    title = _(words, part=_(_MEANING[biggest]), most=most, whole=whole, longest=longest)
+    caption = _("Medians of each part over the steps after the first; at the end of a bar, their sum.")
+    more = _("What is sent while it computes counts as computing.")
     if (table["all_reduce"] == 0).all():
-        return title, caption + "One process alone neither reduces nor waits."
-    return title, caption + "What is sent while it computes counts as computing."
+        more = _("One process alone neither reduces nor waits.")
+    return title, f"{caption} {more}"

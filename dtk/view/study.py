@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
+from dtk.language import N_, _, ngettext
 from dtk.measure.efficiency import GAPS, losses
 from dtk.view.canvas import axes, counts, headline, ink, only_text
+from dtk.view.letters import columns
 from dtk.view.palette import PART_COLORS, worker_color
 
 if TYPE_CHECKING:
@@ -17,10 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Studied", "efficiency", "study_throughput"]
 
-NO_POINTS = "no point of this study was measured: see study.points.failed"
+NO_POINTS = N_("no point of this study was measured: see study.points.failed")
 _CEILING = "#999999"
 _MEASURED = worker_color(0)
 _BELOW, _ABOVE = GAPS[2:], GAPS[:2]  # the ceiling
+_NAMES = {
+    "smaller batch": N_("smaller batch"),
+    "cores": N_("cores"),
+    "communication": N_("communication"),
+    "stragglers": N_("stragglers"),
+    "input": N_("input"),
+    "other": N_("other"),
+    "measured": N_("measured"),
+    "ceiling": N_("ceiling"),
+}
 _WIDTH = 0.82  # of a bar
 _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 
@@ -67,7 +79,7 @@ def _each_curve(study: Studied, ax: Axes | None, draw: Any) -> Axes:
         (ax,) = axes(ax)
         return only_text(ax, NO_POINTS)
     fixed = table.global_batch.where(table.scaling == "strong", table.per_replica_batch)
-    curves = [curve for _, curve in table.groupby([table.scaling, fixed], sort=False)]
+    curves = [curve for __, curve in table.groupby([table.scaling, fixed], sort=False)]
     places = axes(ax, (1.0,) * len(curves), (7.0, 0.9 + 3.1 * len(curves)))
     for place, curve in zip(places, curves, strict=False):
         draw(place, curve.reset_index(drop=True))
@@ -77,24 +89,25 @@ def _each_curve(study: Studied, ax: Axes | None, draw: Any) -> Axes:
 def _name(curve: pandas.DataFrame) -> str:
     row = curve.iloc[0]
     if row.scaling == "strong":
-        return f"global batch {row.global_batch}"
-    return f"{row.per_replica_batch} examples a replica"
+        return _("global batch {batch}", batch=row.global_batch)
+    return _("{batch} examples a replica", batch=row.per_replica_batch)
 
 
 def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     at, workers = range(len(curve)), curve.workers
-    ax.plot(at, curve.ideal, color=ink(ax), lw=1.4, ls=(0, (4, 2)), label="ideal")
-    _line(ax, at, curve, "ceiling", _CEILING, "s", "ceiling: no communication")
-    _line(ax, at, curve, "measured", _MEASURED, "o", "measured")
+    ax.plot(at, curve.ideal, color=ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
+    _line(ax, at, curve, "ceiling", _CEILING, "s", _("ceiling: no communication"))
+    _line(ax, at, curve, "measured", _MEASURED, "o", _("measured"))
     for x, row in zip(at, curve.itertuples(), strict=True):
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
-            ax.annotate(row.gap, (x, row.measured), (0, -9), textcoords="offset points", ha="center", va="top", size=9)
+            beneath: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "top", "size": 9}
+            ax.annotate(_(_NAMES[row.gap]), (x, row.measured), (0, -9), **beneath)
         elif row.failed and not np.isfinite(row.measured):
-            _failed(ax, x)
+            _failed(ax, x, _("failed"))
     _frame(ax, workers)
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
     ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
-    ax.set_ylabel("examples/s")
+    ax.set_ylabel(_("examples/s"))
     counts(ax.yaxis)
     ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
     headline(ax, *_throughput_words(curve))
@@ -111,14 +124,23 @@ def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
     last = _largest(curve)
     caption = _repeated(curve)
     if last is None:
-        return f"Examples/s, {_name(curve)}", caption
-    many = f"{last.workers} worker{'s' * bool(last.workers > 1)}"
-    title = f"{many}: {last.measured / last.baseline:.2f} times one process, {_name(curve)}"
+        return _("Examples/s, {curve}", curve=_name(curve)), caption
+    times = last.measured / last.baseline
+    title = ngettext(
+        "{n} worker: {times:.2f} times one process, {curve}",
+        "{n} workers: {times:.2f} times one process, {curve}",
+        last.workers,
+        times=times,
+        curve=_name(curve),
+    )
     if np.isfinite(last.ceiling) and last.workers > 1:
-        caption = (
-            f"Ideal would be {last.workers}, and these cores reach {last.ceiling / last.baseline:.2f} without "
-            f"communication. Below a point: what most of its distance from ideal is due to. {caption}"
+        words = _(
+            "Ideal would be {ideal}, and these cores reach {ceiling:.2f} without communication. Below a point: what "
+            "most of its distance from ideal is due to.",
+            ideal=last.workers,
+            ceiling=last.ceiling / last.baseline,
         )
+        caption = f"{words} {caption}"
     return title, caption
 
 
@@ -131,9 +153,10 @@ def _largest(curve: pandas.DataFrame) -> Any:
 def _repeated(curve: pandas.DataFrame) -> str:
     repeats = curve.measured_n[curve.measured_n > 0]
     if repeats.max() == 1:
-        return "One repeat, no range."
+        return _("One repeat, no range.")
     least, most = repeats.min(), repeats.max()
-    return f"Medians and ranges of {least if least == most else f'{least} to {most}'} repeats."
+    many = least if least == most else _("{first} to {last}", first=least, last=most)
+    return _("Medians and ranges of {repeats} repeats.", repeats=many)
 
 
 def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
@@ -141,7 +164,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     highest = 1.0
     for x, row in zip(at, curve.itertuples(index=False), strict=True):
         if not np.isfinite(row.efficiency):
-            _failed(ax, x, "failed" if np.isnan(row.measured) else "no baseline")
+            _failed(ax, x, _("failed") if np.isnan(row.measured) else _("no baseline"))
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
@@ -150,7 +173,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
             spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
             ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=ink(ax), capsize=4, lw=1.2)
     _frame(ax, curve.workers)
-    ax.set(ylim=(0, 1.06 * highest), ylabel="efficiency", xlim=(-0.6, len(curve) - 0.4))
+    ax.set(ylim=(0, 1.06 * highest), ylabel=_("efficiency"), xlim=(-0.6, len(curve) - 0.4))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     _legend(ax)
     headline(ax, *_efficiency_words(curve))
@@ -164,7 +187,7 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
     bottom = float(row.efficiency)
     _block(ax, x, (0.0, bottom), "measured", f"{bottom:.0%}", "white")
     for name, height in losses(row.to_dict()).items():
-        words = name if name == row.gap and len(name) <= room else ""
+        words = _(_NAMES[name]) if name == row.gap and columns(_(_NAMES[name])) <= room else ""
         _block(ax, x, (bottom, bottom + height), name, words, "white" if name == "cores" else "black")
         bottom += height
     return bottom
@@ -185,22 +208,26 @@ def _mark(ax: Axes, x: int, top: float) -> None:
 def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
     last = _largest(curve)
     if last is None or last.workers == 1:
-        return f"Efficiency, {_name(curve)}", _repeated(curve)
-    title = f"{last.workers} workers: {last.efficiency:.0%} of ideal"
+        return _("Efficiency, {curve}", curve=_name(curve)), _repeated(curve)
+    title = N_("{workers} workers: {part:.0%} of ideal")
     if np.isfinite(last.of_ceiling):
-        title += f", {last.of_ceiling:.0%} of what these cores can do"
-    lost = f" Most of the rest: {last.gap}." if last.gap and last.efficiency < 1 else ""
-    return title, f"{_name(curve).capitalize()}.{lost} Thick mark: the ceiling. {_repeated(curve)}"
+        title = N_("{workers} workers: {part:.0%} of ideal, {of_ceiling:.0%} of what these cores can do")
+    caption = [_("{sentence}.", sentence=_name(curve).capitalize())]
+    if last.gap and last.efficiency < 1:
+        caption.append(_("Most of the rest: {gap}.", gap=_(_NAMES[last.gap])))
+    caption += [_("Thick mark: the ceiling."), _repeated(curve)]
+    values = {"workers": last.workers, "part": last.efficiency, "of_ceiling": last.of_ceiling}
+    return _(title, **values), " ".join(caption)
 
 
-def _failed(ax: Axes, x: int, said: str = "failed") -> None:
+def _failed(ax: Axes, x: int, said: str) -> None:
     words: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
     ax.text(x, 0.02, said, transform=ax.get_xaxis_transform(), **words)
 
 
 def _frame(ax: Axes, workers: pandas.Series) -> None:
     ax.set_xticks(range(len(workers)), [str(count) for count in workers])
-    ax.set_xlabel("workers")
+    ax.set_xlabel(_("workers"))
     ax.set_xlim(-0.35, len(workers) - 0.65)
 
 
@@ -209,4 +236,5 @@ def _legend(ax: Axes) -> None:
     first = dict(zip(labels, handles, strict=True))
     order = [name for name in ("measured", *_BELOW, "ceiling", *_ABOVE) if name in first]
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
-    ax.legend([first[name] for name in reversed(order)], list(reversed(order)), **place)
+    order.reverse()
+    ax.legend([first[name] for name in order], [_(_NAMES[name]) for name in order], **place)

@@ -8,10 +8,12 @@ import numpy as np
 from matplotlib.patches import Patch
 
 from dtk.digits import three
+from dtk.language import N_, _
 from dtk.measure.pace import Pace, pace, typical_steps
 from dtk.view.annotations import mark_faults, mark_start, restarted
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.lanes import Lane, end, starts
+from dtk.view.letters import columns
 
 if TYPE_CHECKING:
     import pandas
@@ -30,12 +32,16 @@ _THIN = 1 / 150  # part of the picture's width: steps that are thinner are drawn
 # How a phase is drawn, in the worker's colour: (opacity, hatch). Brighter is more use to the training.
 _PHASES = {"start": (0.25, ""), "build": (0.5, ""), "step": (1.0, ""), "waiting": (0.25, "/////"), "other": (0.12, "")}
 _MEANING = {
-    "start": "start of the process",
-    "build": "build: until the first step",
-    "step": "steps",
-    "waiting": "waiting for the last worker",
-    "other": "between and after the steps",
+    "start": N_("start of the process"),
+    "build": N_("build: until the first step"),
+    "step": N_("steps"),
+    "waiting": N_("waiting for the last worker"),
+    "other": N_("between and after the steps"),
 }
+_HATCHED = N_(
+    "Pale: start and build; full colour: steps; hatched: waiting, at least, for the last worker to begin (most at "
+    "worker {worker}: {share:.0%} of its time in steps)."
+)
 
 
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
@@ -64,7 +70,7 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     whole = max(end(lane) for lane in every)
     for lane in every:
         _draw(top, lane, (0.0, whole), whole)
-    _dress(top, lanes, (0.0, whole * 1.02), "seconds since the call of dtk.run")
+    _dress(top, lanes, (0.0, whole * 1.02), _("seconds since the call of dtk.run"))
     title, caption = _words(lanes, whole)
     if len(attempts) > 1:
         firsts = [[int(lane.steps.step.iloc[0]) for lane in each if len(lane.steps)] for each in attempts[1:]]
@@ -118,7 +124,8 @@ def _mark_failure(ax: Axes, lane: Lane, span: tuple[float, float]) -> None:
     mark_faults(ax, lane.worker, lane.faults, span)
     if lane.failed and span[0] <= lane.ended <= span[1]:
         ax.plot(lane.ended, lane.worker, marker="X", ms=10, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
-        ax.annotate("failed", (lane.ended, lane.worker), (8, 0), textcoords="offset points", va="center", fontsize=9)
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+        ax.annotate(_("failed"), (lane.ended, lane.worker), (8, 0), **beside)
 
 
 class _Bar:
@@ -165,34 +172,36 @@ def _enlarge(ax: Axes, lanes: list[Lane], chosen: list[int], whole: float) -> No
     ticks = ax.xaxis.get_major_locator().tick_values(0, (right - left) * 1e3)
     ticks = [tick for tick in ticks if 0 <= tick <= (right - left) * 1e3]
     ax.set_xticks([left + tick / 1e3 for tick in ticks], [three(tick) for tick in ticks])
-    ax.set_xlabel(f"milliseconds since the start of step {chosen[0]}")
-    ax.set_title(f"Steps {chosen[0]} to {chosen[-1]}, enlarged", loc="left", fontsize=9)
+    ax.set_xlabel(_("milliseconds since the start of step {step}", step=chosen[0]))
+    title = _("Steps {first} to {last}, enlarged", first=chosen[0], last=chosen[-1])
+    ax.set_title(title, loc="left", fontsize=9)
 
 
 def _words(lanes: list[Lane], whole: float) -> tuple[str, str]:
     timed = [lane for lane in lanes if len(lane.steps)]
-    beside = " Grey: the evaluator; each block is an evaluation, with the step of its weights."
-    beside = beside if lanes[-1].evaluations is not None else ""
+    caption = [_("Pale: start and build; full colour: steps.")]
     waits = pace(_times(timed)) if timed else None
     title = _title(timed, [lane for lane in lanes if lane.failed], waits, whole)
     if not timed:
-        return title, NO_RECORDS[0].upper() + NO_RECORDS[1:] + "." + beside
-    caption = "Pale: start and build; full colour: steps"
-    if waits is None:
-        return title, f"{caption}.{beside}"
-    share = f"most at worker {waits.worker}: {waits.share:.0%} of its time in steps"
-    return title, f"{caption}; hatched: waiting, at least, for the last worker to begin ({share}).{beside}"
+        words = _(NO_RECORDS)
+        caption = [_("{sentence}.", sentence=words[0].upper() + words[1:])]
+    elif waits is not None:
+        caption = [_(_HATCHED, worker=waits.worker, share=waits.share)]
+    if lanes[-1].evaluations is not None:
+        caption.append(_("Grey: the evaluator; each block is an evaluation, with the step of its weights."))
+    return title, " ".join(caption)
 
 
 def _title(timed: list[Lane], failed: list[Lane], waits: Pace | None, whole: float) -> str:
     if failed:
-        return f"{failed[0].name.capitalize()} failed after {failed[0].ended:.1f} s"
+        return _("{who} failed after {seconds:.1f} s", who=failed[0].name.capitalize(), seconds=failed[0].ended)
     if waits is not None and waits.share >= _MUCH and waits.often >= _ALWAYS:
-        return f"Worker {waits.worker} waits for worker {waits.last}: {waits.share:.0%} of its time in steps"
+        words = N_("Worker {worker} waits for worker {last}: {share:.0%} of its time in steps")
+        return _(words, worker=waits.worker, last=waits.last, share=waits.share)
     if timed:
         first = max(float(lane.steps.ended.iloc[0]) for lane in timed)
-        return f"The first step ended after {first:.1f} s, the run after {whole:.1f} s"
-    return f"What each worker did in {whole:.1f} s"
+        return _("The first step ended after {first:.1f} s, the run after {whole:.1f} s", first=first, whole=whole)
+    return _("What each worker did in {whole:.1f} s", whole=whole)
 
 
 def _label_evaluations(ax: Axes, lane: Lane) -> None:
@@ -206,9 +215,10 @@ def _label_evaluations(ax: Axes, lane: Lane) -> None:
     places = ((known.started + known.ended) / 2).tolist()
     low, high = ax.get_xlim()
     points = ax.get_window_extent().width / ax.figure.dpi * 72 / (high - low)  # a second's width
-    for words in ("step {}", "{}"):
-        labels = [words.format(step) for step in known.step]
-        kept = _apart([place * points for place in places], [0.55 * _LABEL_POINTS * len(label) for label in labels])
+    for words in (N_("step {step}"), "{step}"):
+        labels = [_(words, step=step) for step in known.step]
+        widths = [0.55 * _LABEL_POINTS * columns(label) for label in labels]
+        kept = _apart([place * points for place in places], widths)
         if len(kept) == len(labels):
             break
     beneath: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "top", "fontsize": _LABEL_POINTS}
@@ -237,5 +247,5 @@ def _legend(ax: Axes, lanes: list[Lane]) -> None:
         if phase == "waiting" and alone:
             continue
         face, edge = (ink(ax), alpha * 0.8), (ink(ax), 1.0 if hatch else 0.0)
-        patches.append(Patch(facecolor=face, edgecolor=edge, hatch=hatch or None, lw=0, label=_MEANING[phase]))
+        patches.append(Patch(facecolor=face, edgecolor=edge, hatch=hatch or None, lw=0, label=_(_MEANING[phase])))
     ax.figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=False, fontsize=8.5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from dtk.errors import DtkError
+from dtk.language import N_, _
 from dtk.view.canvas import axes, headline, ink, only_text
+from dtk.view.letters import columns, wrapped
 from dtk.view.palette import worker_color
 from dtk.watch.reasons import names
 from dtk.watch.state import Line, State
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["wait_for"]
 
-NOTHING = "nothing was started, so no worker waits"
+NOTHING = N_("nothing was started, so no worker waits")
 _WIDE, _HIGH = 2.3, 0.78  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
 _SPAN = 8.6
 _INCHES = 7.0
@@ -47,10 +48,12 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     found = graph(run.folder)
     boxes = _boxes(found)
     places = _places(len(boxes))
-    low, high = min(y for _, y in places), max(y for _, y in places)
+    low, high = min(place[1] for place in places), max(place[1] for place in places)
     deep = high - low + _HIGH + 0.3
     title, caption = _title(run, found), _caption(found)
-    words = 0.19 * -(-len(title) // 60) + 0.14 * -(-len(caption) // 100)  # inches, by lines; too high does no harm
+    words = 0.19 * -(-columns(title) // 60) + 0.14 * -(
+        -columns(caption) // 100
+    )  # inches, by lines; too high does no harm
     (ax,) = axes(ax, size=(_INCHES, round(deep * _INCHES / _SPAN + words + 0.5, 1)))
     arrows = _between(found, boxes)
     for one, other in arrows:
@@ -111,9 +114,9 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
     for k, each in enumerate(states):
         swatch: dict[str, Any] = {"facecolor": worker_color(each.member), "lw": 0, "zorder": 4}
         ax.add_patch(Rectangle((left + 0.07, low + 0.08 + (len(states) - 1 - k) * high), 0.09, high, **swatch))
-    lines = textwrap.wrap(_unbroken(state.said()), _CHARACTERS)[:2]
-    lines += textwrap.wrap(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
-    name = names(states) if len(states) <= _APART else f"{len(states)} workers"
+    lines = wrapped(_unbroken(state.said()), _CHARACTERS)[:2]
+    lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
+    name = names(states) if len(states) <= _APART else _("{count} workers", count=len(states))
     text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
     ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
     ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
@@ -121,7 +124,10 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
 
 def _unbroken(line: Line) -> str:
     """The line without a break before its unit."""
-    return str(line) if line.seconds is None else f"{line.words} for {line.seconds:.0f}\N{NO-BREAK SPACE}s"
+    if line.seconds is None:
+        return str(line)
+    words = _("{words} for {seconds:.0f} s", words=line.words, seconds=line.seconds)
+    return "\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1))
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], both: bool) -> None:
@@ -155,14 +161,14 @@ def _title(run: Recorded, found: Waiting) -> str:
         return said[0].upper() + said[1:]
     done = sum(state.what == "finished" for state in found.states)
     if done == len(found.states):
-        return "Nobody waits: every worker has finished"
-    return f"{done} of {len(found.states)} workers have finished"
+        return _("Nobody waits: every worker has finished")
+    return _("{done} of {count} workers have finished", done=done, count=len(found.states))
 
 
 def _caption(found: Waiting) -> str:
     if not found.edges:
-        return "No arrow: no worker was found to wait for another."
-    caption = "An arrow leads from a worker that can't go on to one that it waits for."
+        return _("No arrow: no worker was found to wait for another.")
+    caption = _("An arrow leads from a worker that can't go on to one that it waits for.")
     if any(_is_source(found, state) for state in found.states):
-        return caption + " Thick frame: others wait for it and it waits for no other, so look there."
-    return caption + " No worker is free to go on: a deadlock."
+        return f"{caption} " + _("Thick frame: others wait for it and it waits for no other, so look there.")
+    return f"{caption} " + _("No worker is free to go on: a deadlock.")

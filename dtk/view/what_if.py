@@ -13,17 +13,19 @@ from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _, ngettext
 from dtk.model.communication import BIGGEST_CLUSTER, check
 from dtk.model.job import Cluster, Job
 from dtk.model.prediction import LIMITS, TOLERATED, predict
 from dtk.view import canvas
 from dtk.view.canvas import axes, headline, ink
+from dtk.view.letters import columns
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["EXAMPLE", "LIMIT_COLORS", "png", "predictions", "tell", "what_if"]
+__all__ = ["ALGORITHM_NAMES", "EXAMPLE", "LIMIT_COLORS", "png", "predictions", "tell", "what_if"]
 
 # ResNet-50 on ImageNet with P100 GPUs: TensorFlow's benchmarks of May 2017 for the seconds, 25.6 million float32 for
 # the gradients, "tens of thousands" for the critical batch (McCandlish et al. 2018). Overlap and spread are made up.
@@ -43,7 +45,25 @@ _ROWS = (1.25, 1.0, 0.6)
 _POINTS = 49
 _FEW = 256  # workers, up to which the axis counts in powers of 2
 _MOST_A_CORE = 32  # workers on one machine, to which the axis goes
-_NAMES = {"straggler": "waiting for stragglers"}
+_LIMITS = {
+    "compute": N_("compute"),
+    "straggler": N_("straggler"),
+    "bandwidth": N_("bandwidth"),
+    "latency": N_("latency"),
+}
+_LOST_BY = {**_LIMITS, "compute": N_("no limit but the computation"), "straggler": N_("waiting for stragglers")}
+ALGORITHM_NAMES = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"), "tree": N_("tree")}
+_SETTING = N_(
+    "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
+)
+_SETTING_WITH_CORES = N_(
+    "{batch}, {size} MB of gradients, {link}, {algorithm}, {cores:g} cores for all, overlap {overlap:.0f} %, "
+    "stragglers ±{spread:.0f} %."
+)
+_COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
+_COLOUR_WITH_CORES = N_(
+    "Colour: where most of the lost throughput goes (compute: at most a tenth is lost, or the cores are too few)."
+)
 _STRIP = (106, 124)  # above the efficiency, in %
 _CHARACTER = 0.013  # of the width of the axis, of a name in the strip
 
@@ -94,27 +114,37 @@ def tell(table: pandas.DataFrame, workers: int) -> list[str]:
     from 2: bandwidth
     """
     row = table[table.workers == workers].iloc[0]
-    count = f"{workers:,} worker{'s' * (workers > 1)}"
-    lines = [f"{count}: {three(row.throughput)} examples/s, {100 * row.efficiency:.0f} % of the ideal{_because(row)}"]
+    lines = [_headline(row, workers)]
     for first, last, limit in _runs(table):
-        words = "no limit but the computation" if limit == "compute" else _NAMES.get(limit, limit)
+        words = _(_LOST_BY[limit])
         if limit == "compute" and table.ceiling[last] < (1 - TOLERATED) * table.ideal[last]:
-            words = "the computation itself, which takes longer with more workers"
-        lines.append(f"from {table.workers[first]:,}: {words}")
+            words = _("the computation itself, which takes longer with more workers")
+        lines.append(_("from {workers:,}: {words}", workers=table.workers[first], words=words))
     large = table.workers[table.limit == "batch too large"]
     if len(large):
-        lines.append(f"from {large.iloc[0]:,}: the batch is too large, which costs more than anything else")
+        words = _("the batch is too large, which costs more than anything else")
+        lines.append(_("from {workers:,}: {words}", workers=large.iloc[0], words=words))
     return lines
 
 
-def _because(row: Any) -> str:
-    words = ""
+def _headline(row: Any, workers: int) -> str:
+    words = ngettext(
+        "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
+        "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
+        workers,
+        count=f"{workers:,}",
+        rate=three(row.throughput),
+        percent=100 * row.efficiency,
+    )
     if row.slowed_by != "compute":
-        words = f"; the limit is {_NAMES.get(row.slowed_by, row.slowed_by)}"
+        words = _("{words}; the limit is {limit}", words=words, limit=_(_LOST_BY[row.slowed_by]))
     elif row.ceiling < (1 - TOLERATED) * row.ideal:
-        words = f", at most {100 * row.ceiling / row.ideal:.0f} % with these cores"
+        words = _(
+            "{words}, at most {percent:.0f} % with these cores", words=words, percent=100 * row.ceiling / row.ideal
+        )
     if row.limit == "batch too large":
-        words += f"; batch too large, an example is worth {100 * row.useful:.0f} %"
+        more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
+        words = _(more, words=words, percent=100 * row.useful)
     return words
 
 
@@ -144,36 +174,36 @@ def _draw(
 ) -> None:
     top, bottom = grid[0], grid[-1]
     share = grid[1] if len(grid) > 1 else None
-    top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label="ideal")
+    top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
     if (table.ceiling < 0.99 * table.ideal).any():
-        top.plot(table.workers, table.ceiling, color=ink(top), lw=1.2, ls=":", label="ceiling")
+        top.plot(table.workers, table.ceiling, color=ink(top), lw=1.2, ls=":", label=_("ceiling"))
     for first, last, limit in _runs(table):
         part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
-        label = limit if limit not in top.get_legend_handles_labels()[1] else None
+        label = name if (name := _(_LIMITS[limit])) not in top.get_legend_handles_labels()[1] else None
         top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=label)
         if share is not None:
             share.fill_between(part.workers, 0, 100 * part.efficiency, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
     if measured:
         counts, rates = zip(*sorted(measured.items()), strict=True)
-        top.plot(counts, rates, "o", color=ink(top), ms=4.5, label="measured", ls="")
+        top.plot(counts, rates, "o", color=ink(top), ms=4.5, label=_("measured"), ls="")
     row = table[table.workers == workers].iloc[0]
     top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
-    top.set(xscale="log", yscale="log", ylabel="examples/s", xlim=(0.9, 1.12 * table.workers.max()))
+    top.set(xscale="log", yscale="log", ylabel=_("examples/s"), xlim=(0.9, 1.12 * table.workers.max()))
     if share is not None:
         _efficiency(share, table, workers)
     if len(grid) > 2:
         _worth(bottom, table, job, workers)
     for ax in grid[:-1]:
         ax.tick_params(labelbottom=False)
-    bottom.set_xlabel("workers")
+    bottom.set_xlabel(_("workers"))
     most = table.workers.max()
     for ax in grid:
         if most <= _FEW:
             ax.set_xticks([2**power for power in range(int(np.log2(most)) + 1)])
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
-    bottom.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
-    top.yaxis.set_major_formatter(lambda value, _: three(value))
+    bottom.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if value >= 1 else "")
+    top.yaxis.set_major_formatter(lambda value, place: three(value))
     count = len(top.get_legend_handles_labels()[1])
     top.figure.legend(
         *top.get_legend_handles_labels(), loc="outside lower center", ncols=count, frameon=False, fontsize=9
@@ -187,16 +217,17 @@ def _strip(ax: Axes, table: pandas.DataFrame) -> None:
     for first, last, limit in _runs(table):
         low, high = table.workers.iloc[first], table.workers.iloc[min(last + 1, len(table) - 1)]
         ax.fill_between([low, high], *_STRIP, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
-        if np.log(high / low) >= len(limit) * _CHARACTER * whole:
+        name = _(_LIMITS[limit])
+        if np.log(high / low) >= columns(name) * _CHARACTER * whole:
             middle = (low * high) ** 0.5, sum(_STRIP) / 2
-            ax.text(*middle, limit, ha="center", va="center_baseline", fontsize=8.5, gid="limit")
+            ax.text(*middle, name, ha="center", va="center_baseline", fontsize=8.5, gid="limit")
 
 
 def _efficiency(ax: Axes, table: pandas.DataFrame, workers: int) -> None:
     ax.axhline(100, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
     ax.plot([workers, workers], [0, 100], color=ink(ax), lw=0.8, alpha=0.6)
     _strip(ax, table)
-    ax.set(xscale="log", ylim=(0, _STRIP[1]), ylabel="% of the ideal", xlim=(0.9, 1.12 * table.workers.max()))
+    ax.set(xscale="log", ylim=(0, _STRIP[1]), ylabel=_("% of the ideal"), xlim=(0.9, 1.12 * table.workers.max()))
     ax.set_yticks(range(0, 101, 25))
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -209,29 +240,34 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job, workers: int) -> None:
     if table.global_batch[row] >= (job.critical_batch or 0) and row:
         at = table.workers[row] * job.critical_batch / table.global_batch[row]
         ax.axvline(at, color=ink(ax), lw=1.2, ls=(0, (2, 2)))
-        words = f"critical batch, {three(job.critical_batch or 0)}"
+        words = _("critical batch, {size}", size=three(job.critical_batch or 0))
         left: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "bottom", "fontsize": 8.5}
         ax.annotate(words, (at, 0), (-4, 4), **left)
-    ax.set(xscale="log", ylim=(0, 106), ylabel="worth of an\nexample, %", xlim=(0.9, 1.12 * table.workers.max()))
+    ax.set(xscale="log", ylim=(0, 106), ylabel=_("worth of an\nexample, %"), xlim=(0.9, 1.12 * table.workers.max()))
     ax.set_yticks(range(0, 101, 50))
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> tuple[str, str]:
     total = sum(job.buckets) / 1e6
-    batch = f"{job.batch:g} examples a replica" if table.batch.nunique() == 1 else f"global batch {job.batch:g}"
-    caption = f"{batch}, {three(total)} MB of gradients, {cluster.link}, {cluster.algorithm.replace('_', ' and ')}, "
-    caption += (
-        f"overlap {100 * job.overlap:.0f}\N{NO-BREAK SPACE}%, stragglers ±{100 * job.spread:.0f}\N{NO-BREAK SPACE}%. "
+    each = N_("{batch} examples a replica") if table.batch.nunique() == 1 else N_("global batch {batch}")
+    setting = _(
+        _SETTING if cluster.cores is None else _SETTING_WITH_CORES,
+        batch=_(each, batch=f"{job.batch:g}"),
+        size=three(total),
+        link=cluster.link,
+        algorithm=_(ALGORITHM_NAMES[cluster.algorithm]),
+        cores=cluster.cores,
+        overlap=100 * job.overlap,
+        spread=100 * job.spread,
     )
-    lost = "at most a tenth is lost"
-    if cluster.cores is not None:
-        caption = caption.replace(", overlap", f", {cluster.cores:g} cores for all, overlap")
-        lost += ", or the cores are too few"
-    caption += f"Colour: where most of the lost throughput goes (compute: {lost})."
+    caption = [
+        setting.replace(" %", "\N{NO-BREAK SPACE}%"),
+        _(_COLOUR if cluster.cores is None else _COLOUR_WITH_CORES),
+    ]
     if job.critical_batch is not None:
-        caption += " Below: what an example of so large a batch is worth."
-    return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), caption
+        caption.append(_("Below: what an example of so large a batch is worth."))
+    return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
 def _layout(job: Job) -> tuple[tuple[float, ...], tuple[float, float]]:
