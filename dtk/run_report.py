@@ -13,10 +13,12 @@ from dtk.checks.verify import checks
 from dtk.diagnosis.diagnose import diagnose
 from dtk.environment import versions
 from dtk.errors import DtkError, VerificationError
+from dtk.language import _
 from dtk.live.show import heading
 from dtk.measure import summary
 from dtk.view.canvas import alternative
 from dtk.view.page import figure, page, table, text
+from dtk.view.palette import member_name
 
 __all__ = ["compared", "write"]
 
@@ -27,16 +29,18 @@ _PACKAGES = ("dtk", "tensorflow", "keras", "tf_keras", "numpy")
 def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
     """Writes the page and returns its path. run, baseline: `Run`s, of a directory whose run failed too."""
     how = run.folder.attempts[-1] if run.folder.attempts else None
-    ended = "it has not come to its end" if how is None else how.failed or "it finished"
+    ended = _("it has not come to its end") if how is None else how.failed or _("it finished")
     asked = json.loads((run.folder.path / "job.json").read_text())
+    names = [member_name(k, run.folder.workers) for k in range(len(run.folder.members))]
+    heads = [_("The end of the log of {name}", name=name) for name in names]
     parts = [
-        text("Summary", summary.lines(run)),
+        text(_("Summary"), summary.lines(run)),
         *_comparison(run, baseline),
         *_figures(run, baseline),
-        table("Starts of the cluster", ("", "seconds", "how it ended"), _attempts(run.folder)),
-        *(text(f"The end of the log of {each.name}", each.log_end(_LINES)) for each in run.folder.members),
-        table("Versions", ("package", "installed here"), [(k, v or "none") for k, v in versions(*_PACKAGES).items()]),
-        text("How it was asked for", [json.dumps(asked, indent=2)]),
+        table(_("Starts of the cluster"), ("", _("seconds"), _("how it ended")), _attempts(run.folder)),
+        *(text(head, each.log_end(_LINES)) for head, each in zip(heads, run.folder.members, strict=True)),
+        table(_("Versions"), (_("package"), _("installed here")), _installed()),
+        text(_("How it was asked for"), [json.dumps(asked, indent=2)]),
     ]
     path = Path(path)
     path.write_text(
@@ -44,6 +48,10 @@ def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
         encoding="utf-8",
     )
     return path
+
+
+def _installed() -> list[tuple[str, str]]:
+    return [(package, version or _("none")) for package, version in versions(*_PACKAGES).items()]
 
 
 def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], bool]:
@@ -54,17 +62,18 @@ def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], bool]:
             said.append(line)
     except VerificationError as error:
         found = diagnose(run, baseline)
-        return [*said, f"FAIL: {error}", f"diagnosis: {found}", *(f"  {each}" for each in found.evidence)], False
+        named = _("diagnosis: {sentence}", sentence=found)
+        return [*said, f"FAIL: {error}", named, *(f"  {each}" for each in found.evidence)], False
     return said, True
 
 
 def _comparison(run: Any, baseline: Any) -> Iterator[str]:
     if baseline is not None:
-        yield text("Against one device", compared(run, baseline)[0])
+        yield text(_("Against one device"), compared(run, baseline)[0])
 
 
 def _attempts(folder: Any) -> list[tuple[str, str, str]]:
-    return [(str(each.number), f"{each.seconds:.1f}", each.failed or "finished") for each in folder.attempts]
+    return [(str(each.number), f"{each.seconds:.1f}", each.failed or _("finished")) for each in folder.attempts]
 
 
 def _figures(run: Any, baseline: Any) -> Iterator[str]:

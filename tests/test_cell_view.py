@@ -63,7 +63,7 @@ def test_from_the_first_step_on_it_shows_the_session(shown):
     outcome.ends[1] = {"status": "error"}
     shown.peers[1].running = None
     shown.view.end(outcome)
-    assert board.states == ["finished", "failed"]
+    assert [state.what for state in board.states] == ["finished", "failed"]
     assert {*shown.made} == {board}
     assert shown.view._live is None
 
@@ -77,4 +77,4 @@ def test_a_cell_that_goes_through_ends_well(shown):
     for peer in shown.peers:
         peer.running = None
     shown.view.end(outcome)
-    assert shown.made[0].states == ["finished", "finished"]
+    assert [state.what for state in shown.made[0].states] == ["finished", "finished"]

@@ -6,6 +6,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
+from dtk.language import _
+
 __all__ = ["Fold", "label"]
 
 _HOLD = 0.5  # seconds that a line waits for the same line of the other workers
@@ -50,7 +52,7 @@ class Fold:
         return said
 
     def _pop(self, member: int) -> str:
-        _, line = self._queues[member].popleft()
+        line = self._queues[member].popleft()[1]
         counts = self._counts[member]
         counts[line] -= 1
         if not counts[line]:
@@ -59,7 +61,8 @@ class Fold:
 
     def _labelled(self, members: list[int], line: str) -> str:
         workers = [member for member in members if member not in self._names]
-        names = [f"worker {label(workers)}"] * bool(workers) + [self._names[m] for m in members if m in self._names]
+        names = [_("worker {worker}", worker=label(workers))] if workers else []
+        names += [self._names[member] for member in members if member in self._names]
         return f"[{', '.join(names)}] {line}"
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dtk import events
 from dtk.events import Event
+from dtk.language import N_, _
 from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder
 
-__all__ = ["Curve", "Follower", "duration"]
+__all__ = ["Curve", "Follower", "clauses", "duration"]
 
 _WINDOW = 50  # steps that the present rate is taken over
 _LAYERS = 16  # that the shares are stacked in; of more workers, neighbours are put together
@@ -70,13 +73,13 @@ class Follower:
 
     def __init__(self, folder: RunFolder, replicas: int):
         self.corners = [_Corner(member) for member in folder.members]
-        self.evaluator, self.evaluated, self.evaluations = "waiting for a checkpoint", "", 0
+        self.evaluator, self.evaluated, self.evaluations = _("waiting for a checkpoint"), "", 0
         self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         self.losses, self.rates = Curve(), Curve()
         count = self.workers if self.workers > 1 else replicas
         self.together, self._by = -(-count // _LAYERS), COLUMNS.index("worker" if self.workers > 1 else "replica")
-        self.shares = [Curve(points=75) for _ in range(0, count, self.together)] if count > 1 else []
+        self.shares = [Curve(points=75) for __ in range(0, count, self.together)] if count > 1 else []
         # step -> replicas that recorded it, loss, examples, last end, and the share of each layer
         self._open: dict[int, list[float]] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
@@ -104,16 +107,18 @@ class Follower:
         if isinstance(news, events.Failed):
             corner.failed = True
         elif isinstance(news, events.Evaluating):
-            self.evaluator = f"evaluating{_at_step(news.step)}"
+            self.evaluator = _("evaluating") if news.step is None else _("evaluating step {step}", step=news.step)
         elif isinstance(news, events.Evaluation):
             self.evaluations += 1
-            metrics = ", ".join(f"{name} {_figure(value)}" for name, value in news.metrics.items())
-            self.evaluator = self.evaluated = f"evaluated{_at_step(news.step)}" + (f": {metrics}" if metrics else "")
+            said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
+            metrics = _(", ").join(f"{name} {_figure(value)}" for name, value in news.metrics.items())
+            self.evaluated = _("{name}: {words}", name=said, words=metrics) if metrics else said
+            self.evaluator = self.evaluated
 
     def _take(self, record: Record) -> None:
         entry = self._open.get(record.step)
         if entry is None:
-            entry = self._open[record.step] = [0, 0.0, 0, 0.0, *(0.0 for _ in self.shares)]
+            entry = self._open[record.step] = [0, 0.0, 0, 0.0, *(0.0 for __ in self.shares)]
         entry[0] += 1
         # A replica without examples adds nothing where its share is no number: see measure.scaling.global_loss.
         share = record.loss if record.examples or math.isfinite(record.loss) else 0.0
@@ -129,7 +134,7 @@ class Follower:
             del self._open[next(iter(self._open))]
 
     def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
-        _, self.loss, examples, ended, *shares = entry
+        self.loss, examples, ended, *shares = entry[1:]
         self.losses.add(step, self.loss)
         for curve, share in zip(self.shares, shares, strict=True):
             curve.add(step, share)
@@ -144,17 +149,19 @@ class Follower:
     @property
     def layers(self) -> list[str]:
         """Whose each of the `shares` is: "worker 3", "replica 3", "workers 6-8"."""
-        count = self.workers if self.workers > 1 else self.replicas
-        noun = "worker" if self.workers > 1 else "replica"
+        several = self.workers > 1
+        count = self.workers if several else self.replicas
         if self.together == 1:
-            return [f"{noun} {k}" for k in range(count)]
+            name = N_("worker {worker}") if several else N_("replica {replica}")
+            return [_(name, worker=k, replica=k) for k in range(count)]
+        name = N_("workers {first}-{last}") if several else N_("replicas {first}-{last}")
         groups = range(0, count, self.together)
-        return [f"{noun}s {k}-{min(k + self.together, count) - 1}" for k in groups]
+        return [_(name, first=k, last=min(k + self.together, count) - 1) for k in groups]
 
     @property
     def rate(self) -> float:
         seconds = self._seconds()
-        return sum(examples for _, examples in list(self._recent)[1:]) / seconds if seconds > 0 else float("nan")
+        return sum(each[1] for each in list(self._recent)[1:]) / seconds if seconds > 0 else float("nan")
 
     def _seconds(self) -> float:
         return self._recent[-1][0] - self._recent[0][0] if self._recent else 0.0
@@ -177,17 +184,19 @@ class Follower:
     def words(self, ended: bool = False) -> str:
         """The progress in a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"; an ETA while it goes on."""
         if not self.step:
-            return "no step recorded" if ended else "no step recorded yet"
-        parts = [f"step {self.step}/{self.total}" if self.total else f"step {self.step}", f"loss {self.loss:.4g}"]
+            return _("no step recorded") if ended else _("no step recorded yet")
+        where = N_("step {step}/{total}") if self.total else N_("step {step}")
+        parts = [_(where, step=self.step, total=self.total), _("loss {loss:.4g}", loss=self.loss)]
         if self.rate == self.rate:
-            parts.append(f"{self.rate:,.0f} examples/s")
+            parts.append(_("{rate:,.0f} examples/s", rate=self.rate))
         if self.eta and not ended:
-            parts.append(f"ETA {duration(self.eta)}")
-        return ", ".join(parts)
+            parts.append(_("ETA {time}", time=duration(self.eta)))
+        return clauses(parts)
 
 
-def _at_step(step: int | None) -> str:
-    return "" if step is None else f" step {step}"
+def clauses(parts: Sequence[str]) -> str:
+    """Parts of a sentence that could stand alone; unlike the members of a list, which some languages set apart."""
+    return functools.reduce(lambda first, more: _("{first}, {more}", first=first, more=more), parts)
 
 
 def _figure(value: Any) -> str:
@@ -202,5 +211,7 @@ def duration(seconds: float) -> str:
     """
     whole = max(1, round(seconds))
     if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+        return _("{seconds} s", seconds=whole)
+    if whole < 3600:
+        return _("{minutes} min {seconds} s", minutes=whole // 60, seconds=whole % 60)
+    return _("{hours} h {minutes} min", hours=whole // 3600, minutes=whole % 3600 // 60)

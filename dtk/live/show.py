@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dtk.environment import live_mode
+from dtk.language import _, ngettext
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 
@@ -53,8 +54,9 @@ def show(
     if (which := kind()) == "off":
         return Silent()
     named = heading(workers, replicas, mode, program)
-    label = title or named + (" and an evaluator" if reader.folder.has_evaluator else "")
-    label += note
+    if reader.folder.has_evaluator:
+        named = _("{run} and an evaluator", run=named)
+    label = (title or named) + note
     if which == "widgets":
         from dtk.live.dashboard import Dashboard
 
@@ -70,10 +72,19 @@ def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:
     >>> heading(2, 1, "cluster"), heading(1, 4, "mirrored"), heading(1, 1, "single", "train.py")
     ('cluster of 2 workers', '1 worker with 4 replicas', 'train.py: baseline on one device')
     """
-    plural = "s" if workers != 1 else ""
-    words = {
-        "single": "baseline on one device",
-        "apart": f"{workers} worker{plural} without communication",
-        "mirrored": f"{workers} worker with {replicas} replicas",
-    }.get(mode, f"cluster of {workers} worker{plural}" + f" with {replicas} replicas each" * (replicas > 1))
-    return f"{program}: {words}" if program else words
+    if mode == "single":
+        words = _("baseline on one device")
+    elif mode == "apart":
+        words = ngettext("{n} worker without communication", "{n} workers without communication", workers)
+    elif mode == "mirrored":
+        words = _("{workers} worker with {replicas} replicas", workers=workers, replicas=replicas)
+    elif replicas > 1:
+        words = ngettext(
+            "cluster of {n} worker with {replicas} replicas each",
+            "cluster of {n} workers with {replicas} replicas each",
+            workers,
+            replicas=replicas,
+        )
+    else:
+        words = ngettext("cluster of {n} worker", "cluster of {n} workers", workers)
+    return _("{name}: {words}", name=program, words=words) if program else words

@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from dtk.language import _
+
 __all__ = ["curve", "image", "stack"]
 
 _WIDTH, _HEIGHT = 300, 110
@@ -26,12 +28,12 @@ def curve(points: Points, name: str, unit: str = "") -> str:
     A value that is not finite leaves a gap. The lower end of the scale is 0, or the least value where that is
     negative.
     """
-    finite = [y for _, y in points if math.isfinite(y)]
+    finite = [y for __, y in points if math.isfinite(y)]
     if len(finite) < 2:
         return ""
     said = f"{name} {_figure(finite[-1])}{' ' + unit if unit else ''}"
     plane = _Plane(points)
-    return plane.frame(said, f"{said} at step {points[-1][0]:.0f}", plane.line(points))
+    return plane.frame(said, _("{words} at step {step:.0f}", words=said, step=points[-1][0]), plane.line(points))
 
 
 def stack(layers: Sequence[Points], colors: Sequence[str], labels: Sequence[str], name: str, note: str) -> str:
@@ -40,29 +42,32 @@ def stack(layers: Sequence[Points], colors: Sequence[str], labels: Sequence[str]
     layers: each with the same xs. labels: what each is called; the last word stands in its area where there is room.
     note: at the foot. Where a summand is negative the areas would not be true: then it is the curve alone.
     """
-    tops = list(itertools.accumulate(([y for _, y in layer] for layer in layers), _added))
-    total = [(x, top) for (x, _), top in zip(layers[0], tops[-1], strict=True)]
-    if any(y < 0 for layer in layers for _, y in layer) or sum(math.isfinite(y) for _, y in total) < 2:
+    tops = list(itertools.accumulate(([y for __, y in layer] for layer in layers), _added))
+    total = [(x, top) for (x, __), top in zip(layers[0], tops[-1], strict=True)]
+    if any(y < 0 for layer in layers for __, y in layer) or sum(math.isfinite(y) for __, y in total) < 2:
         return curve(total, name)
     plane = _Plane(total)
-    at = next(k for k, (x, _) in enumerate(total) if (x - plane.first) * plane.across >= _NUMBER or x == plane.last)
-    across, runs = plane.across_of(total), _runs([math.isfinite(y) for _, y in total])
+    at = next(k for k, (x, __) in enumerate(total) if (x - plane.first) * plane.across >= _NUMBER or x == plane.last)
+    across, runs = plane.across_of(total), _runs([math.isfinite(y) for __, y in total])
     areas = [plane.area(across, runs, top, color) for top, color in zip(tops, colors, strict=True)]
     numbers = [
         plane.number(bottom[at], top[at], label.split()[-1], color)
         for bottom, top, label, color in zip([[0.0] * len(total), *tops], tops, labels, colors, strict=False)
     ]
-    said = f"{name} {_figure(next(y for _, y in reversed(total) if math.isfinite(y)))}"
-    shares = ", ".join(f"{label} {_figure(layer[-1][1])}" for layer, label in zip(layers, labels, strict=True))
+    said = f"{name} {_figure(next(y for __, y in reversed(total) if math.isfinite(y)))}"
+    shares = _(", ").join(f"{label} {_figure(layer[-1][1])}" for layer, label in zip(layers, labels, strict=True))
     drawn = "".join([*reversed(areas), plane.line(total), *numbers])
-    return plane.frame(said, f"{said} at step {total[-1][0]:.0f}, {note}: {shares}", drawn, note)
+    alternative = _(
+        "{words} at step {step:.0f}, {note}: {shares}", words=said, step=total[-1][0], note=note, shares=shares
+    )
+    return plane.frame(said, alternative, drawn, note)
 
 
 class _Plane:
     """From steps and values to places in a picture."""
 
     def __init__(self, points: Points):
-        finite = [y for _, y in points if math.isfinite(y)]
+        finite = [y for __, y in points if math.isfinite(y)]
         self.low, self.high = min(0.0, *finite), max(finite)
         self.first, self.last = points[0][0], points[-1][0]
         self.across = (_WIDTH - _LEFT - _RIGHT) / ((self.last - self.first) or 1)
@@ -73,7 +78,7 @@ class _Plane:
 
     def across_of(self, points: Points) -> list[str]:
         """The places across, as an area's path has them; the same for each layer of a stack."""
-        return [f"L{_LEFT + (x - self.first) * self.across:.1f} " for x, _ in points]
+        return [f"L{_LEFT + (x - self.first) * self.across:.1f} " for x, __ in points]
 
     def line(self, points: Points) -> str:
         path, move = [], "M"
@@ -103,7 +108,8 @@ class _Plane:
     def frame(self, said: str, alternative: str, drawn: str, note: str = "") -> str:
         """With the title, the scale and the steps. note: at the foot."""
         said, alternative = html.escape(said), html.escape(alternative)
-        scale = f"scale {_figure(self.low)} to {_figure(self.high)}"
+        scale = _("scale {low} to {high}", low=_figure(self.low), high=_figure(self.high))
+        first, last = _("step {step:.0f}", step=self.first), _("step {step:.0f}", step=self.last)
         small = 'font-size="10" opacity="0.7"'
         middle = f'<text x="{_WIDTH / 2:g}" y="{_HEIGHT - 5}" {small} text-anchor="middle">{html.escape(note)}</text>'
         return (
@@ -112,8 +118,8 @@ class _Plane:
             f'<text x="{_LEFT}" y="14" font-size="12">{said}</text>'
             f'<line x1="{_LEFT}" y1="{_FOOT}" x2="{_WIDTH - _RIGHT}" y2="{_FOOT}" stroke="currentColor" '
             f'opacity="0.35"/>{drawn}'
-            f'<text x="{_LEFT}" y="{_HEIGHT - 5}" {small}>step {self.first:.0f}</text>{middle if note else ""}'
-            f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 5}" {small} text-anchor="end">step {self.last:.0f}</text>'
+            f'<text x="{_LEFT}" y="{_HEIGHT - 5}" {small}>{first}</text>{middle if note else ""}'
+            f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 5}" {small} text-anchor="end">{last}</text>'
             f'<text x="{_WIDTH - _RIGHT}" y="14" {small} text-anchor="end">{scale}</text></svg>'
         )
 
@@ -137,7 +143,7 @@ def _runs(wanted: Sequence[bool]) -> list[slice]:
     >>> _runs([True, True, False, True])
     [slice(0, 2, None), slice(3, 4, None)]
     """
-    groups = [list(group) for _, group in itertools.groupby(range(len(wanted)), key=wanted.__getitem__)]
+    groups = [list(group) for __, group in itertools.groupby(range(len(wanted)), key=wanted.__getitem__)]
     return [slice(group[0], group[-1] + 1) for group in groups if wanted[group[0]]]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dtk.language import N_, _
 from dtk.live.lately import BINS, Window
 from dtk.measure.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color
@@ -21,14 +22,20 @@ __all__ = ["SHOWN", "in_words", "strips"]
 
 # In the order in which they are stacked, from the bottom up.
 SHOWN = {
-    "compute": "computing",
-    "all_reduce": "all-reduce",
-    "waiting": "waiting",
-    "input": "input",
+    "compute": N_("computing"),
+    "all_reduce": N_("all-reduce"),
+    "waiting": N_("waiting"),
+    "input": N_("input"),
     "python": "Python",
 }
-_UNKNOWN = "not known"
+_UNKNOWN = N_("not known")
 _WIDTH, _LEFT, _RIGHT, _TOP = 300, 8, 8, 22
+_HEADS = {  # by whether there are several workers, and whether the strips are low
+    (False, False): N_("the last {seconds:.0f} s"),
+    (True, False): N_("the last {seconds:.0f} s of each worker"),
+    (False, True): N_("the last {seconds:.0f} s: the biggest part"),
+    (True, True): N_("the last {seconds:.0f} s of each worker: the biggest part"),
+}
 _LOW = 8  # px: a row in which parts one upon the other can't be told apart
 _STRIP = 72  # where the strips begin
 _EACH_IN_WORDS = 4  # workers that are spoken of one by one; of more, the least and the most
@@ -43,9 +50,10 @@ def strips(window: Window, names: Sequence[str]) -> str:
     y, parts = _TOP, window.parts
     rows = []
     for worker, name in enumerate(names):
+        said = _("{name}: {words}", name=name, words=_words(parts[worker]))
         text = f'<text x="{_LEFT + 12}" y="{y + pitch / 2 + 3:g}" font-size="10">{html.escape(name)}</text>'
         rows.append(
-            f"<g><title>{html.escape(f'{name}: {_words(parts[worker])}')}</title>"
+            f"<g><title>{html.escape(said)}</title>"
             f'<rect x="{_LEFT}" y="{y}" width="7" height="{pitch - gap}" fill="{worker_color(worker)}"/>'
             f"{text if worker % named == 0 else ''}{_strip(shares[worker], y, pitch - gap)}</g>"
         )
@@ -53,13 +61,13 @@ def strips(window: Window, names: Sequence[str]) -> str:
     small = 'font-size="10" opacity="0.7"'
     said = html.escape(in_words(window, names))
     height = y + 12 + 2 * 15 + 2
+    first, last = (N_("-{seconds:.0f} s"), N_("end")) if window.ended else (N_("{seconds:.0f} s ago"), N_("now"))
     return (
         f'<svg role="img" aria-label="{said}" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
         f'fill="currentColor" font-family="sans-serif"><text x="{_LEFT}" y="14" font-size="12">'
-        f"the last {window.seconds:.0f} s{' of each worker' * (len(names) > 1)}{': the biggest part' * low}</text>"
-        f'{"".join(rows)}<text x="{_STRIP}" y="{y + 9}" {small}>{"-" if window.ended else ""}{window.seconds:.0f} s'
-        f'{"" if window.ended else " ago"}</text><text x="{_WIDTH - _RIGHT}" y="{y + 9}" {small} text-anchor="end">'
-        f"{'end' if window.ended else 'now'}</text>"
+        f"{_(_HEADS[len(names) > 1, low], seconds=window.seconds)}</text>"
+        f'{"".join(rows)}<text x="{_STRIP}" y="{y + 9}" {small}>{_(first, seconds=window.seconds)}</text>'
+        f'<text x="{_WIDTH - _RIGHT}" y="{y + 9}" {small} text-anchor="end">{_(last)}</text>'
         f"{_legend(parts.mean(axis=0), y + 12)}</svg>"
     )
 
@@ -100,21 +108,23 @@ def _legend(means: np.ndarray, y: int) -> str:
         ink = f'fill="{color}"' if color else 'fill-opacity="0.12" stroke="currentColor" stroke-opacity="0.5"'
         drawn.append(
             f'<rect x="{x + 0.5}" y="{at + 3.5}" width="8" height="8" {ink}/>'
-            f'<text x="{x + 12}" y="{at + 11}" font-size="10">{name} {_percent(share)}</text>'
+            f'<text x="{x + 12}" y="{at + 11}" font-size="10">{_(name)} {_percent(share)}</text>'
         )
     return "".join(drawn)
 
 
 def in_words(window: Window, names: Sequence[str]) -> str:
     """What the strips show: "the last 10 s: worker 0 computing 62 %, all-reduce 38 %; worker 1 ..."."""
-    head = f"the last {window.seconds:.0f} s: "
     if len(names) <= _EACH_IN_WORDS:
-        return head + "; ".join(f"{name} {_words(each)}" for name, each in zip(names, window.parts, strict=True))
-    return head + ", ".join(_range(name, each) for name, each in _shares(window.parts) if round(100 * max(each)))
+        each = [_("{name} {words}", name=k, words=_words(part)) for k, part in zip(names, window.parts, strict=True)]
+        words = _("; ").join(each)
+    else:
+        words = _(", ").join(_range(*part) for part in _shares(window.parts) if round(100 * max(part[1])))
+    return _("the last {seconds:.0f} s: {words}", seconds=window.seconds, words=words)
 
 
 def _words(parts: np.ndarray) -> str:
-    return ", ".join(f"{name} {_percent(each[0])}" for name, each in _shares(parts[None]) if round(100 * each[0]))
+    return _(", ").join(f"{_(name)} {_percent(each[0])}" for name, each in _shares(parts[None]) if round(100 * each[0]))
 
 
 def _shares(parts: np.ndarray) -> list[tuple[str, list[float]]]:
@@ -128,9 +138,12 @@ def _range(name: str, shares: list[float]) -> str:
     percents = [round(100 * share) for share in shares]
     least, most = min(percents), max(percents)
     if most - least < _ALIKE:
-        return f"{name} {_percent(sum(shares) / len(shares))}"
+        return f"{_(name)} {_percent(sum(shares) / len(shares))}"
     top = [worker for worker, percent in enumerate(percents) if percent > most - _ALIKE]
-    return f"{name} {least} to {most} %" + (f" (most: worker {top[0]})" if len(top) == 1 else "")
+    words = N_("{name} {least} to {most} %")
+    if len(top) == 1:
+        words = N_("{name} {least} to {most} % (most: worker {worker})")
+    return _(words, name=_(name), least=least, most=most, worker=top[0])
 
 
 def _percent(share: float) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from dtk.language import _
 from dtk.live.fold import Fold
-from dtk.live.follow import Follower
+from dtk.live.follow import Follower, clauses
 from dtk.live.lately import Lately
 from dtk.live.log_lines import LogLines
 from dtk.live.strips import in_words
+from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
@@ -56,7 +58,7 @@ class _Voice:
             said.append(line if self.whole else line[: _CHARACTERS - self.characters])
             self.lines, self.characters = self.lines + 1, self.characters + len(line)
             if self.full:
-                said.append(f"... more is not shown here; all of it is in {self.log.path}")
+                said.append(_("... more is not shown here; all of it is in {path}", path=self.log.path))
         return said
 
 
@@ -74,14 +76,15 @@ class TextView:
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
         self.lately = Lately(reader, together=mode == "cluster")
-        self.voices = [_Voice(member.name, LogLines(member.path / "log.txt"), whole) for member in folder.members]
-        self.fold = Fold(folder.workers, ["evaluator"] * folder.has_evaluator) if whole else None
+        logs = [LogLines(member.path / "log.txt") for member in folder.members]
+        self.voices = [_Voice(member_name(k, folder.workers), log, whole) for k, log in enumerate(logs)]
+        self.fold = Fold(folder.workers, [_("evaluator")] * folder.has_evaluator) if whole else None
         self.title = title
         self._reported, self._at = 0, time.monotonic()
         self._told = self._at
         self._evaluations = 0
         self._waited: list[tuple[str, str]] = []
-        print(f"dtk: {title}", flush=True)
+        print(_("dtk: {words}", words=title), flush=True)
 
     def update(self, states: Sequence[Line | str]) -> None:
         self._print_all(last=False)
@@ -91,7 +94,7 @@ class TextView:
             self.reader.look()
             if self.follower.step > self._reported:
                 self._reported = self.follower.step
-                print(f"dtk: {self.follower.words()}", flush=True)
+                print(_("dtk: {words}", words=self.follower.words()), flush=True)
             self._tell_evaluation()
             self._tell_waits(states)
             self._tell_lately(states, now)
@@ -100,17 +103,19 @@ class TextView:
         self._print_all(last=True)
         self.reader.look()
         self._tell_evaluation()
-        said = f"{self.follower.words(ended=True)}; " if self.follower.step else ""
-        print(f"dtk: {self.title}: {said}{outcome}", flush=True)
+        if self.follower.step:
+            outcome = _("{first}; {more}", first=self.follower.words(ended=True), more=outcome)
+        print(_("dtk: {title}: {words}", title=self.title, words=outcome), flush=True)
 
     def _tell_waits(self, states: Sequence[Line | str]) -> None:
         """Prints who is where, once for each silence that lasts; that it goes on is no news."""
-        lines = [state if isinstance(state, Line) else Line(state) for state in states]
+        lines = [state if isinstance(state, Line) else Line(_(state)) for state in states]
         lasting = any(line.seconds is not None and line.seconds >= _LASTING for line in lines)
         silence = [(line.words, line.waits) for line in lines] if lasting else []
         if silence and silence != self._waited:
-            words = ", ".join(f"{voice.name} {line}" for voice, line in zip(self.voices, lines, strict=True))
-            print(f"dtk: {words}", flush=True)
+            pairs = zip(self.voices, lines, strict=True)
+            words = clauses([_("{name} {words}", name=voice.name, words=line) for voice, line in pairs])
+            print(_("dtk: {words}", words=words), flush=True)
         self._waited = silence
 
     def _tell_lately(self, states: Sequence[Line | str], now: float) -> None:
@@ -120,13 +125,13 @@ class TextView:
         if now - self._told >= _LATELY and window.parts.sum(axis=1).mean() > 0.5:
             self._told = now
             names = [voice.name for voice in self.voices[: self.lately.workers]]
-            print(f"dtk: {in_words(window, names)}", flush=True)
+            print(_("dtk: {words}", words=in_words(window, names)), flush=True)
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""
         if self.follower.evaluations > self._evaluations:
             self._evaluations = self.follower.evaluations
-            print(f"dtk: evaluator: {self.follower.evaluated}", flush=True)
+            print(_("dtk: {title}: {words}", title=_("evaluator"), words=self.follower.evaluated), flush=True)
 
     def _print_all(self, last: bool) -> None:
         if self.fold is None:

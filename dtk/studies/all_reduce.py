@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError
+from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.studies.plan import IMPLEMENTATIONS, check_repeats, environment_of
@@ -55,8 +56,8 @@ def benchmark_allreduce(
     _check(workers, sizes, implementation, repeats)
     counts = sorted(set(workers))
     if counts[-1] > 1 and environment.on_colab() and not force:
-        words = "on Colab dtk.run starts one worker; dtk.benchmark_allreduce(..., force=True) measures several"
-        raise ClusterConfigError(words)
+        words = N_("on Colab dtk.run starts one worker; dtk.benchmark_allreduce(..., force=True) measures several")
+        raise ClusterConfigError(_(words))
     if threads is None:
         threads = max(1, environment.cores() // counts[-1])
     rows = []
@@ -78,15 +79,17 @@ def benchmark_allreduce(
 def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
     for name, given in (("workers", workers), ("sizes", sizes)):
         if not isinstance(given, (list, tuple, range)) or not given:
-            raise ClusterConfigError(f"{name}={given!r}: it takes a list of whole numbers, such as {[1, 2]}")
+            words = N_("{name}={given!r}: it takes a list of whole numbers, such as {example}")
+            raise ClusterConfigError(_(words, name=name, given=given, example=[1, 2]))
     for count in workers:
         request.check_count("workers", count, max(16, 4 * environment.cores()))
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= MOST_BYTES:
-            raise ClusterConfigError(f"sizes: {size!r}, but it takes bytes from 4 (one float32) to {MOST_BYTES:,}")
+            words = N_("sizes: {size!r}, but it takes bytes from 4 (one float32) to {most:,}")
+            raise ClusterConfigError(_(words, size=size, most=MOST_BYTES))
     if implementation not in IMPLEMENTATIONS:
-        words = f"it takes one of {', '.join(IMPLEMENTATIONS)}"
-        raise ClusterConfigError(f"implementation={implementation!r}: {words}")
+        words = N_("implementation={given!r}: it takes one of {names}")
+        raise ClusterConfigError(_(words, given=implementation, names=", ".join(IMPLEMENTATIONS)))
     check_repeats(repeats)
 
 
@@ -117,7 +120,7 @@ def _say_fit(table: pandas.DataFrame) -> None:
     try:
         environment.say(str(fitting.fit(table)))
     except DtkError as error:
-        environment.say(f"no fit: {error}")
+        environment.say(_("no fit: {why}", why=error))
 
 
 # ---- in a worker: the seconds of each all-reduce, through the strategy that trains with it
@@ -133,11 +136,11 @@ def time_reductions(sizes: Sequence[int], repeats: int, strategy: Any) -> list[l
     Each begins when the one before has ended on every worker: an all-reduce ends nowhere before all have begun it.
     """
     steps = [_step(strategy, max(1, size // 4)) for size in sizes]
-    for call, _ in steps:
-        for _ in range(_WARM_UPS):
+    for call, __ in steps:
+        for __ in range(_WARM_UPS):
             call()
-    found: list[list[float]] = [[] for _ in sizes]
-    for _ in range(repeats):
+    found: list[list[float]] = [[] for __ in sizes]
+    for __ in range(repeats):
         for (call, chained), seconds in zip(steps, found, strict=True):
             call()  # the workers' own delay before this one is not the next one's
             began = time.perf_counter()
@@ -155,7 +158,7 @@ def _step(strategy: Any, numbers: int) -> tuple[Any, int]:
 
     def replica() -> Any:
         array, share = value + 0.0, 1.0 / strategy.num_replicas_in_sync
-        for _ in range(chained):
+        for __ in range(chained):
             # Each needs the one before; by the scaling the numbers stay as large as they were.
             array = tf.distribute.get_replica_context().all_reduce("SUM", array) * share
         return array[0]

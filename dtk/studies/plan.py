@@ -8,6 +8,7 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _, ngettext
 from dtk.launch import launch, request
 
 __all__ = ["PLACING", "Cell", "Plan", "check_repeats", "environment_of", "make_plan"]
@@ -40,9 +41,14 @@ class Cell:
     @property
     def words(self) -> str:
         """What is being run, for a progress bar."""
-        many = f"{self.workers} worker{'s' * (self.workers > 1)}"
-        what = {"cluster": many, "ceiling": f"{many} apart", "baseline": "one process"}[self.kind]
-        return f"{what}, batch {self.global_batch}{', ' * bool(self.switch)}{self.switch}"
+        if self.kind == "baseline":
+            what = _("one process")
+        elif self.kind == "ceiling":
+            what = ngettext("{n} worker apart", "{n} workers apart", self.workers)
+        else:
+            what = ngettext("{n} worker", "{n} workers", self.workers)
+        words = N_("{what}, batch {batch}, {switch}") if self.switch else N_("{what}, batch {batch}")
+        return _(words, what=what, batch=self.global_batch, switch=self.switch)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,8 @@ def environment_of(settings: Mapping[str, Any], threads: int) -> dict[str, str |
 def check_repeats(repeats: Any) -> None:
     """A whole number of at least 1."""
     if isinstance(repeats, bool) or not isinstance(repeats, int) or not 1 <= repeats <= MOST_REPEATS:
-        raise ClusterConfigError(f"repeats={repeats!r}: it takes a whole number from 1 to {MOST_REPEATS}")
+        words = N_("repeats={repeats!r}: it takes a whole number from 1 to {most}")
+        raise ClusterConfigError(_(words, repeats=repeats, most=MOST_REPEATS))
 
 
 def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
@@ -113,7 +120,7 @@ def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
 def _counts(workers: Any) -> tuple[int, ...]:
     given = _listed(workers)
     if not given:
-        raise ClusterConfigError("workers=[]: a study of nothing; give numbers of workers, such as [1, 2, 4]")
+        raise ClusterConfigError(_("workers=[]: a study of nothing; give numbers of workers, such as [1, 2, 4]"))
     for count in given:
         request.check_count("workers", count, max(16, 4 * environment.cores()))
     return tuple(sorted(set(given)))
@@ -126,10 +133,11 @@ def _each(given: Any) -> tuple[int, ...]:
 def _batches(name: str, given: Any) -> tuple[int, ...]:
     batches = _listed(given) if given is not None else []
     if given is not None and not batches:
-        raise ClusterConfigError(f"{name}=[]: a study of nothing; give a number of examples, such as 128")
+        raise ClusterConfigError(_("{name}=[]: a study of nothing; give a number of examples, such as 128", name=name))
     for batch in batches:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ClusterConfigError(f"{name}={batch!r}: it takes a whole number of examples, at least 1")
+            words = N_("{name}={batch!r}: it takes a whole number of examples, at least 1")
+            raise ClusterConfigError(_(words, name=name, batch=batch))
     return tuple(dict.fromkeys(batches))
 
 
@@ -141,10 +149,14 @@ def _curves(
     counts: Sequence[int], whole: tuple[int, ...], each: tuple[int, ...], scaling: Any
 ) -> list[tuple[str, int]]:
     if not whole and not each:
-        words = "neither global_batch nor per_replica_batch is given: a study of nothing"
-        raise ClusterConfigError(f"{words}; give one, such as global_batch=128")
+        words = N_(
+            "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
+            "global_batch=128"
+        )
+        raise ClusterConfigError(_(words))
     if scaling is not None and scaling not in SCALINGS:
-        raise ClusterConfigError(f"scaling={scaling!r}: it takes one of {', '.join(SCALINGS)}, or None")
+        words = N_("scaling={given!r}: it takes one of {names}, or None")
+        raise ClusterConfigError(_(words, given=scaling, names=", ".join(SCALINGS)))
     least = min(counts)
     strong, weak = list(whole), list(each)
     if scaling in ("strong", "both") and not whole:
@@ -163,27 +175,32 @@ def _divide(batches: Sequence[int], counts: Sequence[int]) -> None:
         for count in counts:
             if batch % count:
                 near = -(-batch // count) * count
-                words = f"global_batch={batch} can't be divided equally among workers={count}"
-                raise ClusterConfigError(f"{words}; take {near}, or leave this number of workers out")
+                words = N_(
+                    "global_batch={batch} can't be divided equally among workers={count}; take {near}, or leave this "
+                    "number of workers out"
+                )
+                raise ClusterConfigError(_(words, batch=batch, count=count, near=near))
 
 
 def _settings(name: Any, given: Any) -> dict[str, Any]:
     if not isinstance(name, str) or not name or not isinstance(given, Mapping):
-        words = "it takes names and what each changes, such as {'1 MB packs': {'bytes_per_pack': 2**20}}"
-        raise ClusterConfigError(f"switches: {name!r}: {given!r}; {words}")
+        words = N_("switches: {name!r}: {given!r}; it takes names and what each changes, such as {example}")
+        raise ClusterConfigError(_(words, name=name, given=given, example="{'1 MB packs': {'bytes_per_pack': 2**20}}"))
     pack = given.get("bytes_per_pack", 0)
     if isinstance(pack, bool) or not isinstance(pack, int) or pack < 0:
-        raise ClusterConfigError(f"switch {name!r}: bytes_per_pack={pack!r}, but it takes bytes, or 0 for one pack")
+        words = N_("switch {name!r}: bytes_per_pack={pack!r}, but it takes bytes, or 0 for one pack")
+        raise ClusterConfigError(_(words, name=name, pack=pack))
     message = given.get("message_bytes", 1)
     if isinstance(message, bool) or not isinstance(message, int) or message < 0:
-        words = "but it takes bytes, or 0 for TensorFlow's default"
-        raise ClusterConfigError(f"switch {name!r}: message_bytes={message!r}, {words}")
+        words = N_("switch {name!r}: message_bytes={bytes!r}, but it takes bytes, or 0 for TensorFlow's default")
+        raise ClusterConfigError(_(words, name=name, bytes=message))
     if not isinstance(given.get("pinned", True), bool):
-        raise ClusterConfigError(f"switch {name!r}: pinned={given['pinned']!r}, but it takes True or False")
+        words = N_("switch {name!r}: pinned={pinned!r}, but it takes True or False")
+        raise ClusterConfigError(_(words, name=name, pinned=given["pinned"]))
     kind = given.get("implementation", "AUTO")
     if kind not in IMPLEMENTATIONS:
-        words = f"switch {name!r}: implementation={kind!r}, but it takes one of {', '.join(IMPLEMENTATIONS)}"
-        raise ClusterConfigError(words)
+        words = N_("switch {name!r}: implementation={kind!r}, but it takes one of {names}")
+        raise ClusterConfigError(_(words, name=name, kind=kind, names=", ".join(IMPLEMENTATIONS)))
     return dict(given)
 
 
@@ -191,6 +208,6 @@ def _threads(asked: Any, most: int) -> int:
     if asked is None:
         return max(1, environment.cores() // most)
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        words = "it takes a number of threads for each worker, or 0 for TensorFlow's default"
-        raise ClusterConfigError(f"threads={asked!r}: {words}")
+        words = N_("threads={given!r}: it takes a number of threads for each worker, or 0 for TensorFlow's default")
+        raise ClusterConfigError(_(words, given=asked))
     return asked

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.measure.sharding import Sharding, from_lists
 from dtk.recording.fingerprint import first_leaf
 from dtk.runs import Run, baseline, run
@@ -49,13 +50,18 @@ def shards(
     """
     if not callable(make_dataset):
         kind = type(make_dataset).__name__
-        raise ClusterConfigError(f"make_dataset is a {kind}, not a function; datasets are made inside the workers")
+        words = N_("make_dataset is a {kind}, not a function; datasets are made inside the workers")
+        raise ClusterConfigError(_(words, kind=kind))
     by_context = "input_context" in inspect.signature(make_dataset).parameters
     if policy is not None and by_context:
-        words = f"policy={policy!r}: where the function takes input_context it divides the data itself"
-        raise ClusterConfigError(f"{words}, and TensorFlow applies no policy; leave policy out")
+        words = N_(
+            "policy={policy!r}: where the function takes input_context it divides the data itself, and TensorFlow "
+            "applies no policy; leave policy out"
+        )
+        raise ClusterConfigError(_(words, policy=policy))
     if policy is not None and policy not in POLICIES:
-        raise ClusterConfigError(f"policy={policy!r}: it takes one of {', '.join(POLICIES)}, or None")
+        words = N_("policy={policy!r}: it takes one of {names}, or None")
+        raise ClusterConfigError(_(words, policy=policy, names=", ".join(POLICIES)))
     single = workers != 1 and not force and environment.on_colab()
     if single and by_context and replicas == 1:
         return _in_turn(make_dataset, workers, seed)
@@ -69,10 +75,11 @@ def shards(
     if single:
         _refuse(policy_used, workers)
         policy_used = ""
-        environment.say(
-            f"on Colab, 1 worker deals each batch out to {cluster.replicas} replicas; what a policy does needs two "
-            "workers: dtk.shards(..., force=True) tries them"
+        words = N_(
+            "on Colab, 1 worker deals each batch out to {replicas} replicas; what a policy does needs two workers: "
+            "dtk.shards(..., force=True) tries them"
         )
+        environment.say(_(words, replicas=cluster.replicas))
     return from_lists(
         [seen["steps"] for seen in cluster.results], _one_device(alone), policy_used, replicas=cluster.replicas
     )
@@ -87,15 +94,20 @@ def _in_turn(make_dataset: Callable[..., Any], workers: int, seed: int | None) -
     with environment.quiet():
         asked = run(see_each_pipeline, workers=1, args=(make_dataset, workers, seed), seed=seed)
         alone = baseline(see_examples, args=(make_dataset, None, True), seed=seed, workers=workers)
-    environment.say(f"on Colab, one process calls the function for each of {workers} workers in turn")
+    environment.say(
+        _("on Colab, one process calls the function for each of {workers} workers in turn", workers=workers)
+    )
     return from_lists([seen["steps"] for seen in asked.results[0]], _one_device(alone), "input_context")
 
 
 def _refuse(policy: str | None, workers: int) -> None:
     """FILE and OFF give workers other examples than MirroredStrategy gives replicas."""
     if policy in ("FILE", "OFF"):
-        words = f"policy {policy} needs two workers, and on Colab 1 stands in for {workers}"
-        raise ClusterConfigError(f"{words}; dtk.shards(..., force=True) tries them")
+        words = N_(
+            "policy {policy} needs two workers, and on Colab 1 stands in for {workers}; dtk.shards(..., force=True) "
+            "tries them"
+        )
+        raise ClusterConfigError(_(words, policy=policy, workers=workers))
 
 
 # ---- in a worker: goes through the dataset, and reports which examples each of its replicas is given
@@ -161,8 +173,11 @@ def _steps(batches: Iterable[Sequence[Any]]) -> list[list[list[int]]]:
         steps.append([_numbers(part) for part in parts])
         count += sum(map(len, steps[-1]))
         if count > MOST:
-            words = f"dtk.shards: the dataset has more than {MOST:,} examples, or no end"
-            raise ClusterConfigError(f"{words}; end it with .take(number of batches)")
+            words = N_(
+                "dtk.shards: the dataset has more than {most:,} examples, or no end; end it with .take(number of "
+                "batches)"
+            )
+            raise ClusterConfigError(_(words, most=MOST))
     return steps
 
 
@@ -171,17 +186,19 @@ def _checked(data: Any) -> Any:
     import tensorflow as tf
 
     if not isinstance(data, tf.data.Dataset):
-        words = f"dtk.shards: the function returned a {type(data).__name__}, not a tf.data.Dataset"
-        raise ClusterConfigError(f"{words}; return the batched dataset")
+        words = N_("dtk.shards: the function returned a {kind}, not a tf.data.Dataset; return the batched dataset")
+        raise ClusterConfigError(_(words, kind=type(data).__name__))
     if data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ClusterConfigError("dtk.shards: the dataset never ends; end it with .take(number of batches)")
+        raise ClusterConfigError(_("dtk.shards: the dataset never ends; end it with .take(number of batches)"))
     spec = first_leaf(data.element_spec)
     if spec.shape.rank == 0:
-        raise ClusterConfigError("dtk.shards: the dataset is not batched; end it with .batch(global batch)")
+        raise ClusterConfigError(_("dtk.shards: the dataset is not batched; end it with .batch(global batch)"))
     if spec.shape.rank not in (1, None) or not (spec.dtype.is_integer or spec.dtype == tf.string):
-        words = f"dtk.shards: the dataset's first component is {spec.dtype.name} of shape {spec.shape}; it has to be"
-        remedy = "Dataset.zip(Dataset.range(n), examples) before shuffle and batch"
-        raise ClusterConfigError(f"{words} the example's number, a whole one: {remedy}")
+        words = N_(
+            "dtk.shards: the dataset's first component is {dtype} of shape {shape}; it has to be the example's "
+            "number, a whole one: Dataset.zip(Dataset.range(n), examples) before shuffle and batch"
+        )
+        raise ClusterConfigError(_(words, dtype=spec.dtype.name, shape=spec.shape))
     return data
 
 
@@ -191,5 +208,5 @@ def _numbers(part: Any) -> list[int]:
     try:
         return [int(value) for value in values]
     except ValueError as error:
-        words = f"dtk.shards: an example is no whole number ({error}); map the lines to numbers first"
-        raise ClusterConfigError(words) from None
+        words = N_("dtk.shards: an example is no whole number ({why}); map the lines to numbers first")
+        raise ClusterConfigError(_(words, why=error)) from None

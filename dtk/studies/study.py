@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError
+from dtk.language import N_, _, ngettext
 from dtk.launch import launch, request
 from dtk.measure.efficiency import MEASURES, measures, summary
 from dtk.process import ship
@@ -26,8 +27,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Study", "job_of", "study"]
 
-_NO_RECORDS = "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
-_NO_RECORDS += "dtk.record_step to a loop, and train some 20 steps or more"
+_NO_RECORDS = N_(
+    "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or dtk.record_step "
+    "to a loop, and train some 20 steps or more"
+)
+# What lies at the path, by whether its function has another name.
+_OTHER = {
+    True: N_("{file} holds a study of `{function}`; give another path, or delete the file to begin anew"),
+    False: N_(
+        "{file} holds a study of another `{function}`, whose code or values differ; give another path, or delete the "
+        "file to begin anew"
+    ),
+}
+_OTHER_CORES = N_(
+    "{file} holds a study of a machine with {cores} cores, and here are {here}; give another path, or delete the file "
+    "to begin anew"
+)
+_OTHER_SWITCH = N_(
+    "{file} holds a study of the switch {switch!r} as {was}, and it is now {now}; give another path, or delete the "
+    "file to begin anew"
+)
 _COMMUNICATION = ("bytes_per_pack", "implementation")
 
 
@@ -88,7 +107,8 @@ class Study:
             rows = [{**row, **{n: nothing[n] for n in MEASURES if row[n] is None}} for row in said.pop("rows")]
             return cls(rows, path=Path(path), **said)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ClusterConfigError(f"{Path(path).name} is no study that dtk has saved ({error})") from None
+            words = N_("{file} is no study that dtk has saved ({why})")
+            raise ClusterConfigError(_(words, file=Path(path).name, why=error)) from None
 
     @cached_property
     def _done(self) -> set[tuple[Any, ...]]:
@@ -149,8 +169,11 @@ def study(
     for name, settings in plan.switches.items():
         asked = [option for option in _COMMUNICATION if option in settings]
         if asked and not ship.takes_strategy(fn):
-            words = f"switch {name!r}: {asked[0]} is the strategy's, and `{_label(fn)}` makes its own"
-            raise ClusterConfigError(f"{words}; give it a parameter `strategy`, which dtk fills")
+            words = N_(
+                "switch {name!r}: {option} is the strategy's, and `{function}` makes its own; give it a parameter "
+                "`strategy`, which dtk fills"
+            )
+            raise ClusterConfigError(_(words, name=name, option=asked[0], function=_label(fn)))
     jobs = {cell: job_of(fn, cell, batch_argument, request.checked_seed(seed), timeout) for cell in plan.cells}
     found = _resumed(fn, plan, path)
     left = [cell for cell in plan.cells if _key(asdict(cell)) not in found._done]
@@ -164,17 +187,21 @@ def study(
             if path is not None:
                 found.save(path)
             bar.update()
-        bar.set_description("study")
+        bar.set_description(_("study"))
     failed = [row["failed"] for row in found.rows if row["failed"]]
     if failed:
-        environment.say(f"{len(failed)} of {len(found.rows)} runs failed; the first: {failed[0]}")
+        words = N_("{failed} of {runs} runs failed; the first: {why}")
+        environment.say(_(words, failed=len(failed), runs=len(found.rows), why=failed[0]))
     return found
 
 
 def _check_place(most: int, force: bool) -> None:
     if most > 1 and environment.on_colab() and not force:
-        words = "on Colab dtk.run starts one worker, so that there is nothing to scale"
-        raise ClusterConfigError(f"{words}; dtk.study(..., force=True) measures several on its two cores")
+        words = N_(
+            "on Colab dtk.run starts one worker, so that there is nothing to scale; dtk.study(..., force=True) "
+            "measures several on its two cores"
+        )
+        raise ClusterConfigError(_(words))
 
 
 def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: float | None) -> launch.Job:
@@ -208,7 +235,7 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
         return {**nothing, "failed": str(error)}
     found: dict[str, Any] = measures(run, cell.kind)
     known = found["examples_per_second"] == found["examples_per_second"]
-    return {**found, "failed": "" if known else _NO_RECORDS}
+    return {**found, "failed": "" if known else _(_NO_RECORDS)}
 
 
 def _resumed(fn: Any, plan: Plan, path: str | os.PathLike[str] | None) -> Study:
@@ -217,20 +244,18 @@ def _resumed(fn: Any, plan: Plan, path: str | os.PathLike[str] | None) -> Study:
     asked = {name: dict(settings) for name, settings in plan.switches.items()}
     if path is None or not Path(path).exists():
         if path is not None and not Path(path).absolute().parent.is_dir():
-            raise ClusterConfigError(f"path={os.fspath(path)!r}: there is no such directory; make it first")
+            words = N_("path={path!r}: there is no such directory; make it first")
+            raise ClusterConfigError(_(words, path=os.fspath(path)))
         return Study([], cores, name, print_, asked, None if path is None else Path(path))
     there = Study.load(path)
-    said = f"{Path(path).name} holds a study of"
-    remedy = "give another path, or delete the file to begin anew"
+    file = Path(path).name
     if there.fingerprint != print_:
-        other = f"`{there.function}`" if there.function != name else f"another `{name}`, whose code or values differ"
-        raise ClusterConfigError(f"{said} {other}; {remedy}")
+        raise ClusterConfigError(_(_OTHER[there.function != name], file=file, function=there.function))
     if there.cores != cores:
-        raise ClusterConfigError(f"{said} a machine with {there.cores} cores, and here are {cores}; {remedy}")
+        raise ClusterConfigError(_(_OTHER_CORES, file=file, cores=there.cores, here=cores))
     for switch, settings in asked.items():
-        if there.switches.get(switch, settings) != settings:
-            words = f"{said} the switch {switch!r} as {there.switches[switch]}, and it is now {settings}"
-            raise ClusterConfigError(f"{words}; {remedy}")
+        if (was := there.switches.get(switch, settings)) != settings:
+            raise ClusterConfigError(_(_OTHER_SWITCH, file=file, switch=switch, was=was, now=settings))
     there.switches |= asked
     return there
 
@@ -253,14 +278,20 @@ def _expect(plan: Plan) -> None:
     most, cores = max(plan.workers), environment.cores()
     if most > cores:
         environment.say(
-            f"{most} workers on {cores} core{'s' * (cores > 1)}: they take turns, so expect the examples/s of about "
-            f"{cores} at best, and less for what they send each other; the study's ceiling shows how many"
+            ngettext(
+                "{most} workers on {n} core: they take turns, so expect the examples/s of about {n} at best, and less "
+                "for what they send each other; the study's ceiling shows how many",
+                "{most} workers on {n} cores: they take turns, so expect the examples/s of about {n} at best, and less "
+                "for what they send each other; the study's ceiling shows how many",
+                cores,
+                most=most,
+            )
         )
     if plan.repeats == 1:
-        environment.say("one repeat, no range: what else the machine does may be in any figure")
+        environment.say(_("one repeat, no range: what else the machine does may be in any figure"))
 
 
 def _bar(total: int, done: int) -> Any:
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, initial=done, unit="run", disable=environment.live_mode() == "off")
+    return tqdm(total=total, initial=done, unit=_("run"), disable=environment.live_mode() == "off")

@@ -16,11 +16,13 @@ class Line:
     """One member's line in the live view.
 
     words: its state. seconds: how long it has been silent there; None where it is not. waits: for whom, in words.
+    what: the state as in `State`, where it says all that there is to say; otherwise "".
     """
 
     words: str
     seconds: float | None = None
     waits: str = ""
+    what: str = ""
 
     def __str__(self) -> str:
         lasting = "" if self.seconds is None else f" for {self.seconds:.0f} s"
@@ -79,7 +81,8 @@ class State:
 
     def board(self) -> Line:
         """The state for the live view, which knows the steps itself: one word as long as all goes well."""
-        return Line(self.what) if self.ended or (self.what == "training" and not self.silent) else self.said()
+        plain = self.ended or (self.what == "training" and not self.silent)
+        return Line(self.what, what=self.what) if plain else self.said()
 
     def said(self) -> Line:
         """The state in a few words, with the seconds of a silence."""
@@ -88,7 +91,9 @@ class State:
         if self.ended or self.what == "stopped":
             return Line(ways.get(self.what, self.what) + (f" after step {self.step}" if self.step else ""))
         where = self.position or self.what
-        return Line(f"{where}, {how.get(self.blocked, 'silent')}", self.quiet) if self.silent else Line(where)
+        if self.silent:
+            return Line(f"{where}, {how.get(self.blocked, 'silent')}", self.quiet)
+        return Line(where, what="" if self.position else self.what)
 
     def words(self) -> str:
         """The state in a few words: "step 13, in a collective for 5 s"."""
