@@ -9,7 +9,8 @@ from typing import Any
 
 from dtk.environment import live_mode
 from dtk.errors import DtkError
-from dtk.lessons.kept import keep, kept
+from dtk.language import N_, _
+from dtk.lessons.kept import keep, kept, shown
 from dtk.view.controls import STYLE, beside, styled
 
 __all__ = ["Prediction", "ask"]
@@ -72,10 +73,12 @@ class Prediction:
         unit: str,
     ):
         if (options is None) == (between is None) or (options is not None and len(options) < 2):
-            raise DtkError(f"the question {name} has no bounds", remedy="pass options=[...] or between=(least, most)")
-        lesson, _, word = name.partition(".")
+            what = _("the question {name} has no bounds", name=name)
+            raise DtkError(what, remedy=_("pass options=[...] or between=(least, most)"))
+        lesson, __, word = name.partition(".")
         if not lesson or not word:
-            raise DtkError(f"{name!r} is no name of a question", remedy='name it "LESSON.WORD", such as "00.speed"')
+            what = _("{name!r} is no name of a question", name=name)
+            raise DtkError(what, remedy=_('name it "LESSON.WORD", such as "00.speed"'))
         self.name, self.question, self.unit = name, question, unit
         self.options = tuple(options or ())
         self._values = tuple(options.values()) if isinstance(options, Mapping) else ()
@@ -96,10 +99,12 @@ class Prediction:
         least, most = self._between
         whole = not self.options or answer in range(1, len(self.options) + 1)
         if isinstance(answer, bool) or not isinstance(answer, int | float) or not (least <= answer <= most and whole):
-            kind = "the number of an option," if self.options else "a number"
-            raise DtkError(f"answer={answer!r} is not {kind} from {least:g} to {most:g}")
+            what = N_("answer={answer!r} is not a number from {least:g} to {most:g}")
+            if self.options:
+                what = N_("answer={answer!r} is not the number of an option, from {least:g} to {most:g}")
+            raise DtkError(_(what, answer=answer, least=least, most=most))
         if self.given is None:
-            keep("predicted", self.name, value=answer, words=self._words(answer), question=self.question)
+            keep("predicted", self.name, value=answer, question=self.question, **self._words(answer))
 
     def came_out(self, value: float) -> None:
         """Prints what was predicted beside what came out, and keeps both.
@@ -111,34 +116,43 @@ class Prediction:
         said, true = self.given, value
         if self._values:
             true = min(range(len(self._values)), key=lambda at: abs(self._values[at] - value)) + 1
-        keep("came out", self.name, value=value, words=self._words(true))
+        keep("came out", self.name, value=value, **self._words(true))
+        here = self._shown(true)
         if said is None:
-            print(f"{self.name}: no prediction; here it is {self._words(true)}")
+            print(_("{name}: no prediction; here it is {here}", name=self.name, here=here))
         else:
-            print(f"{self.name}: you said {self._words(said)}; here it is {self._words(true)}: {self._off(said, true)}")
+            words = N_("{name}: you said {said}; here it is {here}: {off}")
+            print(_(words, name=self.name, said=self._shown(said), here=here, off=self._off(said, true)))
 
-    def _words(self, answer: float) -> str:
+    def _words(self, answer: float) -> dict[str, str]:
+        """The answer as it is kept, whatever language is spoken: an option's text, or a number with its unit."""
         if self.options:
-            return self.options[int(answer) - 1]
-        return f"{answer:,.3g} {self.unit}".strip() if abs(answer) < 1e6 else f"{answer:,.0f} {self.unit}".strip()
+            return {"words": self.options[int(answer) - 1]}
+        number = f"{answer:,.3g}" if abs(answer) < 1e6 else f"{answer:,.0f}"
+        return {"words": f"{number} {self.unit}".strip(), "unit": self.unit}
+
+    def _shown(self, answer: float) -> str:
+        return shown(self._words(answer))
 
     def _off(self, said: float, true: float) -> str:
         if self.options:
-            return "right" if said == true else "not what you expected"
+            return _("right") if said == true else _("not what you expected")
         if abs(said - true) <= _CLOSE * abs(true):
-            return "right, to a tenth"
+            return _("right, to a tenth")
         if said * true > 0:
-            return f"off by a factor of {max(said / true, true / said):.2g}"
-        return f"off by {abs(said - true):.3g} {self.unit}".strip()
+            return _("off by a factor of {factor:.2g}", factor=max(said / true, true / said))
+        return _("off by {difference:.3g} {unit}", difference=abs(said - true), unit=_(self.unit)).strip()
 
     def __repr__(self) -> str:
-        lines = [f"Predict ({self.name}): {self.question}"]
-        lines += [f"  {number}. {option}" for number, option in enumerate(self.options, 1)]
+        lines = [_("Predict ({name}): {question}", name=self.name, question=_(self.question))]
+        lines += [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
         if not self.options:
-            lines += [f"  a number from {self._between[0]:g} to {self._between[1]:g} {self.unit}".rstrip()]
-        said = self.given
-        none = "no answer yet (as text: dtk.ask(..., answer=NUMBER))"
-        return "\n".join([*lines, none if said is None else f"you said {self._words(said)}"])
+            least, most = self._between
+            bounds = _("a number from {least:g} to {most:g} {unit}", least=least, most=most, unit=_(self.unit))
+            lines += [f"  {bounds}".rstrip()]
+        if self.given is None:
+            return "\n".join([*lines, _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")])
+        return "\n".join([*lines, _("you said {answer}", answer=self._shown(self.given))])
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -151,28 +165,30 @@ class Prediction:
     def _box(self) -> Any:
         import ipywidgets
 
-        words = ipywidgets.HTML(f"{STYLE}<b>Predict.</b> {html.escape(self.question)}")
+        head = _("Predict.")
+        words = ipywidgets.HTML(f"{STYLE}<b>{head}</b> {html.escape(_(self.question))}")
         line = ipywidgets.HTML()
         if self.options:
             control = ipywidgets.RadioButtons(
-                options=[(text, number) for number, text in enumerate(self.options, 1)],
+                options=[(_(text), number) for number, text in enumerate(self.options, 1)],
                 value=None,
                 layout=ipywidgets.Layout(width="auto"),
             )
         else:
             least, most = self._between
-            control = ipywidgets.BoundedFloatText(value=least, min=least, max=most, step=None, description=self.unit)
-        button = ipywidgets.Button(description="Keep my answer")
+            control = ipywidgets.BoundedFloatText(value=least, min=least, max=most, step=None, description=_(self.unit))
+        button = ipywidgets.Button(description=_("Keep my answer"))
 
         def show() -> None:
             said = self.given
             control.disabled = button.disabled = said is not None
             if said is not None:
-                line.value = html.escape(f"You said: {self._words(said)}. A later cell compares it with your run.")
+                words = _("You said: {answer}. A later cell compares it with your run.", answer=self._shown(said))
+                line.value = html.escape(words)
 
-        def on_click(_: Any) -> None:
+        def on_click(clicked: Any) -> None:
             if control.value is None:
-                line.value = "Choose one first."
+                line.value = _("Choose one first.")
                 return
             self.keep(control.value)
             show()

@@ -8,6 +8,7 @@ import pkgutil
 from typing import Any
 
 from dtk.errors import DtkError
+from dtk.language import N_, _
 from dtk.lessons import exercises
 from dtk.lessons.exercise import CheckFailed, Exercise, NotSolved, Trial
 from dtk.lessons.kept import keep
@@ -42,7 +43,8 @@ def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> Non
         keep("checked", name, hint=failed.remedy or failed.what)
         raise
     keep("checked", name, hint="")
-    print(f"check {name}: PASS" + (f" ({cases} cases)" if cases > 1 else ""))
+    passed = N_("check {name}: PASS ({cases} cases)") if cases > 1 else N_("check {name}: PASS")
+    print(_(passed, name=name, cases=cases))
 
 
 def _exercise(name: str) -> Exercise | Trial:
@@ -50,7 +52,7 @@ def _exercise(name: str) -> Exercise | Trial:
     known = all_exercises(lesson)
     if name not in known:
         there = ", ".join(sorted(known)) or ", ".join(sorted({each.partition(".")[0] for each in all_exercises()}))
-        raise DtkError(f"no exercise is called {name!r}", remedy=f"there are {there}")
+        raise DtkError(_("no exercise is called {name!r}", name=name), remedy=_("there are {names}", names=there))
     return known[name]
 
 

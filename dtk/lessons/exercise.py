@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dtk.errors import DtkError
+from dtk.language import N_, _
 
-__all__ = ["CheckFailed", "Exercise", "Misconception", "NotSolved", "Trial", "returns_nothing", "same"]
+__all__ = ["CheckFailed", "Exercise", "Misconception", "NotSolved", "Trial", "not_solved", "returns_nothing", "same"]
 
 _MOST_ITEMS = 10_000  # of a generator, which may have no end
 _SHORT = reprlib.Repr()
@@ -33,7 +34,7 @@ class NotSolved(CheckFailed):
 
 @dataclass(frozen=True)
 class Misconception:
-    """A plausible wrong answer. answer: takes what `Exercise.right` takes. hint: one sentence for who gives it."""
+    """A plausible wrong answer. answer: takes what `Exercise.right` takes. hint: for who gives it, by `N_`."""
 
     answer: Callable[..., Any]
     hint: str
@@ -54,7 +55,7 @@ class Exercise:
     right: Callable[..., Any]
     wrong: Sequence[Misconception]
     cases: Callable[[random.Random], Sequence[tuple[Any, ...]]] | None = None
-    hint: str = "work out the case that is shown, by hand"
+    hint: str = N_("work out the case that is shown, by hand")
     close: float = 1e-6
     play: Callable[..., Any] | None = None
 
@@ -76,12 +77,14 @@ class Exercise:
             CheckFailed: it is wrong in one case at least.
         """
         if answer is None or answer is ...:
-            raise _not_solved(self.name)
+            raise not_solved(self.name)
         if self.cases is None:
             _handed_over(self.name, self.right, objects)
-            return self._compare([objects], [answer], "your answer")
+            return self._compare([objects], [answer], _("your answer"))
         if not callable(answer):
-            raise CheckFailed(f"{self.name}: a function is asked for, not {_shown(answer)}")
+            raise CheckFailed(
+                _("{exercise}: a function is asked for, not {answer}", exercise=self.name, answer=_shown(answer))
+            )
         cases = self.drawn(seed)
         got = [self._called(answer, case) for case in cases]
         nothing = [value is None or value is ... for value in got]
@@ -89,9 +92,8 @@ class Exercise:
             raise returns_nothing(self.name, _name_of(answer))
         if any(nothing):
             where = f"{_name_of(answer)}({_listed(cases[nothing.index(True)])})"
-            raise CheckFailed(
-                f"{self.name}: {where} returns nothing", remedy="is there a `return` on each way through?"
-            )
+            what = _("{exercise}: {call} returns nothing", exercise=self.name, call=where)
+            raise CheckFailed(what, remedy=_("is there a `return` on each way through?"))
         return self._compare(cases, got, _name_of(answer))
 
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
@@ -101,7 +103,9 @@ class Exercise:
                 got = list(itertools.islice(got, _MOST_ITEMS))  # a generator is as good as its list
         except Exception as error:
             where = f"{_name_of(answer)}({_listed(case)})"
-            raise CheckFailed(f"{self.name}: {where} raises {type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {error}"
+            what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
+            raise CheckFailed(what) from error
         return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
@@ -110,9 +114,12 @@ class Exercise:
             return len(fine)
         first = fine.index(False)
         where = f"{name}({_listed(cases[first])})" if self.cases else name
-        score = f", right in {sum(fine)} of {len(fine)} cases" if len(fine) > 1 else ""
-        what = f"{self.name}: {where} is {_shown(got[first])}, which is not right{score}"
-        raise CheckFailed(what, remedy=f"hint: {self._hint_for(cases, got)}")
+        what = N_("{exercise}: {answer} is {value}, which is not right")
+        if len(fine) > 1:
+            what = N_("{exercise}: {answer} is {value}, which is not right, right in {right} of {all} cases")
+        values = {"value": _shown(got[first]), "right": sum(fine), "all": len(fine)}
+        what = _(what, exercise=self.name, answer=where, **values)
+        raise CheckFailed(what, remedy=_hint(_(self._hint_for(cases, got))))
 
     def _hint_for(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any]) -> str:
         for idea in self.wrong:
@@ -139,12 +146,16 @@ class Trial:
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case, and are the same with every seed."""
         if answer is None or answer is ...:
-            raise _not_solved(self.name)
+            raise not_solved(self.name)
         _handed_over(self.name, self.hint_for, (answer, *objects))
         hint = self.hint_for(answer, *objects)
         if hint:
-            raise CheckFailed(f"{self.name}: not right yet", remedy=f"hint: {hint}")
+            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_hint(hint))
         return 1
+
+
+def _hint(hint: str) -> str:
+    return _("hint: {hint}", hint=hint)
 
 
 def _handed_over(name: str, judge: Callable[..., Any], given: tuple[Any, ...]) -> None:
@@ -152,17 +163,19 @@ def _handed_over(name: str, judge: Callable[..., Any], given: tuple[Any, ...]) -
     try:
         inspect.signature(judge).bind(*given)
     except TypeError:
-        words = f"{name} is checked with other objects than these"
-        raise DtkError(words, remedy="call dtk.check as the lesson's cell does") from None
+        words = _("{exercise} is checked with other objects than these", exercise=name)
+        raise DtkError(words, remedy=_("call dtk.check as the lesson's cell does")) from None
 
 
 def returns_nothing(name: str, function: str) -> NotSolved:
     """The error for a function of the exercise that is still the stub that was handed out."""
-    return NotSolved(f"{name} is not solved yet: {function} returns nothing", remedy="write its line first")
+    what = _("{exercise} is not solved yet: {function} returns nothing", exercise=name, function=function)
+    return NotSolved(what, remedy=_("write its line first"))
 
 
-def _not_solved(name: str) -> NotSolved:
-    return NotSolved(f"{name} is not solved yet", remedy="fill in the cell above, then run this one again")
+def not_solved(name: str, remedy: str = N_("fill in the cell above, then run this one again")) -> NotSolved:
+    """The error for an exercise that is as it was handed out. remedy: marked by `N_`."""
+    return NotSolved(_("{exercise} is not solved yet", exercise=name), remedy=_(remedy))
 
 
 def same(got: Any, right: Any, close: float = 1e-6) -> bool:
@@ -222,4 +235,4 @@ def _shown(value: Any) -> str:
 
 
 def _name_of(answer: Any) -> str:
-    return getattr(answer, "__name__", "your function")
+    return getattr(answer, "__name__", None) or _("your function")

@@ -1,7 +1,7 @@
 """The file of a learner's answers: what was predicted, what came out, which checks passed. `dtk.answers` shows it.
 
 One line of JSON an entry, appended in one write: two kernels can share the file, and none of it is lost when one is
-killed. The newest entry of a kind counts.
+killed. The newest entry of a kind counts. Questions and answers are kept in English, whatever language is spoken.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
+from dtk.language import _
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["answers", "current_lesson", "keep", "kept", "place"]
+__all__ = ["answers", "current_lesson", "keep", "kept", "place", "shown"]
 
 _COLUMNS = ["question", "predicted", "came_out", "checked", "tries"]
 _lesson = ""  # the lesson whose question or check came last in this kernel
@@ -70,6 +72,12 @@ def kept() -> dict[str, dict[str, list[dict[str, Any]]]]:
     return found
 
 
+def shown(entry: Mapping[str, Any]) -> str:
+    """The words of a prediction or of what came out, in the language that is spoken now."""
+    words, unit = entry["words"], entry.get("unit", "")
+    return f"{words.removesuffix(unit)}{_(unit)}" if unit else _(words)
+
+
 def current_lesson() -> str:
     """The lesson, such as "02", whose question or check came last in this kernel; "" before the first."""
     return _lesson
@@ -97,8 +105,8 @@ def answers(forget: str | None = None) -> pandas.DataFrame:
 
 
 def _row(entries: dict[str, list[dict[str, Any]]]) -> list[Any]:
-    asked = entries.get("predicted", [{"question": ""}])[0]["question"]
-    said = [asked, *(entries[kind][-1]["words"] if kind in entries else "" for kind in ("predicted", "came out"))]
+    asked = _(entries.get("predicted", [{"question": ""}])[0]["question"])
+    said = [asked, *(shown(entries[kind][-1]) if kind in entries else "" for kind in ("predicted", "came out"))]
     tried = [entry["hint"] for entry in entries.get("checked", ())]
     if not tried:
         return [*said, "", 0]

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from dtk.language import N_, _
+
 __all__ = ["Outcome", "Team", "on_parts", "rehearse"]
 
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
@@ -26,7 +28,7 @@ class Team:
     shared: np.ndarray | None = None
 
     def __repr__(self) -> str:
-        return f"{len(self.parts)} workers, {self.parts[0].size} numbers each"
+        return _("{workers} workers, {numbers} numbers each", workers=len(self.parts), numbers=self.parts[0].size)
 
 
 class Outcome(dict[str, Any]):
@@ -35,7 +37,8 @@ class Outcome(dict[str, Any]):
     def __repr__(self) -> str:
         result = self["results"][0]
         shown = repr(result.item() if isinstance(result, np.generic) else result)
-        return f"{' '.join(shown.split())} on worker 0, {self['bytes'][0]} bytes sent"
+        shown = " ".join(shown.split())
+        return _("{result} on worker 0, {bytes} bytes sent", result=shown, bytes=self["bytes"][0])
 
 
 class NoMessage(Exception):
@@ -64,7 +67,8 @@ class _Board:
             while not self._boxes[sender, receiver]:
                 self._look()
                 if self._stuck:
-                    raise NoMessage(f"worker {receiver} waits for a message from worker {sender}, which sends none")
+                    words = N_("worker {to} waits for a message from worker {by}, which sends none")
+                    raise NoMessage(_(words, to=receiver, by=sender))
                 self.changed.wait(_SECONDS)
             self._waiting.discard((sender, receiver))
             return self._boxes[sender, receiver].popleft()
@@ -98,7 +102,8 @@ class _Ring:
 
     def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
         if number not in range(self.workers):
-            raise ValueError(f"ring.exchange: chunk {number}, but there are the chunks 0 to {self.workers - 1}")
+            words = N_("ring.exchange: chunk {chunk}, but there are the chunks 0 to {last}")
+            raise ValueError(_(words, chunk=number, last=self.workers - 1))
         self._send((self.worker + 1) % self.workers, int(number), values)
         return self._board.take((self.worker - 1) % self.workers, self.worker)
 
@@ -106,13 +111,15 @@ class _Ring:
         sender = receiver if sender is None else sender
         for other in (receiver, sender):
             if other not in range(self.workers) or other == self.worker:
-                raise ValueError(f"ring.swap: worker {other}, but this is worker {self.worker} of {self.workers}")
+                words = N_("ring.swap: worker {other}, but this is worker {own} of {workers}")
+                raise ValueError(_(words, other=other, own=self.worker, workers=self.workers))
         self._send(receiver, 0, values)
         return self._board.take(sender, self.worker)[1]
 
     def join(self, chunks: Sequence[Any]) -> np.ndarray:
         if len(chunks) != self.workers:
-            raise ValueError(f"ring.join got {len(chunks)} chunks; it takes the {self.workers} of ring.split")
+            words = N_("ring.join got {given} chunks; it takes the {workers} of ring.split")
+            raise ValueError(_(words, given=len(chunks), workers=self.workers))
         return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
 
     def _send(self, receiver: int, number: int, values: Any) -> None:
@@ -151,7 +158,8 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
     for worker, thread in enumerate(threads):
         thread.join(_SECONDS)
         if thread.is_alive():
-            raise NoMessage(f"worker {worker} has not ended after {_SECONDS:.0f} s: a loop without an end?")
+            words = N_("worker {worker} has not ended after {seconds:.0f} s: a loop without an end?")
+            raise NoMessage(_(words, worker=worker, seconds=_SECONDS))
     # Where one worker raises, the others wait in vain: its error is the reason.
     for error in sorted(errors.values(), key=lambda each: isinstance(each, NoMessage)):
         raise error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dtk.digits import counted
 from dtk.errors import DtkError
+from dtk.language import _, ngettext
 from dtk.lessons.kept import answers, current_lesson, place
 from dtk.view.canvas import drawn
 from dtk.view.page import figure, page, table
@@ -25,35 +25,36 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
             was checked. Without a name a line says so.
     """
     if place() is None:
-        print("dtk: no answers are kept here (DTK_LIVE is off), so there is no report")
+        print(_("dtk: no answers are kept here (DTK_LIVE is off), so there is no report"))
         return
     asked, lesson = lesson, lesson or current_lesson()
-    named = f"lab {lesson[3:]}" if lesson.startswith("lab") else f"lesson {lesson}"
+    lab, number = lesson.startswith("lab"), lesson.removeprefix("lab")
+    named = _("lab {number}", number=number) if lab else _("lesson {number}", number=number)
     said = answers()
     said = said[[name.partition(".")[0] == lesson for name in said.index]]
     if said.empty and not asked:
-        print("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first")
+        print(_("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first"))
         return
     if said.empty:
-        raise DtkError(
-            f"nothing was answered or checked in {named}",
-            remedy="run its cells first, from dtk.ask on",
-        )
+        what = _("nothing was answered or checked in {lesson}", lesson=named)
+        raise DtkError(what, remedy=_("run its cells first, from dtk.ask on"))
     predicted = said[(said.predicted != "") | (said.came_out != "")]
     checked = said[said.checked != ""]
     pictures = drawn()
     passed = int((checked.checked == "PASS").sum())
     predictions = int((predicted.predicted != "").sum())
-    summary = (
-        f"{counted(predictions, 'prediction')}, {passed} of {counted(len(checked), 'check')} passed, "
-        f"{counted(len(pictures), 'figure')}"
+    summary = _(
+        "{predictions}, {checks}, {figures}",
+        predictions=ngettext("{n} prediction", "{n} predictions", predictions),
+        checks=ngettext("{passed} of {n} check passed", "{passed} of {n} checks passed", len(checked), passed=passed),
+        figures=ngettext("{n} figure", "{n} figures", len(pictures)),
     )
     questions = predicted[["question", "predicted", "came_out"]]
     parts = [
-        table("Predictions", ("", "question", "you said", "your own run"), list(questions.itertuples())),
-        table("Checks", ("", "last try", "tries"), list(checked[["checked", "tries"]].itertuples())),
+        table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),
+        table(_("Checks"), ("", _("last try"), _("tries")), list(checked[["checked", "tries"]].itertuples())),
         *(figure(each, words) for each, words in pictures),
     ]
-    path = Path(path or f"{named.replace(' ', '-')}-report.html")
-    path.write_text(page(f"dtk, {named}: report", summary, parts), encoding="utf-8")
-    print(f"report of {named}: {summary}; written to {path}")
+    path = Path(path or f"{'lab' if lab else 'lesson'}-{number}-report.html")
+    path.write_text(page(_("dtk, {lesson}: report", lesson=named), summary, parts), encoding="utf-8")
+    print(_("report of {lesson}: {summary}; written to {path}", lesson=named, summary=summary, path=path))

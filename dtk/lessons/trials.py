@@ -12,13 +12,14 @@ import numpy as np
 from dtk.checks.verify import verify
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
+from dtk.language import N_, _
 from dtk.lessons.exercise import returns_nothing
 from dtk.runs import Run, baseline, run
 
 __all__ = ["NO_GRADIENT", "both", "first_loss", "left_empty", "not_verified", "same_weights", "watched", "why_it_fails"]
 
 
-NO_GRADIENT = "the losses are right and the weights are not: does the penalty reach the gradients?"
+NO_GRADIENT = N_("the losses are right and the weights are not: does the penalty reach the gradients?")
 
 
 def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
@@ -56,12 +57,12 @@ def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hi
     returns what is to be judged, None where the answer returned nothing. hint_for: judges that.
     """
     if not callable(answer):
-        return f"a function is asked for: {signature}"
+        return _("a function is asked for: {signature}", signature=signature)
     try:
         with quiet():
             found = baseline(work, args=(answer,)).results[0]
     except WorkerFailed as failed:
-        return f"it raises: {_last_line(failed)}"
+        return _("it raises: {error}", error=_last_line(failed))
     if found is None:
         raise returns_nothing(name, signature.partition("(")[0])
     return hint_for(found)
@@ -69,7 +70,7 @@ def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hi
 
 def why_it_fails(failed: WorkerFailed) -> str:
     """The last line of the worker's traceback, in a hint."""
-    return f"in a worker it fails: {_last_line(failed)}"
+    return _("in a worker it fails: {error}", error=_last_line(failed))
 
 
 def _last_line(failed: WorkerFailed) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
 
 __all__ = ["EXERCISES"]
@@ -39,30 +40,30 @@ _CONFIG = Exercise(
     wrong=[
         Misconception(
             lambda addresses, index: _config(addresses, 0),
-            "with the same index everywhere, every process takes itself for worker 0",
+            N_("with the same index everywhere, every process takes itself for worker 0"),
         ),
         Misconception(
             lambda addresses, index: _config(addresses[index : index + 1], 0),
-            "a worker has to know the addresses of all workers, its own among them",
+            N_("a worker has to know the addresses of all workers, its own among them"),
         ),
         Misconception(
             lambda addresses, index: _config([each for each in addresses if each != addresses[index]], index),
-            "the list is the same on all workers, and each one's own address is in it",
+            N_("the list is the same on all workers, and each one's own address is in it"),
         ),
         Misconception(
             lambda addresses, index: {
                 **_config(addresses, index),
                 "task": {"type": "worker" if index else "chief", "index": index},
             },
-            "there is no job of that name in the cluster; the chief is worker 0",
+            N_("there is no job of that name in the cluster; the chief is worker 0"),
         ),
-        Misconception(lambda addresses, index: _config(addresses, index + 1), "indices count from 0"),
+        Misconception(lambda addresses, index: _config(addresses, index + 1), N_("indices count from 0")),
         Misconception(
             lambda addresses, index: {**_config(addresses, index), "cluster": {"workers": list(addresses)}},
-            "the job is called `worker`, as the task's type is",
+            N_("the job is called `worker`, as the task's type is"),
         ),
     ],
-    hint="compare with run.tf_config of any run",
+    hint=N_("compare with run.tf_config of any run"),
 )
 
 
@@ -97,31 +98,31 @@ _ENVIRONMENT = Exercise(
     wrong=[
         Misconception(
             lambda base, config: {"TF_CONFIG": json.dumps(config)},
-            "the process needs the rest of the environment as well, PATH for one",
+            N_("the process needs the rest of the environment as well, PATH for one"),
         ),
         Misconception(
             lambda base, config: {"PATH": base["PATH"], "HOME": base["HOME"], "TF_CONFIG": json.dumps(config)},
-            "the process may need any variable of the environment, not only those that you know",
+            N_("the process may need any variable of the environment, not only those that you know"),
         ),
         Misconception(
             lambda base, config: _environment(base, config, ()),
-            "with a proxy the workers send their messages there, and wait for ever",
+            N_("with a proxy the workers send their messages there, and wait for ever"),
         ),
         Misconception(
             lambda base, config: _environment(base, config, _PROXIES[:2]),
-            "the names of proxies are in use in capital letters, too",
+            N_("the names of proxies are in use in capital letters, too"),
         ),
         Misconception(
             lambda base, config: {**_environment(base, config), "TF_CONFIG": str(config)},
-            "TensorFlow reads JSON, in which strings have double quotes",
+            N_("TensorFlow reads JSON, in which strings have double quotes"),
         ),
         Misconception(
             lambda base, config: {**_environment(base, config), "TF_CONFIG": config},
-            "a variable of the environment is a text",
+            N_("a variable of the environment is a text"),
         ),
     ],
     play=_with_plain_json,
-    hint="a new dictionary: what is in base without four names, and TF_CONFIG",
+    hint=N_("a new dictionary: what is in base without four names, and TF_CONFIG"),
 )
 
 
@@ -140,26 +141,26 @@ _PLACE = Exercise(
     right=lambda folder, index: folder if index == 0 else f"{folder}/worker-{index}",
     cases=_places,
     wrong=[
-        Misconception(lambda folder, index: folder, "two workers that write to one file destroy each other's"),
+        Misconception(lambda folder, index: folder, N_("two workers that write to one file destroy each other's")),
         Misconception(
             lambda folder, index: f"{folder}/worker-{index}",
-            "the chief's files are those that are read later: they lie in the folder itself",
+            N_("the chief's files are those that are read later: they lie in the folder itself"),
         ),
         Misconception(
             lambda folder, index: folder if index == 0 else f"{folder}/worker",
-            "from three workers on, two of them share a place",
+            N_("from three workers on, two of them share a place"),
         ),
         Misconception(
             lambda folder, index: folder if index == 0 else f"worker-{index}",
-            "a place outside of the folder is found by no one, and is not removed with it",
+            N_("a place outside of the folder is found by no one, and is not removed with it"),
         ),
         Misconception(
             lambda folder, index: f"{folder}/worker-{index}" if index == 0 else folder,
-            "the wrong way round: index 0 is the chief",
+            N_("the wrong way round: index 0 is the chief"),
         ),
     ],
     play=_as_text,
-    hint="the chief's is the folder itself, another worker's is in it",
+    hint=N_("the chief's is the folder itself, another worker's is in it"),
 )
 
 
@@ -168,33 +169,35 @@ def _hint_for(folder: str | Path, baseline: Any) -> str:
     places = [Path(folder), Path(folder) / "worker-1"]
     files = [place / "weights.npz" for place in places]
     if not any(file.exists() for file in files):
-        raise NotSolved("lab1.train is not solved yet: no process has written its weights", remedy="write train.py")
+        words = _("{exercise} is not solved yet: no process has written its weights", exercise="lab1.train")
+        raise NotSolved(words, remedy=_("write train.py"))
     for index, file in enumerate(files):
         if not file.exists():
-            return f"worker {index} has left no {file.name} in its place, {file.parent.as_posix()}; see its log"
+            words = N_("worker {worker} has left no {file} in its place, {place}; see its log")
+            return _(words, worker=index, file=file.name, place=file.parent.as_posix())
     try:
-        (mine, replicas), (others, _) = map(_read, files)
+        (mine, replicas), (others, __) = map(_read, files)
     except (ValueError, OSError, TypeError, zipfile.BadZipFile) as error:
-        return f"a weights.npz can't be read ({error}); is it written by np.savez, and at the end?"
+        return _("a weights.npz can't be read ({error}); is it written by np.savez, and at the end?", error=error)
     alone = [np.asarray(weight) for weight in baseline.results[0]]
     shapes = [weight.shape for weight in alone]
     if [weight.shape for weight in mine] != shapes or [weight.shape for weight in others] != shapes:
-        return "these are not the weights of this model, in its order: save model.get_weights()"
+        return _("these are not the weights of this model, in its order: save model.get_weights()")
     if replicas is None:
-        return "how many replicas were there? save it beside the weights, as replicas=strategy.num_replicas_in_sync"
+        return _("how many replicas were there? save it beside the weights, as replicas=strategy.num_replicas_in_sync")
     if replicas == 1:
-        return "one replica: each process has trained alone, on everything. Which strategy reads TF_CONFIG?"
+        return _("one replica: each process has trained alone, on everything. Which strategy reads TF_CONFIG?")
     if replicas != 2:
-        return f"{replicas} replicas: two workers with one device each have two"
+        return _("{replicas} replicas: two workers with one device each have two", replicas=replicas)
     if not _apart(mine, others) <= _CLOSE:
-        return "the workers hold different weights: was the model made in the strategy's scope?"
+        return _("the workers hold different weights: was the model made in the strategy's scope?")
     if _apart(mine, alone) == 0:
-        return (
+        return _(
             "these are one device's weights to the last bit; two replicas add up in another order, and round another "
             "way. Which strategy reads TF_CONFIG, and is `replicas` what it says?"
         )
     if not _apart(mine, alone) <= _CLOSE:  # a weight that is no number is not close either
-        return (
+        return _(
             "the workers agree with each other, and not with one device: was the seed set before the model was made, "
             "and do all of them divide the same global batch?"
         )

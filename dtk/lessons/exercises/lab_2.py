@@ -15,7 +15,8 @@ from dtk.datasets import load
 from dtk.diagnosis.diagnose import diagnose
 from dtk.diagnosis.mistakes import MISTAKES
 from dtk.errors import DtkError, VerificationError
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.language import N_, _
+from dtk.lessons.exercise import CheckFailed, not_solved
 from dtk.recording.keras import Recorder
 from dtk.recording.loop import record_step
 from dtk.runs import baseline, run
@@ -84,18 +85,19 @@ class Broken:
         """
         named = objects[0] if objects else None
         if named is None or named is ...:
-            raise NotSolved(f"{self.name} is not solved yet", remedy="name the mistake in the cell above first")
+            raise not_solved(self.name, N_("name the mistake in the cell above first"))
         if not isinstance(named, str) or named not in MISTAKES:
-            raise CheckFailed(f"{self.name}: {named!r} is no name of a mistake", remedy="take one from the lab's list")
+            what = _("{exercise}: {named!r} is no name of a mistake", exercise=self.name, named=named)
+            raise CheckFailed(what, remedy=_("take one from the lab's list"))
         if named != self.mistake:
-            raise CheckFailed(
-                f"{self.name}: {named!r} is not what is wrong here",
-                remedy=f"hint: it would be seen by this: {MISTAKES[named].symptom}",
-            )
+            what = _("{exercise}: {named!r} is not what is wrong here", exercise=self.name, named=named)
+            symptom = _(MISTAKES[named].symptom)
+            raise CheckFailed(what, remedy=_("hint: it would be seen by this: {symptom}", symptom=symptom))
         hint = self._hint_for(answer)
         if hint:
-            raise CheckFailed(f"{self.name}: {named!r} is named rightly, and not corrected yet", remedy=f"hint: {hint}")
-        print(f"{self.name}: {named}: {MISTAKES[named].symptom}")
+            what = _("{exercise}: {named!r} is named rightly, and not corrected yet", exercise=self.name, named=named)
+            raise CheckFailed(what, remedy=_("hint: {hint}", hint=hint))
+        print(f"{self.name}: {named}: {_(MISTAKES[named].symptom)}")
         return 1
 
     def _hint_for(self, answer: Callable[..., Any]) -> str:
@@ -104,17 +106,17 @@ class Broken:
             together = run(answer, workers=2, kwargs=HIDDEN, seed=SEED)
             alone = baseline(answer, kwargs=HIDDEN, seed=SEED)
         except DtkError as error:
-            return f"it does not run: {error}"
+            return _("it does not run: {error}", error=error)
         try:
             verify(together, alone)
         except VerificationError:
-            return f"dtk.diagnose says of your function: {diagnose(together, alone)}"
+            return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
         reference = baseline(right, kwargs={**HIDDEN, "penalty": self.penalty, "by_fit": self.by_fit}, seed=SEED)
         mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
         if len(mine) != len(its):
-            return f"it takes {len(mine)} steps where {len(its)} were asked for"
+            return _("it takes {steps} steps where {asked} were asked for", steps=len(mine), asked=len(its))
         if abs(mine / its - 1).max() > _CLOSE:
-            return "workers and one device agree, but it trains something else now: change the mistake alone"
+            return _("workers and one device agree, but it trains something else now: change the mistake alone")
         return ""
 
 

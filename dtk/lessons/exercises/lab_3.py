@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 from dtk.lessons.rehearsal import Team, on_parts
 
@@ -116,32 +117,32 @@ _UPDATE = Exercise(
     wrong=[
         Misconception(
             lambda *given: _step(*given, gather="none"),
-            "each worker has its own new part only: the last half of the ring is missing",
+            N_("each worker has its own new part only: the last half of the ring is missing"),
         ),
         Misconception(
             lambda *given: _step(*given, gather="add"),
-            "the new parts are added to the old weights; what comes in the second half is finished and is copied",
+            N_("the new parts are added to the old weights; what comes in the second half is finished and is copied"),
         ),
         Misconception(
             lambda *given: _step(*given, reduce=False),
-            "your part is updated with this worker's own gradient: the other workers' examples never reach it",
+            N_("your part is updated with this worker's own gradient: the other workers' examples never reach it"),
         ),
         Misconception(
             lambda ring, *given: _step(ring, *given, divide=ring.workers),
-            "the gradients are shares of the global batch already; divided again they are too small",
+            N_("the gradients are shares of the global batch already; divided again they are too small"),
         ),
         Misconception(
             lambda *given: _step(*given, gather="own number"),
-            "the parts that go round are not the new ones: which chunk is the updated one on worker k?",
+            N_("the parts that go round are not the new ones: which chunk is the updated one on worker k?"),
         ),
         Misconception(
             _summed_gradient_step,
-            "the weights went round before the update: what was gathered are the old ones",
+            N_("the weights went round before the update: what was gathered are the old ones"),
         ),
     ],
     cases=_teams,
     play=_two_steps,
-    hint="which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?",
+    hint=N_("which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?"),
 )
 
 # ---- whose part
@@ -156,24 +157,26 @@ _OWNER = Exercise(
     right=lambda worker, workers: (worker + 1) % workers,
     wrong=[
         Misconception(
-            lambda worker, workers: worker, "that chunk left in the first step: others have added to it since"
+            lambda worker, workers: worker, N_("that chunk left in the first step: others have added to it since")
         ),
         Misconception(
-            lambda worker, workers: worker + 1, "the last worker has no chunk by that number: numbers go round"
+            lambda worker, workers: worker + 1, N_("the last worker has no chunk by that number: numbers go round")
         ),
         Misconception(
             lambda worker, workers: (worker - 1) % workers,
-            "that chunk comes first, and is sent on with gradients missing; which chunk comes last?",
+            N_("that chunk comes first, and is sent on with gradients missing; which chunk comes last?"),
         ),
         Misconception(
-            lambda worker, workers: workers - 1 - worker, "chunks move on by one worker in each step; they don't turn"
+            lambda worker, workers: workers - 1 - worker,
+            N_("chunks move on by one worker in each step; they don't turn"),
         ),
         Misconception(
-            lambda worker, workers: (worker + 1) % 4, "a number of workers that is typed in holds for one cluster only"
+            lambda worker, workers: (worker + 1) % 4,
+            N_("a number of workers that is typed in holds for one cluster only"),
         ),
     ],
     cases=_places,
-    hint="print what each worker's chunks hold after reduce_scatter, with two workers",
+    hint=N_("print what each worker's chunks hold after reduce_scatter, with two workers"),
 )
 
 # ---- a norm over all parts
@@ -204,27 +207,27 @@ _NORM = Exercise(
     wrong=[
         Misconception(
             lambda ring, part: float(np.linalg.norm(part)),
-            "this is the norm of your own part: each worker would clip by another number",
+            N_("this is the norm of your own part: each worker would clip by another number"),
         ),
         Misconception(
             lambda ring, part: _norm(ring, part, square=False),
-            "norms don't add up: 3 and 4 make 5. Which numbers do add up?",
+            N_("norms don't add up: 3 and 4 make 5. Which numbers do add up?"),
         ),
         Misconception(
-            lambda ring, part: _norm(ring, part, root=False), "this is the square of the norm: the root comes last"
+            lambda ring, part: _norm(ring, part, root=False), N_("this is the square of the norm: the root comes last")
         ),
         Misconception(
             lambda ring, part: _norm(ring, part, again=True),
-            "a sum is sent on that has parts in it already, so some are counted twice; send on what came",
+            N_("a sum is sent on that has parts in it already, so some are counted twice; send on what came"),
         ),
         Misconception(
             lambda ring, part: float(np.sqrt(ring.workers) * np.linalg.norm(part)),
-            "the parts are not equally large, so one of them doesn't tell the others' norms",
+            N_("the parts are not equally large, so one of them doesn't tell the others' norms"),
         ),
     ],
     cases=_parts,
     play=on_parts,
-    hint="send one number round, workers - 1 times",
+    hint=N_("send one number round, workers - 1 times"),
 )
 
 # ---- memory
@@ -240,28 +243,30 @@ _MEMORY = Exercise(
     wrong=[
         Misconception(
             lambda parameters, workers: 16 * parameters / workers,
-            "every worker still has all weights and a whole gradient: only Adam's numbers are divided",
+            N_("every worker still has all weights and a whole gradient: only Adam's numbers are divided"),
         ),
-        Misconception(lambda parameters, workers: 16 * parameters, "this is the plain run: what do the workers share?"),
+        Misconception(
+            lambda parameters, workers: 16 * parameters, N_("this is the plain run: what do the workers share?")
+        ),
         Misconception(
             lambda parameters, workers: 8 * parameters + 4 * parameters / workers,
-            "Adam keeps two numbers for each weight, the mean of the gradients and the mean of their squares",
+            N_("Adam keeps two numbers for each weight, the mean of the gradients and the mean of their squares"),
         ),
         Misconception(
             lambda parameters, workers: 4 * parameters + 8 * parameters / workers,
-            "weights, gradient, Adam's state: one of the three is missing",
+            N_("weights, gradient, Adam's state: one of the three is missing"),
         ),
         Misconception(
             lambda parameters, workers: 4 * parameters + 12 * parameters / workers,
-            "the gradient is whole on each worker, before it is summed up: that is the next stage of ZeRO",
+            N_("the gradient is whole on each worker, before it is summed up: that is the next stage of ZeRO"),
         ),
         Misconception(
             lambda parameters, workers: 2 * parameters + 2 * parameters / workers,
-            "these are numbers; a float32 has 4 bytes",
+            N_("these are numbers; a float32 has 4 bytes"),
         ),
     ],
     cases=_models,
-    hint="count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state",
+    hint=N_("count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state"),
 )
 
 EXERCISES = [_OWNER, _UPDATE, _NORM, _MEMORY]

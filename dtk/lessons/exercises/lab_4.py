@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 from dtk.lessons.rehearsal import Team, on_parts, rehearse
 
@@ -27,23 +28,25 @@ _PARTNER = Exercise(
     wrong=[
         Misconception(
             lambda worker, step: worker + 2**step,
-            "if worker 0's partner is worker 1, then worker 1's partner is worker 0: some have to look back",
+            N_("if worker 0's partner is worker 1, then worker 1's partner is worker 0: some have to look back"),
         ),
         Misconception(
-            lambda worker, step: abs(worker - 2**step), "a partner's partner must be the worker itself; try worker 0"
+            lambda worker, step: abs(worker - 2**step),
+            N_("a partner's partner must be the worker itself; try worker 0"),
         ),
         Misconception(
-            lambda worker, step: worker ^ step, "in step 0 everybody would be alone: it is the bit that has this number"
+            lambda worker, step: worker ^ step,
+            N_("in step 0 everybody would be alone: it is the bit that has this number"),
         ),
         Misconception(
-            lambda worker, step: worker ^ (2 * step), "the distance doubles in each step: 1, 2, 4, and not 0, 2, 4"
+            lambda worker, step: worker ^ (2 * step), N_("the distance doubles in each step: 1, 2, 4, and not 0, 2, 4")
         ),
         Misconception(
-            lambda worker, step: worker ^ 1, "with the same partner in each step nothing new comes after the first"
+            lambda worker, step: worker ^ 1, N_("with the same partner in each step nothing new comes after the first")
         ),
     ],
     cases=_places,
-    hint="write the workers as binary numbers: one bit changes",
+    hint=N_("write the workers as binary numbers: one bit changes"),
 )
 
 
@@ -88,25 +91,29 @@ _DOUBLING = Exercise(
     wrong=[
         Misconception(
             lambda *given: _doubling(*given, own=True),
-            "each step sends this worker's own numbers again; what the partner needs is the sum so far",
+            N_("each step sends this worker's own numbers again; what the partner needs is the sum so far"),
         ),
         Misconception(
-            lambda *given: _doubling(*given, steps=1), "one step gives the sum of two workers; there are log2(N) steps"
+            lambda *given: _doubling(*given, steps=1),
+            N_("one step gives the sum of two workers; there are log2(N) steps"),
         ),
         Misconception(
-            lambda *given: _doubling(*given, add=False), "what comes takes the place of the sum so far: add it"
+            lambda *given: _doubling(*given, add=False), N_("what comes takes the place of the sum so far: add it")
         ),
         Misconception(
-            lambda *given: _doubling(*given, mean=True), "a sum is asked for; this is the mean over the workers"
+            lambda *given: _doubling(*given, mean=True), N_("a sum is asked for; this is the mean over the workers")
         ),
         Misconception(
             _to_everyone,
-            "the sum is right, and each worker sent its numbers to all the others; with the sum so far, fewer are sent",
+            N_(
+                "the sum is right, and each worker sent its numbers to all the others; with the sum so far, fewer "
+                "are sent"
+            ),
         ),
     ],
     cases=_teams,
     play=on_parts,
-    hint="what does each of two workers hold after a step, and what has a second step to send among four?",
+    hint=N_("what does each of two workers hold after a step, and what has a second step to send among four?"),
 )
 
 
@@ -162,36 +169,41 @@ _HALVING = Exercise(
     wrong=[
         Misconception(
             lambda *given: _halving(*given, deeper=False),
-            "the halves are summed over one pair of workers; the same function, at half the distance, does the rest",
+            N_(
+                "the halves are summed over one pair of workers; the same function, at half the distance, does the rest"
+            ),
         ),
         Misconception(
             lambda *given: _halving(*given, back="none"),
-            "each worker ends with its own part of the sum: the halves don't come back",
+            N_("each worker ends with its own part of the sum: the halves don't come back"),
         ),
         Misconception(
             lambda *given: _halving(*given, back="add"),
-            "on the way back the partner's half is finished: it is copied, not added",
+            N_("on the way back the partner's half is finished: it is copied, not added"),
         ),
         Misconception(
             lambda *given: _halving(*given, add=False),
-            "on the way out the partner's half is added to yours, not put in its place",
+            N_("on the way out the partner's half is added to yours, not put in its place"),
         ),
         Misconception(
             lambda *given: _halving(*given, early=True),
-            "the halves go back before they are finished: first the smaller distances, then the way back",
+            N_("the halves go back before they are finished: first the smaller distances, then the way back"),
         ),
         Misconception(
             _whole,
-            "the sum is right, and this is recursive doubling: it sends all numbers in each step; send one half",
+            N_("the sum is right, and this is recursive doubling: it sends all numbers in each step; send one half"),
         ),
         Misconception(
             _by_ring,
-            "sum and bytes are right, and this is the ring of lesson 01: it sends more messages than the two swaps do",
+            N_(
+                "sum and bytes are right, and this is the ring of lesson 01: it sends more messages than the two "
+                "swaps do"
+            ),
         ),
     ],
     cases=_teams,
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
-    hint="try two workers by hand: which half has each of them after its first swap, and what is missing?",
+    hint=N_("try two workers by hand: which half has each of them after its first swap, and what is missing?"),
 )
 
 
@@ -218,23 +230,23 @@ _CROSSOVER = Exercise(
     wrong=[
         Misconception(
             _crossing(lambda n, log: 1, lambda n, log: 1),
-            "at this size one message takes twice its latency; how many messages does each of the two have?",
+            N_("at this size one message takes twice its latency; how many messages does each of the two have?"),
         ),
         Misconception(
             _crossing(lambda n, log: 2 * (n - 1), lambda n, log: log - 2 * (n - 1) / n),
-            "doubling has messages, too, and each has a latency",
+            N_("doubling has messages, too, and each has a latency"),
         ),
         Misconception(
             _crossing(lambda n, log: 2 * (n - 1) - log, lambda n, log: log),
-            "the ring sends bytes, too: what counts is how many more doubling sends",
+            N_("the ring sends bytes, too: what counts is how many more doubling sends"),
         ),
         Misconception(
             _crossing(lambda n, log: n - 1 - log, lambda n, log: log - (n - 1) / n),
-            "count the ways: a ring has two halves of N - 1 messages, and recursive doubling has no way back",
+            N_("count the ways: a ring has two halves of N - 1 messages, and recursive doubling has no way back"),
         ),
     ],
     cases=_links,
-    hint="write both times as messages * latency + bytes / bandwidth, set them equal, and solve for the size",
+    hint=N_("write both times as messages * latency + bytes / bandwidth, set them equal, and solve for the size"),
 )
 
 EXERCISES = [_PARTNER, _DOUBLING, _HALVING, _CROSSOVER]

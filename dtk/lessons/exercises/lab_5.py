@@ -10,6 +10,7 @@ from typing import Any
 
 from dtk import runs
 from dtk.errors import WorkerFailed
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, Trial
 
 __all__ = ["EXERCISES"]
@@ -27,24 +28,24 @@ _WARM_UP = Exercise(
     wrong=[
         Misconception(
             lambda step, rate, warm_up: rate * min(1.0, step / max(1, warm_up)),
-            "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter",
+            N_("step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"),
         ),
         Misconception(
             lambda step, rate, warm_up: rate * (step + 1) / max(1, warm_up),
-            "the rate goes on growing after the warm-up: where does it stop?",
+            N_("the rate goes on growing after the warm-up: where does it stop?"),
         ),
-        Misconception(lambda step, rate, warm_up: rate, "this is the rate without a warm-up"),
+        Misconception(lambda step, rate, warm_up: rate, N_("this is the rate without a warm-up")),
         Misconception(
             lambda step, rate, warm_up: rate if step >= warm_up else 0.0,
-            "no training at all is no warm-up: the rate grows in equal steps",
+            N_("no training at all is no warm-up: the rate grows in equal steps"),
         ),
         Misconception(
             lambda step, rate, warm_up: rate * max(0.0, 1 - (step + 1) / max(1, warm_up)),
-            "the rate falls; in a warm-up it grows",
+            N_("the rate falls; in a warm-up it grows"),
         ),
     ],
     cases=_moments,
-    hint="write down the rates of steps 0, 1, 2, 3 and 4 with a warm-up of 4 steps",
+    hint=N_("write down the rates of steps 0, 1, 2, 3 and 4 with a warm-up of 4 steps"),
 )
 
 # ---- when the target was reached
@@ -57,7 +58,7 @@ def _curves(draw: random.Random) -> list[tuple[list[float], list[float], float]]
         ([1.0, 2.0, 3.0], [0.1, 0.1, 0.2], 0.9),
         ([0.4, 0.6, 0.9], [0.95, 0.8, 0.97], 0.9),
     ]
-    for _ in range(2):
+    for __ in range(2):
         seconds = sorted(draw.uniform(0, 9) for _ in range(8))
         found.append((seconds, [0.3, 0.5, 0.7, 0.82, 0.79, 0.84, 0.9, 0.86], 0.8))
     return found
@@ -78,34 +79,34 @@ _REACHED = Exercise(
     right=_first,
     wrong=[
         Misconception(
-            lambda seconds, accuracies, target: seconds[-1], "this is when training ended, not when the target came"
+            lambda seconds, accuracies, target: seconds[-1], N_("this is when training ended, not when the target came")
         ),
         Misconception(
             lambda seconds, accuracies, target: seconds[accuracies.index(max(accuracies))],
-            "this is when accuracy was best; the target came earlier, or never",
+            N_("this is when accuracy was best; the target came earlier, or never"),
         ),
         Misconception(
             lambda seconds, accuracies, target: next(
                 (at for at, value in zip(seconds, accuracies, strict=True) if value > target), math.inf
             ),
-            "an accuracy that equals the target has reached it",
+            N_("an accuracy that equals the target has reached it"),
         ),
         Misconception(
             lambda seconds, accuracies, target: min(
                 zip(seconds, accuracies, strict=True), key=lambda pair: abs(pair[1] - target)
             )[0],
-            "the accuracy nearest to the target may be below it",
+            N_("the accuracy nearest to the target may be below it"),
         ),
         Misconception(
             lambda seconds, accuracies, target: next(
                 (at for at, value in zip(seconds, accuracies, strict=True) if value >= target), seconds[-1]
             ),
-            "where the target was never reached there is no time: math.inf",
+            N_("where the target was never reached there is no time: math.inf"),
         ),
-        Misconception(_last_below, "the first time counts; that accuracy falls again later changes nothing"),
+        Misconception(_last_below, N_("the first time counts; that accuracy falls again later changes nothing")),
     ],
     cases=_curves,
-    hint="go through both lists at once, and stop at the first accuracy that is high enough",
+    hint=N_("go through both lists at once, and stop at the first accuracy that is high enough"),
 )
 
 # ---- the seconds expected
@@ -131,25 +132,26 @@ _EXPECTED = Exercise(
     "lab5.expected",
     right=_seconds,
     wrong=[
-        Misconception(lambda *job: _seconds(*job, alone=True), "one worker has no other to all-reduce with"),
+        Misconception(lambda *job: _seconds(*job, alone=True), N_("one worker has no other to all-reduce with")),
         Misconception(
-            lambda *job: _seconds(*job, shared=False), "the global batch is shared: each worker computes its own part"
+            lambda *job: _seconds(*job, shared=False),
+            N_("the global batch is shared: each worker computes its own part"),
         ),
         Misconception(
             lambda examples, batch, workers, each, reduce: examples * each / workers,
-            "the steps' all-reduces are missing: there is one in each step",
+            N_("the steps' all-reduces are missing: there is one in each step"),
         ),
         Misconception(
             lambda examples, batch, workers, each, reduce: examples * each / workers + reduce * (workers > 1),
-            "there is an all-reduce in each step, not one in all",
+            N_("there is an all-reduce in each step, not one in all"),
         ),
         Misconception(
             lambda examples, batch, workers, each, reduce: _seconds(examples, batch, workers, each, reduce) / workers,
-            "the workers are counted twice: they share a step's examples, and make equally many steps",
+            N_("the workers are counted twice: they share a step's examples, and make equally many steps"),
         ),
     ],
     cases=_jobs,
-    hint="how many steps are there, and what does one of them take?",
+    hint=N_("how many steps are there, and what does one of them take?"),
 )
 
 # ---- the choice, which is run
@@ -162,13 +164,16 @@ MOST = {"workers": 8, "batch": 8192, "rate": 1e3, "warm_up": 10**6}
 
 def _not_possible(choice: Any) -> str:
     if not isinstance(choice, Mapping) or set(choice) != set(_KEYS):
-        return f"a choice is a dictionary with {', '.join(_KEYS)}"
+        return _("a choice is a dictionary with {keys}", keys=", ".join(_KEYS))
     for name, kind in _KEYS.items():
         value, least = choice[name], 0 if name in ("rate", "warm_up") else 1
         number = isinstance(value, kind) and not isinstance(value, bool)
         if not number or not least <= value <= MOST[name]:
-            return f"{name} takes {'a whole number' if kind is Integral else 'a number'} from {least} to {MOST[name]:g}"
-    return "" if choice["batch"] % choice["workers"] == 0 else "the workers have to share the batch evenly"
+            words = N_("{name} takes a number from {least} to {most:g}")
+            if kind is Integral:
+                words = N_("{name} takes a whole number from {least} to {most:g}")
+            return _(words, name=name, least=least, most=MOST[name])
+    return "" if choice["batch"] % choice["workers"] == 0 else _("the workers have to share the batch evenly")
 
 
 def _raced(train: Callable[..., Any], choice: Mapping[str, Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -187,7 +192,7 @@ def _hint_for(choice: Any, train: Callable[..., Any], start: Mapping[str, Any], 
     try:
         mine = _raced(train, choice, settings)
     except WorkerFailed as failed:
-        return f"a worker failed with it: {failed}"
+        return _("a worker failed with it: {error}", error=failed)
     if mine["seconds"] == math.inf:
         return _why_never(choice, mine)
     first = _raced(train, start, settings)
@@ -197,13 +202,14 @@ def _hint_for(choice: Any, train: Callable[..., Any], start: Mapping[str, Any], 
 
 def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     if choice["warm_up"] >= mine["steps"]:
-        return f"the target was never reached: in {mine['steps']} steps the warm-up was not over"
+        return _("the target was never reached: in {steps} steps the warm-up was not over", steps=mine["steps"])
     first, last = mine["loss"][0], mine["loss"][-1]
     if not math.isfinite(last) or last > first:
-        return "the target was never reached: the loss did not fall: the rate is too large"
+        return _("the target was never reached: the loss did not fall: the rate is too large")
     if last > 0.9 * first and choice["rate"] < 0.005:
-        return "the target was never reached: the loss hardly moved, so the rate is too small"
-    return f"the target was never reached: {mine['steps']} steps were too few; a smaller batch makes more of them"
+        return _("the target was never reached: the loss hardly moved, so the rate is too small")
+    words = N_("the target was never reached: {steps} steps were too few; a smaller batch makes more of them")
+    return _(words, steps=mine["steps"])
 
 
 def _why_slow(
@@ -213,12 +219,17 @@ def _why_slow(
     first: Mapping[str, Any],
     times: float,
 ) -> str:
-    said = f"{times:.2g} times as fast as the lab's first choice, and {LEAST:g} are asked for"
     steps, each = mine["reached"] / first["reached"], first["reached"] / mine["reached"] / times
+    words = N_(
+        "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
+        "as many steps: what makes a step bring more?"
+    )
     if each > max(1.0, steps):
-        more = "more workers than the first choice has, or a larger batch, make a step longer"
-        return f"{said}; a step takes {each:.2g} times as long: {more}"
-    return f"{said}; it needs {steps:.2g} times as many steps: what makes a step bring more?"
+        words = N_(
+            "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; a step takes "
+            "{each:.2g} times as long: more workers than the first choice has, or a larger batch, make a step longer"
+        )
+    return _(words, times=times, least=LEAST, steps=steps, each=each)
 
 
 _CHOICE = Trial("lab5.choice", _hint_for)

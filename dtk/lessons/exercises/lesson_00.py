@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -45,27 +46,32 @@ def _share_of_replica_0(run: Any, baseline: Any) -> float:
     return float(((share - alone).abs() / alone).max())
 
 
-_OWN_BATCH = (
-    "divided by this replica's own examples it is a mean, and means add up to too much; by what would one device"
-)
 SHARE = Exercise(
     "00.share",
     right=lambda losses, global_batch: sum(losses) / global_batch,
     cases=_batches,
     wrong=[
-        Misconception(lambda losses, global_batch: sum(losses) / len(losses), f"{_OWN_BATCH} divide?"),
-        Misconception(lambda losses, global_batch: sum(losses), "a sum grows with the batch; one device takes a mean"),
+        Misconception(
+            lambda losses, global_batch: sum(losses) / len(losses),
+            N_(
+                "divided by this replica's own examples it is a mean, and means add up to too much; by what would one "
+                "device divide?"
+            ),
+        ),
+        Misconception(
+            lambda losses, global_batch: sum(losses), N_("a sum grows with the batch; one device takes a mean")
+        ),
         Misconception(
             lambda losses, global_batch: sum(losses) / len(losses) / global_batch,
-            "this divides twice: by the replica's own examples and by the global batch",
+            N_("this divides twice: by the replica's own examples and by the global batch"),
         ),
         Misconception(
             lambda losses, global_batch: sum(losses) / 3,
-            "the number of replicas is no divisor: no example is in it",
+            N_("the number of replicas is no divisor: no example is in it"),
         ),
         Misconception(
             lambda losses, global_batch: sum(losses) / 2,
-            "a divisor that is typed in holds for one size of batch only",
+            N_("a divisor that is typed in holds for one size of batch only"),
         ),
     ],
 )
@@ -76,20 +82,20 @@ WHOLE = Exercise(
     wrong=[
         Misconception(
             lambda means, examples: sum(means) / len(means),
-            "a mean of means counts a replica with 1 example as much as one with 3; give each its weight",
+            N_("a mean of means counts a replica with 1 example as much as one with 3; give each its weight"),
         ),
         Misconception(
             lambda means, examples: sum(means),
-            "a sum of means grows with the number of replicas; one device takes one mean",
+            N_("a sum of means grows with the number of replicas; one device takes one mean"),
         ),
-        Misconception(_weighted, "this is the sum of all losses; one device takes the mean"),
+        Misconception(_weighted, N_("this is the sum of all losses; one device takes the mean")),
         Misconception(
             lambda means, examples: _weighted(means, examples) / len(means),
-            "divide by the number of examples, not by the number of replicas",
+            N_("divide by the number of examples, not by the number of replicas"),
         ),
         Misconception(
             lambda means, examples: sum(means) / sum(examples),
-            "turn each mean into the sum of its replica's losses first",
+            N_("turn each mean into the sum of its replica's losses first"),
         ),
     ],
 )
@@ -99,16 +105,18 @@ EXAMPLES = Exercise(
     wrong=[
         Misconception(
             lambda run: int((run.records.replica == 1).sum()),
-            "this counts rows, so steps; each row's column `examples` says how many there were",
+            N_("this counts rows, so steps; each row's column `examples` says how many there were"),
         ),
-        Misconception(lambda run: int(run.records.examples.sum()), "these are the examples of all replicas together"),
-        Misconception(lambda run: len(run.records), "this counts the rows of all replicas"),
+        Misconception(
+            lambda run: int(run.records.examples.sum()), N_("these are the examples of all replicas together")
+        ),
+        Misconception(lambda run: len(run.records), N_("this counts the rows of all replicas")),
         Misconception(
             lambda run: int(run.records[run.records.replica == 1].examples.iloc[0]),
-            "these are the examples of one step; add up all steps",
+            N_("these are the examples of one step; add up all steps"),
         ),
     ],
-    hint="look at run.records.head(4): which column names the replica, and which counts examples?",
+    hint=N_("look at run.records.head(4): which column names the replica, and which counts examples?"),
 )
 APART = Exercise(
     "00.apart",
@@ -116,25 +124,25 @@ APART = Exercise(
     wrong=[
         Misconception(
             lambda run, baseline: float((_by_step(run) - _by_step(baseline)).abs().max()),
-            "this is the absolute difference; divide each step's by one device's loss at that step",
+            N_("this is the absolute difference; divide each step's by one device's loss at that step"),
         ),
         Misconception(
             lambda run, baseline: float(_difference(run, baseline).max()),
-            "a step at which the cluster's loss is the smaller one counts as well: take the absolute value first",
+            N_("a step at which the cluster's loss is the smaller one counts as well: take the absolute value first"),
         ),
         Misconception(
-            _share_of_replica_0, "this compares one replica's share; add up the replicas' shares at each step first"
+            _share_of_replica_0, N_("this compares one replica's share; add up the replicas' shares at each step first")
         ),
         Misconception(
             lambda run, baseline: float(_difference(run, baseline).abs().mean()),
-            "this is the mean over the steps; one bad step must not hide among many good ones",
+            N_("this is the mean over the steps; one bad step must not hide among many good ones"),
         ),
         Misconception(
             lambda run, baseline: float(_difference(run, baseline).abs().iloc[-1]),
-            "this is the last step alone; look at all of them",
+            N_("this is the last step alone; look at all of them"),
         ),
     ],
-    hint='both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline',
+    hint=N_('both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline'),
     close=1e-4,
 )
 EXERCISES = [SHARE, WHOLE, EXAMPLES, APART]

@@ -10,6 +10,7 @@ import numpy as np
 
 from dtk import environment
 from dtk.errors import WorkerFailed
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
 from dtk.recording.ring import Ring, ring
 from dtk.runs import run
@@ -87,10 +88,10 @@ def _forget(chunks: dict[int, Any], sent: int, number: int, values: Any) -> None
 
 
 _HINTS = [
-    (_add, 1, "what comes is complete already: adding it counts the same gradients again"),
-    (_copy_to_sent, 1, "what comes is another chunk than the one you sent; it has a number of its own"),
-    (_forget, 1, "messages are exchanged, and what comes is not kept"),
-    (_copy, 0, "the first chunk that a worker sends has to be the complete one; look at the picture again"),
+    (_add, 1, N_("what comes is complete already: adding it counts the same gradients again")),
+    (_copy_to_sent, 1, N_("what comes is another chunk than the one you sent; it has a number of its own")),
+    (_forget, 1, N_("messages are exchanged, and what comes is not kept")),
+    (_copy, 0, N_("the first chunk that a worker sends has to be the complete one; look at the picture again")),
 ]
 
 
@@ -100,18 +101,20 @@ def _hint_for_gather(gather: Callable[..., None]) -> str:
             with environment.quiet():
                 done = run(_all_reduce, workers=workers, args=(gather, numbers), force=environment.on_colab())
         except WorkerFailed as failed:
-            return f"with {workers} workers, {failed.what}"
-        got, exchanges = [values for values, _ in done.results], {count for _, count in done.results}
+            return _("with {workers} workers, {what}", workers=workers, what=failed.what)
+        got, exchanges = [values for values, __ in done.results], {count for __, count in done.results}
         if exchanges == {0}:
-            raise NotSolved("01.all_gather is not solved yet: no chunk is sent", remedy="write its two lines first")
+            words = _("{exercise} is not solved yet: no chunk is sent", exercise="01.all_gather")
+            raise NotSolved(words, remedy=_("write its two lines first"))
         for stored, first, hint in _HINTS:
             if got == _simulated(workers, numbers, stored, first):
-                return hint
+                return _(hint)
         if got != _simulated(workers, numbers, _copy):
-            return f"with {workers} workers, not every worker has the whole sum; draw your run with dtk.plot.ring"
+            words = N_("with {workers} workers, not every worker has the whole sum; draw your run with dtk.plot.ring")
+            return _(words, workers=workers)
         if exchanges != {workers - 1}:
             made = ", ".join(map(str, sorted(exchanges)))
-            return f"the sum is there, after {made} exchanges of each worker; fewer are enough"
+            return _("the sum is there, after {made} exchanges of each worker; fewer are enough", made=made)
     return ""
 
 
@@ -133,22 +136,22 @@ CHUNK = Exercise(
     cases=_places,
     wrong=[
         Misconception(
-            lambda worker, step, workers: worker - step, "numbers go round: there is no chunk below 0, see % n"
+            lambda worker, step, workers: worker - step, N_("numbers go round: there is no chunk below 0, see % n")
         ),
         Misconception(
             lambda worker, step, workers: (worker + step) % workers,
-            "this goes round the wrong way: in its second step a worker passes on what came in its first",
+            N_("this goes round the wrong way: in its second step a worker passes on what came in its first"),
         ),
         Misconception(
             lambda worker, step, workers: (worker - step % (workers - 1)) % workers,
-            "right in the first half; the second begins with the complete chunk, and not with the worker's own",
+            N_("right in the first half; the second begins with the complete chunk, and not with the worker's own"),
         ),
         Misconception(
             lambda worker, step, workers: (worker + 1 - step) % workers,
-            "this is all_gather's line, whose steps count from 0 again; here they go on counting",
+            N_("this is all_gather's line, whose steps count from 0 again; here they go on counting"),
         ),
         Misconception(
-            lambda worker, step, workers: (worker - step) % (workers - 1), "there are as many chunks as workers"
+            lambda worker, step, workers: (worker - step) % (workers - 1), N_("there are as many chunks as workers")
         ),
     ],
 )
@@ -157,12 +160,14 @@ MESSAGES = Exercise(
     right=lambda workers: 2 * workers * (workers - 1),
     cases=lambda draw: [(2,), (3,), (4,), *((draw.randint(5, 200),) for _ in range(3))],
     wrong=[
-        Misconception(lambda workers: 2 * (workers - 1), "these are the messages of one worker"),
+        Misconception(lambda workers: 2 * (workers - 1), N_("these are the messages of one worker")),
         Misconception(
-            lambda workers: workers * (workers - 1), "this is one half: reduce-scatter, or all-gather, alone"
+            lambda workers: workers * (workers - 1), N_("this is one half: reduce-scatter, or all-gather, alone")
         ),
-        Misconception(lambda workers: 2 * workers * workers, "each half has one step less: its own chunk a worker has"),
-        Misconception(lambda workers: workers**2, "count the steps of both halves, then the messages of a step"),
+        Misconception(
+            lambda workers: 2 * workers * workers, N_("each half has one step less: its own chunk a worker has")
+        ),
+        Misconception(lambda workers: workers**2, N_("count the steps of both halves, then the messages of a step")),
     ],
 )
 BYTES = Exercise(
@@ -172,23 +177,25 @@ BYTES = Exercise(
     wrong=[
         Misconception(
             lambda workers, gradient_bytes: (workers - 1) * gradient_bytes,
-            "that is what it costs to send the whole gradient to each of the others; in a ring a message is a chunk",
+            N_(
+                "that is what it costs to send the whole gradient to each of the others; in a ring a message is a chunk"
+            ),
         ),
         Misconception(
             lambda workers, gradient_bytes: (workers + 2) * gradient_bytes // 4,
-            "this fits 2 and 4 workers; count the steps and the size of a chunk for 3",
+            N_("this fits 2 and 4 workers; count the steps and the size of a chunk for 3"),
         ),
         Misconception(
             lambda workers, gradient_bytes: (workers - 1) * gradient_bytes // workers,
-            "this is one half; the complete chunks have to go round as well",
+            N_("this is one half; the complete chunks have to go round as well"),
         ),
         Misconception(
             lambda workers, gradient_bytes: 2 * (workers - 1) * gradient_bytes,
-            "the number of messages is right; each holds a chunk, not the whole gradient",
+            N_("the number of messages is right; each holds a chunk, not the whole gradient"),
         ),
         Misconception(
             lambda workers, gradient_bytes: 2 * gradient_bytes,
-            "that is where it tends to with many workers; with few it is less",
+            N_("that is where it tends to with many workers; with few it is less"),
         ),
     ],
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from dtk import environment
 from dtk.errors import WorkerFailed
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, Trial
 from dtk.lessons.trials import NO_GRADIENT, same_weights, why_it_fails
 from dtk.runs import Run, baseline, run
@@ -65,19 +66,21 @@ SHARES = Exercise(
     wrong=[
         Misconception(
             lambda losses: [sum(mine) / len(mine) for mine in losses],
-            "these are the replicas' own means, which add up to too much",
+            N_("these are the replicas' own means, which add up to too much"),
         ),
         Misconception(
-            lambda losses: [sum(mine) / len(losses) for mine in losses], "the number of replicas counts no examples"
+            lambda losses: [sum(mine) / len(losses) for mine in losses], N_("the number of replicas counts no examples")
         ),
         Misconception(
             lambda losses: [sum(mine) / len(mine) / len(losses) for mine in losses],
-            "right where all replicas have equally many examples; in the second case they have not",
+            N_("right where all replicas have equally many examples; in the second case they have not"),
         ),
-        Misconception(lambda losses: [sum(mine) for mine in losses], "they add up to the sum of all losses, no mean"),
+        Misconception(
+            lambda losses: [sum(mine) for mine in losses], N_("they add up to the sum of all losses, no mean")
+        ),
         Misconception(
             lambda losses: [sum(map(sum, losses)) / _total(losses) / len(losses)] * len(losses),
-            "their sum is right, but a replica knows its own examples only",
+            N_("their sum is right, but a replica knows its own examples only"),
         ),
     ],
 )
@@ -88,20 +91,20 @@ ANY_SHAPE = Exercise(
     wrong=[
         Misconception(
             lambda losses, global_batch: losses.sum() / global_batch,
-            "an example with several numbers counts several times; one number per example first",
+            N_("an example with several numbers counts several times; one number per example first"),
         ),
-        Misconception(lambda losses, global_batch: losses.mean(), "this is the replica's own mean again"),
+        Misconception(lambda losses, global_batch: losses.mean(), N_("this is the replica's own mean again")),
         Misconception(
             lambda losses, global_batch: losses.mean(axis=-1).sum() / global_batch,
-            "the last axis is not always the only one behind the examples, and with one axis it is the examples",
+            N_("the last axis is not always the only one behind the examples, and with one axis it is the examples"),
         ),
         Misconception(
             lambda losses, global_batch: losses.mean() / global_batch,
-            "the mean of everything is divided by the replica's own examples already",
+            N_("the mean of everything is divided by the replica's own examples already"),
         ),
         Misconception(
             lambda losses, global_batch: _per_example(losses).sum(),
-            "one number per example is right; their sum grows with the batch",
+            N_("one number per example is right; their sum grows with the batch"),
         ),
     ],
 )
@@ -112,20 +115,20 @@ WEIGHTED = Exercise(
     wrong=[
         Misconception(
             lambda losses, weights, global_batch: _products(losses, weights) / sum(weights),
-            "the weights of this replica alone are no common divisor: each replica would divide by another number",
+            N_("the weights of this replica alone are no common divisor: each replica would divide by another number"),
         ),
-        Misconception(lambda losses, weights, global_batch: sum(losses) / global_batch, "the weights are left out"),
+        Misconception(lambda losses, weights, global_batch: sum(losses) / global_batch, N_("the weights are left out")),
         Misconception(
             lambda losses, weights, global_batch: _products(losses, weights) / len(losses),
-            "this divides by the replica's own examples",
+            N_("this divides by the replica's own examples"),
         ),
         Misconception(
             lambda losses, weights, global_batch: sum(losses) * sum(weights) / global_batch,
-            "each loss has a weight of its own: multiply before you add up",
+            N_("each loss has a weight of its own: multiply before you add up"),
         ),
         Misconception(
             lambda losses, weights, global_batch: _products(losses, weights),
-            "a sum grows with the batch; one device takes a mean",
+            N_("a sum grows with the batch; one device takes a mean"),
         ),
     ],
 )
@@ -139,7 +142,7 @@ def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unsc
     """
 
     if not callable(answer):
-        return "a function is asked for: def my_share(losses, model, global_batch)"
+        return _("a function is asked for: {signature}", signature="def my_share(losses, model, global_batch)")
 
     def made(start: Callable[..., Run], share: Any, **more: Any) -> Run:
         with environment.quiet():
@@ -152,7 +155,7 @@ def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unsc
         if not np.allclose(_losses(alone), right, rtol=1e-4):
             return _on_one_device((_losses(alone)[0] - data) / penalty)
         if not same_weights(alone, reference):
-            return NO_GRADIENT
+            return _(NO_GRADIENT)
         cluster = _losses(made(run, answer, workers=_WORKERS))
     except WorkerFailed as failed:
         return why_it_fails(failed)
@@ -166,24 +169,26 @@ def _losses(made: Run) -> np.ndarray:
 
 def _on_one_device(times: float) -> str:
     if not np.isfinite(times):
-        return "on one device the loss is infinite, or no number"
+        return _("on one device the loss is infinite, or no number")
     if abs(times - 1) < 1e-2:
-        return NO_GRADIENT  # step 1 is right, and a later one is not
+        return _(NO_GRADIENT)  # step 1 is right, and a later one is not
     if abs(times) < 1e-2:
-        return "on one device the penalty has gone"
-    return f"on one device the penalty counts {times:.2g} times instead of once; who knows the number of replicas?"
+        return _("on one device the penalty has gone")
+    words = N_("on one device the penalty counts {times:.2g} times instead of once; who knows the number of replicas?")
+    return _(words, times=times)
 
 
 def _on_several(loss: float, data: float, penalty: float) -> str:
     if np.isclose(loss, data / _WORKERS + penalty, rtol=1e-3):
-        return "the examples' part was a share already, and is divided once more; only the penalty needs it"
+        return _("the examples' part was a share already, and is divided once more; only the penalty needs it")
     times = (loss - data) / penalty
     if not np.isfinite(times):
-        return f"right on one device; on {_WORKERS} workers the loss is infinite, or no number"
-    return (
-        f"right on one device; on {_WORKERS} workers the penalty counts {times:.2g} times instead of once, as each of "
+        return _("right on one device; on {workers} workers the loss is infinite, or no number", workers=_WORKERS)
+    words = N_(
+        "right on one device; on {workers} workers the penalty counts {times:.2g} times instead of once, as each of "
         "them adds it"
     )
+    return _(words, workers=_WORKERS, times=times)
 
 
 EXERCISES = [SHARES, Trial("02.penalty", _hint_for_penalty), ANY_SHAPE, WEIGHTED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -59,44 +60,46 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda epoch, warm, rate: rate * min(1, epoch / warm),
-                "Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0",
+                N_("Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"),
             ),
             Misconception(
-                lambda epoch, warm, rate: rate * (epoch + 1) / warm, "the rate rises on and on after the warm-up"
+                lambda epoch, warm, rate: rate * (epoch + 1) / warm, N_("the rate rises on and on after the warm-up")
             ),
             Misconception(
                 lambda epoch, warm, rate: rate if epoch >= warm - 1 else 0.0,
-                "that waits with a rate of 0; a warm-up rises by the same amount in each epoch",
+                N_("that waits with a rate of 0; a warm-up rises by the same amount in each epoch"),
             ),
             Misconception(
                 lambda epoch, warm, rate: rate * min(1, (epoch + 1) / (warm + 1)),
-                "the full rate comes one epoch late: the last epoch of the warm-up has it already",
+                N_("the full rate comes one epoch late: the last epoch of the warm-up has it already"),
             ),
             Misconception(
                 lambda epoch, warm, rate: rate if epoch >= warm else rate / warm,
-                "that is one step up after the warm-up; it rises in each of its epochs",
+                N_("that is one step up after the warm-up; it rises in each of its epochs"),
             ),
         ],
-        hint="write down the rates of epochs 0 to 5 for a warm-up of 4 epochs",
+        hint=N_("write down the rates of epochs 0 to 5 for a warm-up of 4 epochs"),
     ),
     Exercise(
         "03.latest",
         right=lambda names: max(names, key=_number),
         cases=_files,
         wrong=[
-            Misconception(lambda names: sorted(names)[-1], 'as text, "9" comes after "10": compare numbers'),
+            Misconception(lambda names: sorted(names)[-1], N_('as text, "9" comes after "10": compare numbers')),
             Misconception(
                 lambda names: max(names, key=len),
-                "the longest name has the most digits, and zeros before a number count",
+                N_("the longest name has the most digits, and zeros before a number count"),
             ),
             Misconception(
                 lambda names: sorted(names, key=lambda name: (len(name), name))[-1],
-                "length first, then text: that holds until a name has zeros before its number",
+                N_("length first, then text: that holds until a name has zeros before its number"),
             ),
-            Misconception(lambda names: names[-1], "the list comes in no order: its last name is no newer than others"),
-            Misconception(lambda names: max(map(_number, names)), "the number is right; the name is asked for"),
+            Misconception(
+                lambda names: names[-1], N_("the list comes in no order: its last name is no newer than others")
+            ),
+            Misconception(lambda names: max(map(_number, names)), N_("the number is right; the name is asked for")),
         ],
-        hint='cut the number out of "ckpt-12.weights.h5", and compare numbers',
+        hint=N_('cut the number out of "ckpt-12.weights.h5", and compare numbers'),
     ),
     Exercise(
         "03.saved_mean",
@@ -105,21 +108,22 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda parts: _mean(_all(parts)),
-                "that is the mean of the whole batch, which one device has, and synchronized=True",
+                N_("that is the mean of the whole batch, which one device has, and synchronized=True"),
             ),
             Misconception(
                 lambda parts: _mean([_mean(part) for part in parts]),
-                "nothing combines the replicas' means in Keras 3; tf_keras does",
+                N_("nothing combines the replicas' means in Keras 3; tf_keras does"),
             ),
             Misconception(
-                lambda parts: _mean(parts[-1]), "one replica's mean is saved, but which? Look at what was printed"
+                lambda parts: _mean(parts[-1]), N_("one replica's mean is saved, but which? Look at what was printed")
             ),
-            Misconception(lambda parts: sum(parts[0]), "a mean, not a sum"),
+            Misconception(lambda parts: sum(parts[0]), N_("a mean, not a sum")),
             Misconception(
-                lambda parts: [_mean(part) for part in parts], "there is one model in a file, and one mean in its layer"
+                lambda parts: [_mean(part) for part in parts],
+                N_("there is one model in a file, and one mean in its layer"),
             ),
         ],
-        hint="each replica has its own moving mean; which of them is written to the file?",
+        hint=N_("each replica has its own moving mean; which of them is written to the file?"),
     ),
     Exercise(
         "03.bytes",
@@ -128,21 +132,24 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda weights, replicas: 4 * weights * replicas,
-                "Adam keeps two more numbers for each weight: its moments",
+                N_("Adam keeps two more numbers for each weight: its moments"),
             ),
             Misconception(
-                lambda weights, replicas: 4 * 3 * weights, "that is one replica; each of them has a copy of everything"
+                lambda weights, replicas: 4 * 3 * weights,
+                N_("that is one replica; each of them has a copy of everything"),
             ),
             Misconception(
                 lambda weights, replicas: 4 * 3 * weights / replicas,
-                "the model is not cut into parts: each replica has the whole of it",
+                N_("the model is not cut into parts: each replica has the whole of it"),
             ),
-            Misconception(lambda weights, replicas: 3 * weights * replicas, "numbers, not bytes: a float32 has four"),
+            Misconception(
+                lambda weights, replicas: 3 * weights * replicas, N_("numbers, not bytes: a float32 has four")
+            ),
             Misconception(
                 lambda weights, replicas: 4 * (weights * replicas + 2 * weights),
-                "the optimizer's moments are mirrored, too, as they are variables",
+                N_("the optimizer's moments are mirrored, too, as they are variables"),
             ),
         ],
-        hint="bytes of a number, times numbers for each weight, times copies",
+        hint=N_("bytes of a number, times numbers for each weight, times copies"),
     ),
 ]

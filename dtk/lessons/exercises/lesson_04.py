@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial, same
+from dtk.language import N_, _
+from dtk.lessons.exercise import Exercise, Misconception, Trial, not_solved, same
 from dtk.process.ship import takes_strategy
 
 __all__ = ["EXERCISES"]
@@ -48,7 +49,7 @@ def _all(parts: list[list[float]]) -> list[float]:
 
 # ---- who hands over the strategy: a function that must answer rightly wherever it runs
 
-_CONSTANT = (
+_CONSTANT = N_(
     "it says {value} wherever it runs: also with three replicas in one process, and on one device alone; ask the "
     "strategy that is there"
 )
@@ -64,23 +65,24 @@ def _started(answer: Callable[..., Any]) -> list[tuple[Any, int]]:
 
 def _strategy_hint(answer: Any) -> str:
     if not callable(answer):
-        return "a function is asked for: run its cell after you have changed it"
+        return _("a function is asked for: run its cell after you have changed it")
     try:
         found = _started(answer)
     except WorkerFailed as failed:
         code = getattr(answer, "__code__", None)
         if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
-            remedy = "in a worker there is no such name; what dtk is to hand over, the function must ask for"
-            raise NotSolved("04.strategy is not solved yet", remedy=remedy) from None
-        return f"in one of three places it fails: {failed.what}"
+            remedy = N_("in a worker there is no such name; what dtk is to hand over, the function must ask for")
+            raise not_solved("04.strategy", remedy) from None
+        return _("in one of three places it fails: {what}", what=failed.what)
     if all(same(got, right) for got, right in found):
         return ""
-    values = {repr(got) for got, _ in found}
+    values = {repr(got) for got, __ in found}
     if len(values) == 1:
-        return _CONSTANT.format(value=values.pop())
-    if [got for got, _ in found] == [2, 2, 1, 1] or [got for got, _ in found] == [2, 1, 1]:
-        return "a strategy that the function makes itself counts workers only; take the one that dtk has made"
-    return f"it says {', '.join(repr(got) for got, _ in found)} in places with different numbers of replicas"
+        return _(_CONSTANT, value=values.pop())
+    if [got for got, __ in found] == [2, 2, 1, 1] or [got for got, __ in found] == [2, 1, 1]:
+        return _("a strategy that the function makes itself counts workers only; take the one that dtk has made")
+    said = ", ".join(repr(got) for got, __ in found)
+    return _("it says {values} in places with different numbers of replicas", values=said)
 
 
 EXERCISES = [
@@ -91,27 +93,27 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda addresses, index: _config(addresses, index + 1),
-                "workers are counted from 0: the chief is worker 0",
+                N_("workers are counted from 0: the chief is worker 0"),
             ),
             Misconception(
                 lambda addresses, index: _config([addresses[index]], index),
-                "each worker has to know all of them: the same cluster for everybody",
+                N_("each worker has to know all of them: the same cluster for everybody"),
             ),
             Misconception(
                 lambda addresses, index: _config([at for at in addresses if at != addresses[index]], index),
-                "a worker is one of the cluster: its own address is in the list, too",
+                N_("a worker is one of the cluster: its own address is in the list, too"),
             ),
-            Misconception(lambda addresses, index: _config(addresses, str(index)), "index is a number, not a text"),
+            Misconception(lambda addresses, index: _config(addresses, str(index)), N_("index is a number, not a text")),
             Misconception(
                 lambda addresses, index: _config(addresses, index, "chief" if index == 0 else "worker"),
-                "worker 0 is the chief without being called so; here all tasks are of type worker",
+                N_("worker 0 is the chief without being called so; here all tasks are of type worker"),
             ),
             Misconception(
                 lambda addresses, index: json.dumps(_config(addresses, index)),
-                "return the dictionary; json.dumps comes when it is put into the environment variable",
+                N_("return the dictionary; json.dumps comes when it is put into the environment variable"),
             ),
         ],
-        hint="look at the two that are printed above: what is the same in both, what is not?",
+        hint=N_("look at the two that are printed above: what is the same in both, what is not?"),
     ),
     Exercise(
         "04.batch",
@@ -120,25 +122,26 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda each, workers, replicas: each,
-                "the strategy divides what you pass: each replica gets a part of it",
+                N_("the strategy divides what you pass: each replica gets a part of it"),
             ),
             Misconception(
                 lambda each, workers, replicas: each * workers,
-                "a worker with several replicas divides its part once more",
+                N_("a worker with several replicas divides its part once more"),
             ),
             Misconception(
-                lambda each, workers, replicas: each * replicas, "all workers take from the same batch, not one alone"
+                lambda each, workers, replicas: each * replicas,
+                N_("all workers take from the same batch, not one alone"),
             ),
             Misconception(
                 lambda each, workers, replicas: each // (workers * replicas),
-                "that divides; TensorFlow does so itself, so that you multiply",
+                N_("that divides; TensorFlow does so itself, so that you multiply"),
             ),
             Misconception(
                 lambda each, workers, replicas: each * (workers + replicas),
-                "each of the workers has that many replicas: how many are there in all?",
+                N_("each of the workers has that many replicas: how many are there in all?"),
             ),
         ],
-        hint="how many replicas are there in all?",
+        hint=N_("how many replicas are there in all?"),
     ),
     Exercise(
         "04.uneven",
@@ -146,19 +149,19 @@ EXERCISES = [
         cases=_losses,
         wrong=[
             Misconception(
-                lambda parts: _mean(_all(parts)), "that is one device's mean, in which each example counts the same"
+                lambda parts: _mean(_all(parts)), N_("that is one device's mean, in which each example counts the same")
             ),
             Misconception(
                 lambda parts: sum(_mean(part) for part in parts),
-                "added up it grows with the replicas; fit takes a mean",
+                N_("added up it grows with the replicas; fit takes a mean"),
             ),
-            Misconception(lambda parts: sum(_all(parts)), "a sum grows with the batch; fit takes a mean of means"),
-            Misconception(lambda parts: _mean(parts[0]), "all replicas count, not the first alone"),
+            Misconception(lambda parts: sum(_all(parts)), N_("a sum grows with the batch; fit takes a mean of means")),
+            Misconception(lambda parts: _mean(parts[0]), N_("all replicas count, not the first alone")),
             Misconception(
-                lambda parts: sum(_all(parts)) / len(parts), "divide each replica's sum by its own examples first"
+                lambda parts: sum(_all(parts)) / len(parts), N_("divide each replica's sum by its own examples first")
             ),
         ],
-        hint="first each replica's mean, then what fit makes of these",
+        hint=N_("first each replica's mean, then what fit makes of these"),
     ),
     Trial("04.strategy", hint_for=_strategy_hint),
 ]

@@ -10,13 +10,16 @@ import numpy as np
 
 from dtk.environment import quiet
 from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial
+from dtk.language import N_, _
+from dtk.lessons.exercise import Exercise, Misconception, Trial, not_solved
 from dtk.lessons.trials import NO_GRADIENT, both, first_loss, left_empty, not_verified, same_weights, why_it_fails
 from dtk.runs import Run, baseline
 
 __all__ = ["EXERCISES"]
 
-_OWN_MEAN = "this is the mean over the replica's own examples; means of parts of different size do not add up to a mean"
+_OWN_MEAN = N_(
+    "this is the mean over the replica's own examples; means of parts of different size do not add up to a mean"
+)
 
 
 def _short_step(run: Run) -> tuple[list[float], int, int]:
@@ -55,7 +58,7 @@ def _steps(draw: random.Random) -> list[tuple[int, int]]:
 def _penalty_hint(share: Any, train: Any, whole_penalty: Any) -> str:
     """What is wrong with a replica's share of loss and penalty: two workers and one device, in batches of 96."""
     if left_empty(share):
-        raise NotSolved("05.penalty is not solved yet", remedy="write the function first")
+        raise not_solved("05.penalty", N_("write the function first"))
     batches = {"global_batch": 96}
     try:
         cluster, alone = both(train, {**batches, "share": share})
@@ -66,19 +69,21 @@ def _penalty_hint(share: Any, train: Any, whole_penalty: Any) -> str:
     right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
     if np.isclose(own, right, rtol=1e-4):
         if mine > right * (1 + 1e-4):
-            return "one device's loss is right, the cluster's too large: each replica still adds the whole penalty"
+            return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
         if mine < right * (1 - 1e-4):
-            return "one device's loss is right, the cluster's too small: the penalty is divided more than once"
+            return _("one device's loss is right, the cluster's too small: the penalty is divided more than once")
         if not_verified(cluster, alone):
-            return (
+            return _(
                 "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?"
             )
-        return "" if same_weights(alone, reference) else NO_GRADIENT
+        return "" if same_weights(alone, reference) else _(NO_GRADIENT)
     if np.isclose(mine, right, rtol=1e-4):
-        return "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
+        return _(
+            "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
+        )
     if np.isclose(mine, own, rtol=1e-5):
-        return "cluster and device agree, but the penalty is gone, or smaller than it was"
-    return "also on one device, where nothing is to be divided, the penalty should stay what it was"
+        return _("cluster and device agree, but the penalty is gone, or smaller than it was")
+    return _("also on one device, where nothing is to be divided, the penalty should stay what it was")
 
 
 EXERCISES = [
@@ -88,26 +93,29 @@ EXERCISES = [
         wrong=[
             Misconception(
                 _of_short_step(lambda shares, examples, full: sum(shares)),
-                "this is the recorded loss, the sum over the images divided by a full batch; the step has fewer images",
+                N_(
+                    "this is the recorded loss, the sum over the images divided by a full batch; the step has fewer "
+                    "images"
+                ),
             ),
             Misconception(
                 _of_short_step(lambda shares, examples, full: sum(shares) * examples / full),
-                "this makes it smaller still: the sum has to be divided by a smaller number, so the loss grows",
+                N_("this makes it smaller still: the sum has to be divided by a smaller number, so the loss grows"),
             ),
             Misconception(
                 _of_short_step(lambda shares, examples, full: shares[0] * full / examples),
-                "this is one replica's part; the loss of the step is the sum of all shares",
+                N_("this is one replica's part; the loss of the step is the sum of all shares"),
             ),
             Misconception(
                 _of_short_step(lambda shares, examples, full: sum(shares) / len(shares) * full / examples),
-                "the mean of the shares is divided once too often; shares are added up",
+                N_("the mean of the shares is divided once too often; shares are added up"),
             ),
             Misconception(
                 _of_short_step(lambda shares, examples, full: sum(shares) / examples),
-                "this divides by the full batch and by the step's images; undo the first division",
+                N_("this divides by the full batch and by the step's images; undo the first division"),
             ),
         ],
-        hint="by what was each share of this step divided, and how many images are in the step?",
+        hint=N_("by what was each share of this step divided, and how many images are in the step?"),
         close=1e-3,
     ),
     Exercise(
@@ -117,21 +125,23 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda shares: float(np.mean([share for step in shares for share in step])),
-                "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well",
+                N_(
+                    "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
+                ),
             ),
             Misconception(
                 lambda shares: sum(sum(step) for step in shares),
-                "that is the sum over the epoch's steps, not their mean",
+                N_("that is the sum over the epoch's steps, not their mean"),
             ),
             Misconception(
                 lambda shares: 2 * float(np.mean([share for step in shares for share in step])),
-                "a number of replicas that is typed in holds for one cluster only",
+                N_("a number of replicas that is typed in holds for one cluster only"),
             ),
             Misconception(
                 lambda shares: sum(step[0] for step in shares) / len(shares),
-                "this is the first replica's part alone; a step's loss is the sum over its replicas",
+                N_("this is the first replica's part alone; a step's loss is the sum over its replicas"),
             ),
-            Misconception(lambda shares: sum(shares[-1]), "that is the last step's loss, not the epoch's"),
+            Misconception(lambda shares: sum(shares[-1]), N_("that is the last step's loss, not the epoch's")),
         ],
     ),
     Exercise(
@@ -142,19 +152,22 @@ EXERCISES = [
             Misconception(lambda guesses, labels, global_batch: float(np.mean(guesses == labels)), _OWN_MEAN),
             Misconception(
                 lambda guesses, labels, global_batch: float(np.sum(guesses == labels)),
-                "that is a count: what the replicas return is added up, so that it has to be a share of the accuracy",
+                N_(
+                    "that is a count: what the replicas return is added up, so that it has to be a share of the "
+                    "accuracy"
+                ),
             ),
             Misconception(
                 lambda guesses, labels, global_batch: float(np.mean(guesses == labels)) / global_batch,
-                "this divides twice: by the replica's own examples and by the global batch",
+                N_("this divides twice: by the replica's own examples and by the global batch"),
             ),
             Misconception(
                 lambda guesses, labels, global_batch: float(np.mean(guesses == labels)) / 2,
-                "the mean over replicas is right only where all have equally many examples",
+                N_("the mean over replicas is right only where all have equally many examples"),
             ),
             Misconception(
                 lambda guesses, labels, global_batch: float(np.sum(guesses != labels)) / global_batch,
-                "this counts the wrong guesses",
+                N_("this counts the wrong guesses"),
             ),
         ],
     ),
@@ -165,18 +178,19 @@ EXERCISES = [
         cases=_steps,
         wrong=[
             Misconception(
-                lambda step, steps_an_epoch: step // steps_an_epoch, "try the first step: it belongs to epoch 1, not 0"
+                lambda step, steps_an_epoch: step // steps_an_epoch,
+                N_("try the first step: it belongs to epoch 1, not 0"),
             ),
             Misconception(
                 lambda step, steps_an_epoch: step // steps_an_epoch + 1,
-                "try an epoch's last step: it still belongs to its epoch",
+                N_("try an epoch's last step: it still belongs to its epoch"),
             ),
             Misconception(
                 lambda step, steps_an_epoch: (step - 1) % steps_an_epoch + 1,
-                "that is the number of the step within its epoch",
+                N_("that is the number of the step within its epoch"),
             ),
-            Misconception(lambda step, steps_an_epoch: step / steps_an_epoch, "an epoch's number is whole"),
-            Misconception(lambda step, steps_an_epoch: steps_an_epoch, "that is how many steps an epoch has"),
+            Misconception(lambda step, steps_an_epoch: step / steps_an_epoch, N_("an epoch's number is whole")),
+            Misconception(lambda step, steps_an_epoch: steps_an_epoch, N_("that is how many steps an epoch has")),
         ],
     ),
     Exercise(
@@ -184,23 +198,23 @@ EXERCISES = [
         right=lambda run: sum(int(weight.size) for weight in run.weights),
         wrong=[
             Misconception(
-                lambda run: len(run.weights), "that counts the arrays; each of them holds many numbers: see `.size`"
+                lambda run: len(run.weights), N_("that counts the arrays; each of them holds many numbers: see `.size`")
             ),
             Misconception(
-                lambda run: 4 * sum(int(weight.size) for weight in run.weights), "that counts bytes; count numbers"
+                lambda run: 4 * sum(int(weight.size) for weight in run.weights), N_("that counts bytes; count numbers")
             ),
             Misconception(
                 lambda run: run.workers * sum(int(weight.size) for weight in run.weights),
-                "that adds up the workers; each of them hands in one gradient for each weight",
+                N_("that adds up the workers; each of them hands in one gradient for each weight"),
             ),
             Misconception(
                 lambda run: sum(int(weight.size) for weight in run.weights) // run.workers,
-                "the model is not divided among the workers: each has all of it",
+                N_("the model is not divided among the workers: each has all of it"),
             ),
             Misconception(
-                lambda run: max(int(weight.size) for weight in run.weights), "that is the largest array alone"
+                lambda run: max(int(weight.size) for weight in run.weights), N_("that is the largest array alone")
             ),
         ],
-        hint="how many arrays are in run.weights, and how many numbers are in one of them?",
+        hint=N_("how many arrays are in run.weights, and how many numbers are in one of them?"),
     ),
 ]

@@ -12,7 +12,8 @@ import numpy as np
 
 from dtk.environment import quiet
 from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import CheckFailed, Exercise, Misconception, NotSolved, Trial
+from dtk.language import N_, _
+from dtk.lessons.exercise import CheckFailed, Exercise, Misconception, Trial, not_solved
 from dtk.lessons.trials import both, first_loss, left_empty, not_verified, why_it_fails
 from dtk.measure.sharding import Sharding, from_lists
 from dtk.runs import baseline
@@ -38,20 +39,21 @@ def _orders(make: Any) -> list[tuple[Any, Any]]:
 def _input_hint(make: Any) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
     if left_empty(make):
-        raise NotSolved("06.input is not solved yet", remedy="write the function first")
+        raise not_solved("06.input", N_("write the function first"))
     try:
         with quiet():
             orders = baseline(_orders, args=(make,), seed=None).results[0]
     except WorkerFailed as failed:
         return why_it_fails(failed)
-    for (examples, batch, _), (workers, alone) in zip(_DEALS, orders, strict=True):
+    for (examples, batch, __), (workers, alone) in zip(_DEALS, orders, strict=True):
         order = [number for step in alone for number in step]
         if len(alone) > examples:
-            return "the data has no end: one epoch is asked for, so without `repeat`"
+            return _("the data has no end: one epoch is asked for, so without `repeat`")
         if sorted(order) != list(range(examples)) or len(alone[0]) != batch:
-            return f"one device should see each of {examples} examples once, in batches of {batch}"
+            words = N_("one device should see each of {examples} examples once, in batches of {batch}")
+            return _(words, examples=examples, batch=batch)
         if order == sorted(order):
-            return "one device reads the examples in their order: nothing is shuffled"
+            return _("one device reads the examples in their order: nothing is shuffled")
         hint = _deal_hint(from_lists(workers, alone=alone), batch)
         if hint:
             return hint
@@ -60,41 +62,43 @@ def _input_hint(make: Any) -> str:
 
 def _deal_hint(seen: Sharding, batch: int) -> str:
     if seen.each_sees_all:
-        return "every worker sees all examples: nothing divides them"
+        return _("every worker sees all examples: nothing divides them")
     if seen.repeated or seen.gaps:
-        return "some examples came to two workers, others to none: all workers have to shuffle alike, by one seed"
+        return _("some examples came to two workers, others to none: all workers have to shuffle alike, by one seed")
     together = int((seen.table.step == 1).sum())
     if together != batch:
-        return f"in a step the workers together see {together} examples, one device {batch}: each batches its own part"
+        words = N_("in a step the workers together see {seen} examples, one device {batch}: each batches its own part")
+        return _(words, seen=together, batch=batch)
     if seen.parts_at is not None:
-        return f"each example came once, but at step {seen.parts_at} not those that one device sees: mind the order"
+        words = N_("each example came once, but at step {step} not those that one device sees: mind the order")
+        return _(words, step=seen.parts_at)
     return ""
 
 
 def _divisor_hint(loss_of: Any, train: Any) -> str:
     """What is wrong with a replica's loss under a v1 optimizer: two workers and one device, in batches of 96."""
     if left_empty(loss_of):
-        raise NotSolved("06.divides is not solved yet", remedy="write its line first")
+        raise not_solved("06.divides", N_("write its line first"))
     batches = {"batch": 96, "even": False}
     try:
         cluster, alone = both(train, {**batches, "steps": 17, "loss_of": loss_of})
     except WorkerFailed as failed:
         return why_it_fails(failed)
     if cluster.workers != 2:
-        raise CheckFailed("06.divides: this check needs two workers")
+        raise CheckFailed(_("{exercise}: this check needs two workers", exercise="06.divides"))
     with quiet():
         right = first_loss(baseline(train, kwargs={**batches, "steps": 1}))
     mine, own = first_loss(cluster), first_loss(alone)
     if not np.isclose(own, right, rtol=1e-4):
         if np.isclose(mine, right, rtol=1e-4):
-            return (
+            return _(
                 "two workers are right, one device is not: a number of workers that is typed in holds for one cluster"
             )
-        return "on one device, a full batch's loss should stay the mean of its losses"
+        return _("on one device, a full batch's loss should stay the mean of its losses")
     if np.isclose(2 * mine, own, rtol=1e-4):
-        return "two workers get half of the loss: the optimizer divides by the number of replicas once more"
+        return _("two workers get half of the loss: the optimizer divides by the number of replicas once more")
     if not_verified(cluster, alone):
-        return (
+        return _(
             "right for a full batch, but not where worker 0 has 29 images and worker 1 has 28: a mean over the "
             "worker's own batch counts the images of the smaller part more"
         )
@@ -145,19 +149,19 @@ EXERCISES = [
         cases=_evaluations,
         wrong=[
             Misconception(
-                lambda images, batch, steps: images, "that is the whole test set, which only `steps=None` evaluates"
+                lambda images, batch, steps: images, N_("that is the whole test set, which only `steps=None` evaluates")
             ),
             Misconception(
                 lambda images, batch, steps: _all_of(images, steps, (steps or 0) * batch),
-                "a test set that is smaller than the steps would take ends earlier",
+                N_("a test set that is smaller than the steps would take ends earlier"),
             ),
-            Misconception(lambda images, batch, steps: steps or 0, "that is the number of batches, not of images"),
+            Misconception(lambda images, batch, steps: steps or 0, N_("that is the number of batches, not of images")),
             Misconception(
-                lambda images, batch, steps: min(images, 100 * batch), "100 is only the default; take `steps`"
+                lambda images, batch, steps: min(images, 100 * batch), N_("100 is only the default; take `steps`")
             ),
             Misconception(
                 lambda images, batch, steps: min(math.ceil(images / batch), steps or 10**9),
-                "that counts batches; how many images are in them?",
+                N_("that counts batches; how many images are in them?"),
             ),
         ],
     ),
@@ -167,21 +171,22 @@ EXERCISES = [
         cases=_last_batches,
         wrong=[
             Misconception(
-                lambda images, batch, mean: mean, "the sum over a short batch is divided by the size of a full one"
+                lambda images, batch, mean: mean, N_("the sum over a short batch is divided by the size of a full one")
             ),
             Misconception(
-                lambda images, batch, mean: mean / 2, "half is right only where half of the images are left over"
+                lambda images, batch, mean: mean / 2, N_("half is right only where half of the images are left over")
             ),
             Misconception(
                 lambda images, batch, mean: mean * (images % batch) / batch,
-                "where nothing is left over the last batch is a full one; this makes its loss 0",
+                N_("where nothing is left over the last batch is a full one; this makes its loss 0"),
             ),
             Misconception(
                 lambda images, batch, mean: mean * batch / (images % batch or batch),
-                "fewer losses divided by the same number are less, not more",
+                N_("fewer losses divided by the same number are less, not more"),
             ),
             Misconception(
-                lambda images, batch, mean: mean * (images % batch or batch), "that is the sum of the losses; divide it"
+                lambda images, batch, mean: mean * (images % batch or batch),
+                N_("that is the sum of the losses; divide it"),
             ),
         ],
     ),
@@ -191,17 +196,17 @@ EXERCISES = [
         right=lambda steps, every: _saved(steps, every)[-5:],
         cases=_checkpoints,
         wrong=[
-            Misconception(_saved, "these are all that were written; Estimator keeps the last five"),
-            Misconception(lambda steps, every: _saved(steps, every)[:5], "it is the oldest that are deleted"),
+            Misconception(_saved, N_("these are all that were written; Estimator keeps the last five")),
+            Misconception(lambda steps, every: _saved(steps, every)[:5], N_("it is the oldest that are deleted")),
             Misconception(
                 lambda steps, every: list(range(0, steps + 1, every))[-5:],
-                "the last step is always saved, also where it is no multiple",
+                N_("the last step is always saved, also where it is no multiple"),
             ),
             Misconception(
                 lambda steps, every: [step for step in _saved(steps, every) if step][-5:],
-                "there is one before the first step, too: step 0",
+                N_("there is one before the first step, too: step 0"),
             ),
-            Misconception(lambda steps, every: len(_saved(steps, every)[-5:]), "list the steps, not their number"),
+            Misconception(lambda steps, every: len(_saved(steps, every)[-5:]), N_("list the steps, not their number")),
         ],
     ),
     Exercise(
@@ -210,24 +215,24 @@ EXERCISES = [
         cases=_gradients,
         wrong=[
             Misconception(
-                lambda weights, images, batch: images // batch * weights, "a float32 number has more than one byte"
+                lambda weights, images, batch: images // batch * weights, N_("a float32 number has more than one byte")
             ),
             Misconception(
                 lambda weights, images, batch: images * weights * 4,
-                "gradients are added up once for each batch, not for each image",
+                N_("gradients are added up once for each batch, not for each image"),
             ),
             Misconception(
                 lambda weights, images, batch: batch * weights * 4,
-                "how large a batch is does not matter; how many there are does",
+                N_("how large a batch is does not matter; how many there are does"),
             ),
-            Misconception(lambda weights, images, batch: weights * 4, "that is one step; an epoch has several"),
+            Misconception(lambda weights, images, batch: weights * 4, N_("that is one step; an epoch has several")),
             Misconception(
                 lambda weights, images, batch: math.ceil(images / batch) * weights * 4,
-                "the short batch at the end is dropped here",
+                N_("the short batch at the end is dropped here"),
             ),
             Misconception(
                 lambda weights, images, batch: round(images / batch) * weights * 4,
-                "rounded, a batch that is almost full counts as one; it is dropped as well",
+                N_("rounded, a batch that is almost full counts as one; it is dropped as well"),
             ),
         ],
     ),

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, Trial
 from dtk.lessons.trials import watched
 
@@ -25,28 +26,30 @@ _COMPUTED = Exercise(
     right=lambda steps, every, dies: dies - 1 + steps - (dies - 1) // every * every,
     cases=_ends,
     wrong=[
-        Misconception(lambda steps, every, dies: steps, "so many count; those whose work was lost were computed, too"),
+        Misconception(
+            lambda steps, every, dies: steps, N_("so many count; those whose work was lost were computed, too")
+        ),
         Misconception(
             lambda steps, every, dies: dies - 1 + steps,
-            "this begins again with step 1; what was saved does not have to be computed again",
+            N_("this begins again with step 1; what was saved does not have to be computed again"),
         ),
         Misconception(
             lambda steps, every, dies: dies + steps - dies // every * every,
-            "the worker dies before that step: it is not computed in the first attempt",
+            N_("the worker dies before that step: it is not computed in the first attempt"),
         ),
         Misconception(
             lambda steps, every, dies: dies - 1 + steps - dies // every * every,
-            "a worker that dies before a step does not save after it: which step is the last that was computed?",
+            N_("a worker that dies before a step does not save after it: which step is the last that was computed?"),
         ),
         Misconception(
-            lambda steps, every, dies: steps + every, "that is the most that can be lost; here less may be lost"
+            lambda steps, every, dies: steps + every, N_("that is the most that can be lost; here less may be lost")
         ),
         Misconception(
             lambda steps, every, dies: steps - (dies - 1) // every * every,
-            "those are the second attempt's; the first attempt computed, too",
+            N_("those are the second attempt's; the first attempt computed, too"),
         ),
     ],
-    hint="how many steps does the first attempt compute, and after which step does the second one begin?",
+    hint=N_("how many steps does the first attempt compute, and after which step does the second one begin?"),
 )
 
 
@@ -60,29 +63,29 @@ _PLACE = Exercise(
     right=lambda updates, steps: (updates // steps + 1, updates % steps),
     cases=_places,
     wrong=[
-        Misconception(lambda updates, steps: (updates // steps, updates % steps), "epochs count from 1 here"),
+        Misconception(lambda updates, steps: (updates // steps, updates % steps), N_("epochs count from 1 here")),
         Misconception(
             lambda updates, steps: (updates // steps + 1, 0),
-            "this begins the epoch anew, and trains its first batches twice",
+            N_("this begins the epoch anew, and trains its first batches twice"),
         ),
         Misconception(
             lambda updates, steps: (updates // steps + 1, updates),
-            "count the batches of this epoch alone: those before it are another epoch's",
+            N_("count the batches of this epoch alone: those before it are another epoch's"),
         ),
         Misconception(
             lambda updates, steps: (updates // steps + 1, updates % steps + 1),
-            "so one batch is left out that the weights have not seen",
+            N_("so one batch is left out that the weights have not seen"),
         ),
         Misconception(
             lambda updates, steps: (round(updates / steps) + 1, updates % steps),
-            "rounded, more than half of an epoch counts as a whole one; only whole ones are done",
+            N_("rounded, more than half of an epoch counts as a whole one; only whole ones are done"),
         ),
         Misconception(
             lambda updates, steps: (-(-updates // steps), updates % steps),
-            "after a whole epoch the next one begins, with nothing to leave out",
+            N_("after a whole epoch the next one begins, with nothing to leave out"),
         ),
     ],
-    hint="after as many updates as an epoch has steps, epoch 2 begins with its first batch",
+    hint=N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch"),
 )
 
 
@@ -109,22 +112,22 @@ _CULPRIT = Exercise(
     right=_followed,
     cases=_waits,
     wrong=[
-        Misconception(lambda waits: waits[0], "this worker may wait for another one itself: follow the arrows on"),
+        Misconception(lambda waits: waits[0], N_("this worker may wait for another one itself: follow the arrows on")),
         Misconception(
             lambda waits: min(worker for worker, there in waits.items() if there is None),
-            "this worker waits for no other, but does any other wait for it?",
+            N_("this worker waits for no other, but does any other wait for it?"),
         ),
         Misconception(
             lambda waits: max(worker for worker, there in waits.items() if there is None),
-            "the last worker that waits for no other may have nothing to do with it",
+            N_("the last worker that waits for no other may have nothing to do with it"),
         ),
-        Misconception(lambda waits: 0, "worker 0 waits: it is where you begin to look, not where you end"),
+        Misconception(lambda waits: 0, N_("worker 0 waits: it is where you begin to look, not where you end")),
         Misconception(
             lambda waits: max(there for there in waits.values() if there is not None),
-            "the greatest number that is waited for is not always the end of the chain",
+            N_("the greatest number that is waited for is not always the end of the chain"),
         ),
     ],
-    hint="begin with worker 0, and go to the one that it waits for, as long as there is one",
+    hint=N_("begin with worker 0, and go to the one that it waits for, as long as there is one"),
 )
 
 
@@ -152,25 +155,26 @@ _CONFIG = Exercise(
     wrong=[
         Misconception(
             lambda hosts, number: _config(hosts, hosts, *_role(hosts, number)),
-            "the evaluator is outside the cluster: no worker may wait for it as for one of their own",
+            N_("the evaluator is outside the cluster: no worker may wait for it as for one of their own"),
         ),
         Misconception(
-            lambda hosts, number: _config(hosts, hosts, "worker", number), "all machines train; the last is to evaluate"
+            lambda hosts, number: _config(hosts, hosts, "worker", number),
+            N_("all machines train; the last is to evaluate"),
         ),
         Misconception(
             lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number, number)),
-            "an index counts machines of one type",
+            N_("an index counts machines of one type"),
         ),
         Misconception(
             lambda hosts, number: _config(hosts, hosts[:7], *(("worker", number) if number < 7 else ("evaluator", 0))),
-            "seven is right for eight machines only",
+            N_("seven is right for eight machines only"),
         ),
         Misconception(
             lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number), evaluator=hosts[-1:]),
-            "the workers' servers would get an evaluator among them; the cluster has workers alone",
+            N_("the workers' servers would get an evaluator among them; the cluster has workers alone"),
         ),
     ],
-    hint="which addresses do the workers have to know, and which task has this machine?",
+    hint=N_("which addresses do the workers have to know, and which task has this machine?"),
 )
 
 
@@ -183,14 +187,16 @@ _GLOBAL_BATCH = Exercise(
     right=lambda machines, each: (machines - 1) * each,
     cases=_shares,
     wrong=[
-        Misconception(lambda machines, each: machines * each, "one of the machines does not train"),
-        Misconception(lambda machines, each: each, "that is one worker's; the global batch is all workers'"),
+        Misconception(lambda machines, each: machines * each, N_("one of the machines does not train")),
+        Misconception(lambda machines, each: each, N_("that is one worker's; the global batch is all workers'")),
         Misconception(
-            lambda machines, each: each / (machines - 1), "the share is given; what do the shares add up to?"
+            lambda machines, each: each / (machines - 1), N_("the share is given; what do the shares add up to?")
         ),
-        Misconception(lambda machines, each: machines * each - 1, "it is a machine that is left out, not an example"),
+        Misconception(
+            lambda machines, each: machines * each - 1, N_("it is a machine that is left out, not an example")
+        ),
     ],
-    hint="how many of the machines train?",
+    hint=N_("how many of the machines train?"),
 )
 
 
@@ -228,16 +234,16 @@ def _said_of(given: list[Any], whole: list[Any]) -> str:
     if given == right:
         return ""
     if not given:
-        return "nothing is left: `skip` takes more than there is; of what, and how many steps has an epoch?"
+        return _("nothing is left: `skip` takes more than there is; of what, and how many steps has an epoch?")
     if given == whole:
-        return "these are all epochs: what is done has to be left out"
+        return _("these are all epochs: what is done has to be left out")
     if given[: len(right)] == right:
-        return "what is left comes first, and then more: `epochs` is how many there are in all"
+        return _("what is left comes first, and then more: `epochs` is how many there are in all")
     if given == whole[: len(right)]:
-        return "as many batches as are left, but in the order of the first epochs, which the weights have seen"
+        return _("as many batches as are left, but in the order of the first epochs, which the weights have seen")
     if given == whole[_DONE:]:
-        return "`skip` counts batches; this many epochs are done"
-    return "these are not the batches that would have come: compare them with data.repeat(epochs)"
+        return _("`skip` counts batches; this many epochs are done")
+    return _("these are not the batches that would have come: compare them with data.repeat(epochs)")
 
 
 EXERCISES = [_COMPUTED, Trial("07.rest", _hint_for_rest), _CULPRIT, _PLACE, _CONFIG, _GLOBAL_BATCH]

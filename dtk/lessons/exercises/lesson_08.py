@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, Trial
 from dtk.lessons.trials import watched
 
@@ -25,21 +26,21 @@ _EFFICIENCY = Exercise(
     cases=_rates,
     wrong=[
         Misconception(
-            lambda one, many, workers: many / one, "that is the speed-up; how much of it does each worker bring?"
+            lambda one, many, workers: many / one, N_("that is the speed-up; how much of it does each worker bring?")
         ),
         Misconception(
-            lambda one, many, workers: workers * one / many, "upside down: ideal is what you divide by, not into"
+            lambda one, many, workers: workers * one / many, N_("upside down: ideal is what you divide by, not into")
         ),
-        Misconception(lambda one, many, workers: many / workers, "a rate per worker; compare it with one process"),
+        Misconception(lambda one, many, workers: many / workers, N_("a rate per worker; compare it with one process")),
         Misconception(
-            lambda one, many, workers: (many - one) / one, "what was gained over one process; ideal is n times it"
+            lambda one, many, workers: (many - one) / one, N_("what was gained over one process; ideal is n times it")
         ),
         Misconception(
             lambda one, many, workers: (many - one) / ((workers - 1) * one),
-            "this leaves the first worker out; efficiency counts all of them",
+            N_("this leaves the first worker out; efficiency counts all of them"),
         ),
     ],
-    hint="how many examples/s would all workers together reach if each did as much as one process alone?",
+    hint=N_("how many examples/s would all workers together reach if each did as much as one process alone?"),
 )
 
 
@@ -73,18 +74,22 @@ _CULPRIT = Exercise(
     cases=_tables,
     wrong=[
         Misconception(
-            _by(lambda parts: parts["waiting"], max), "this worker waits the longest, so it is not the one waited for"
+            _by(lambda parts: parts["waiting"], max),
+            N_("this worker waits the longest, so it is not the one waited for"),
         ),
         Misconception(
-            _by(lambda parts: parts["compute"], max), "a worker may be late for another reason than computing"
+            _by(lambda parts: parts["compute"], max), N_("a worker may be late for another reason than computing")
         ),
-        Misconception(_by(lambda parts: parts["python"], max), "a worker may be late for another reason than Python"),
         Misconception(
-            _by(lambda parts: sum(parts.values()), max), "every worker's step ends with the last one's; look at a part"
+            _by(lambda parts: parts["python"], max), N_("a worker may be late for another reason than Python")
         ),
-        Misconception(lambda parts: max(parts), "the last worker by number is not always the last to come"),
+        Misconception(
+            _by(lambda parts: sum(parts.values()), max),
+            N_("every worker's step ends with the last one's; look at a part"),
+        ),
+        Misconception(lambda parts: max(parts), N_("the last worker by number is not always the last to come")),
     ],
-    hint="which part of a step is short on the worker that all others wait for?",
+    hint=N_("which part of a step is short on the worker that all others wait for?"),
 )
 
 
@@ -102,21 +107,21 @@ _COMMUNICATION = Exercise(
     wrong=[
         Misconception(
             lambda example, examples, reduce: reduce / (example * examples),
-            "that compares sending with computing; the share is of the whole step",
+            N_("that compares sending with computing; the share is of the whole step"),
         ),
         Misconception(
-            lambda example, examples, reduce: reduce / (example + reduce), "a step computes more than one example"
+            lambda example, examples, reduce: reduce / (example + reduce), N_("a step computes more than one example")
         ),
         Misconception(
             lambda example, examples, reduce: example * examples + reduce,
-            "that is the whole step in ms; which part of it is the all-reduce?",
+            N_("that is the whole step in ms; which part of it is the all-reduce?"),
         ),
         Misconception(
             lambda example, examples, reduce: example * examples / (example * examples + reduce),
-            "that is the share of computing",
+            N_("that is the share of computing"),
         ),
     ],
-    hint="a step is computing, once for each example, and one all-reduce",
+    hint=N_("a step is computing, once for each example, and one all-reduce"),
 )
 
 
@@ -163,23 +168,25 @@ def _hint_for_pipeline(pipeline: Any) -> str:
 def _said_of(batches: list[list[Any]], read: int, decoded: int) -> str:
     """What is wrong with what a pipeline made; "" for nothing."""
     if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
-        return "these are no batches of images and labels: is `batch` missing?"
+        return _("these are no batches of images and labels: is `batch` missing?")
     labels = [label for batch in batches for label in batch[1]]
     images = [image for batch in batches for image in batch[0]]
     if images == labels and images:
-        return "the batches hold the images as they were read: nothing decodes them any more"
+        return _("the batches hold the images as they were read: nothing decodes them any more")
     if images != [label + 0.5 for label in labels]:
-        return "the images are not those that `decoded` makes of what is read: is it called once for each?"
+        return _("the images are not those that `decoded` makes of what is read: is it called once for each?")
     if len(batches) < _BATCHES:
-        return "the data ends after one epoch; training goes on for several"
+        return _("the data ends after one epoch; training goes on for several")
     if any(len(batch[1]) != _BATCH for batch in batches):
-        return "some batches are too small: the order of batch and repeat decides what happens at the end of an epoch"
+        return _(
+            "some batches are too small: the order of batch and repeat decides what happens at the end of an epoch"
+        )
     if labels != [number % _IMAGES for number in range(_BATCH * _BATCHES)]:
-        return "these are other batches than before, or in another order; only the decoding is to change"
+        return _("these are other batches than before, or in another order; only the decoding is to change")
     if decoded > _IMAGES:
         if read == _IMAGES:
-            return "what is kept are the images before they are decoded, so that each epoch decodes them again"
-        return "each epoch decodes every image again; what is decoded has to be kept, before the data repeats"
+            return _("what is kept are the images before they are decoded, so that each epoch decodes them again")
+        return _("each epoch decodes every image again; what is decoded has to be kept, before the data repeats")
     return ""
 
 

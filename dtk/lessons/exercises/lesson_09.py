@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -22,19 +23,21 @@ _AMDAHL = Exercise(
     wrong=[
         Misconception(
             lambda serial, workers: serial + (1 - serial) / workers,
-            "that is how long a step takes, compared with one worker's; how many times as fast is it?",
+            N_("that is how long a step takes, compared with one worker's; how many times as fast is it?"),
         ),
         Misconception(
-            lambda serial, workers: 1 / serial, "that is the limit for ever so many workers; it takes these workers"
+            lambda serial, workers: 1 / serial, N_("that is the limit for ever so many workers; it takes these workers")
         ),
         Misconception(
             lambda serial, workers: 1 / (serial / workers + 1 - serial),
-            "the workers divide the computing; the serial part is what they do not divide",
+            N_("the workers divide the computing; the serial part is what they do not divide"),
         ),
-        Misconception(lambda serial, workers: workers * (1 - serial), "time adds up, speed does not: begin with times"),
-        Misconception(lambda serial, workers: workers, "that would be ideal, without a serial part"),
+        Misconception(
+            lambda serial, workers: workers * (1 - serial), N_("time adds up, speed does not: begin with times")
+        ),
+        Misconception(lambda serial, workers: workers, N_("that would be ideal, without a serial part")),
     ],
-    hint="write down how long a step takes, in parts of one worker's step, then divide 1 by it",
+    hint=N_("write down how long a step takes, in parts of one worker's step, then divide 1 by it"),
 )
 
 
@@ -55,29 +58,29 @@ _SECONDS = Exercise(
     right=_step,
     cases=_costs,
     wrong=[
-        Misconception(lambda n, compute, size, latency, bandwidth: compute / n, "the all-reduce is missing"),
+        Misconception(lambda n, compute, size, latency, bandwidth: compute / n, N_("the all-reduce is missing")),
         Misconception(
             lambda n, compute, size, latency, bandwidth: (
                 _step(n, compute, size, latency / (n - 1) / 2, bandwidth) if n > 1 else compute + latency
             ),
-            "each message in a row waits for the one before it: a ring of n workers has more than one",
+            N_("each message in a row waits for the one before it: a ring of n workers has more than one"),
         ),
         Misconception(
             lambda n, compute, size, latency, bandwidth: compute / n + 2 * (n - 1) * latency + size / bandwidth,
-            "count the bytes again: twice what a ring passes on in one half, and nothing with one worker",
+            N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker"),
         ),
         Misconception(
             lambda n, compute, size, latency, bandwidth: (
                 compute / n + (n - 1) * latency + size * (n - 1) / n / bandwidth
             ),
-            "that is one half of the ring; after the sums are there they go round once more",
+            N_("that is one half of the ring; after the sums are there they go round once more"),
         ),
         Misconception(
             lambda n, compute, size, latency, bandwidth: _step(n, n * compute, size, latency, bandwidth),
-            "the workers share the batch, and so the computing",
+            N_("the workers share the batch, and so the computing"),
         ),
     ],
-    hint="with one worker nothing is sent; then try two workers by hand",
+    hint=N_("with one worker nothing is sent; then try two workers by hand"),
 )
 
 
@@ -98,22 +101,24 @@ _BANDWIDTH = Exercise(
     wrong=[
         Misconception(
             lambda small, short, large, long: large / long,
-            "these seconds hold the latency too; the difference does not",
+            N_("these seconds hold the latency too; the difference does not"),
         ),
         Misconception(
-            lambda small, short, large, long: small / short, "of a small array the seconds are mostly latency"
+            lambda small, short, large, long: small / short, N_("of a small array the seconds are mostly latency")
         ),
-        Misconception(lambda small, short, large, long: (long - short) / (large - small), "that is seconds per byte"),
+        Misconception(
+            lambda small, short, large, long: (long - short) / (large - small), N_("that is seconds per byte")
+        ),
         Misconception(
             lambda small, short, large, long: (large / long + small / short) / 2,
-            "a mean of two numbers that both hold the latency holds it as well",
+            N_("a mean of two numbers that both hold the latency holds it as well"),
         ),
         Misconception(
             lambda small, short, large, long: 2 * (large - small) / (long - short),
-            "two workers send each byte once: 2 (n - 1) / n is 1",
+            N_("two workers send each byte once: 2 (n - 1) / n is 1"),
         ),
     ],
-    hint="both all-reduces have the same latency; what is left when you subtract?",
+    hint=N_("both all-reduces have the same latency; what is left when you subtract?"),
 )
 
 
@@ -141,26 +146,26 @@ _WORKERS = Exercise(
     right=_enough,
     cases=_wishes,
     wrong=[
-        Misconception(lambda serial, divided, times: math.ceil(times), "so many would do if nothing were serial"),
+        Misconception(lambda serial, divided, times: math.ceil(times), N_("so many would do if nothing were serial")),
         Misconception(
             lambda serial, divided, times: (
                 math.floor(divided / ((serial + divided) / times - serial)) if _enough(serial, divided, times) else 0
             ),
-            "rounded down it is not quite as fast as asked for",
+            N_("rounded down it is not quite as fast as asked for"),
         ),
         Misconception(
             lambda serial, divided, times: math.ceil(divided / ((serial + divided) / times - serial)),
-            "for some wishes no number of workers is enough; the answer is 0 there",
+            N_("for some wishes no number of workers is enough; the answer is 0 there"),
         ),
         Misconception(
             lambda serial, divided, times: math.ceil(times * divided / (serial + divided)),
-            "the step is to be shorter as a whole; take the serial part from what is left",
+            N_("the step is to be shorter as a whole; take the serial part from what is left"),
         ),
         Misconception(
-            lambda serial, divided, times: _enough(serial, divided, times) + 1, "one worker fewer is enough as well"
+            lambda serial, divided, times: _enough(serial, divided, times) + 1, N_("one worker fewer is enough as well")
         ),
     ],
-    hint="how long may a step take, and how much of that is left for what the workers divide?",
+    hint=N_("how long may a step take, and how much of that is left for what the workers divide?"),
 )
 
 EXERCISES = [_AMDAHL, _SECONDS, _BANDWIDTH, _WORKERS]

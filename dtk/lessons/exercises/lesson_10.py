@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -22,21 +23,22 @@ _UPDATES = Exercise(
     right=lambda examples, batch, epochs: epochs * (examples // batch),
     cases=_epochs,
     wrong=[
-        Misconception(lambda examples, batch, epochs: examples // batch, "that is one epoch's"),
+        Misconception(lambda examples, batch, epochs: examples // batch, N_("that is one epoch's")),
         Misconception(
             lambda examples, batch, epochs: epochs * math.ceil(examples / batch),
-            "with drop_remainder the short last batch makes no update",
+            N_("with drop_remainder the short last batch makes no update"),
         ),
         Misconception(
             lambda examples, batch, epochs: epochs * examples // batch,
-            "the rest of an epoch is not kept for the next one: each epoch drops its own",
+            N_("the rest of an epoch is not kept for the next one: each epoch drops its own"),
         ),
         Misconception(
-            lambda examples, batch, epochs: epochs * examples / batch, "there are no parts of updates: count whole ones"
+            lambda examples, batch, epochs: epochs * examples / batch,
+            N_("there are no parts of updates: count whole ones"),
         ),
-        Misconception(lambda examples, batch, epochs: epochs * examples, "an update takes a batch, not an example"),
+        Misconception(lambda examples, batch, epochs: epochs * examples, N_("an update takes a batch, not an example")),
     ],
-    hint="how many full batches does one epoch have?",
+    hint=N_("how many full batches does one epoch have?"),
 )
 
 
@@ -55,24 +57,25 @@ _RATE = Exercise(
     wrong=[
         Misconception(
             lambda rate, batch, each, workers: rate * workers,
-            "the rule counts examples, not workers: the rate may have been found for another batch than a worker's",
+            N_("the rule counts examples, not workers: the rate may have been found for another batch than a worker's"),
         ),
         Misconception(
-            lambda rate, batch, each, workers: rate, "so the rate stays, and the larger batch takes no longer steps"
+            lambda rate, batch, each, workers: rate, N_("so the rate stays, and the larger batch takes no longer steps")
         ),
         Misconception(
             lambda rate, batch, each, workers: rate * math.sqrt(each * workers / batch),
-            "that is the square-root rule; the linear one is asked for",
+            N_("that is the square-root rule; the linear one is asked for"),
         ),
         Misconception(
             lambda rate, batch, each, workers: rate * batch / (each * workers),
-            "upside down: a larger batch gets a larger rate",
+            N_("upside down: a larger batch gets a larger rate"),
         ),
         Misconception(
-            lambda rate, batch, each, workers: rate * each / batch, "the global batch is that of all workers together"
+            lambda rate, batch, each, workers: rate * each / batch,
+            N_("the global batch is that of all workers together"),
         ),
     ],
-    hint="by what was the global batch multiplied?",
+    hint=N_("by what was the global batch multiplied?"),
 )
 
 
@@ -91,30 +94,30 @@ _WARM_UP = Exercise(
     wrong=[
         Misconception(
             lambda step, steps, first, last: first + (last - first) * step / steps,
-            "after the warm-up the rate goes on rising; it is to stay",
+            N_("after the warm-up the rate goes on rising; it is to stay"),
         ),
         Misconception(
             lambda step, steps, first, last: last * min(step / steps, 1),
-            "this begins with a rate of 0; it is to begin with the small batch's",
+            N_("this begins with a rate of 0; it is to begin with the small batch's"),
         ),
         Misconception(
             lambda step, steps, first, last: first if step < steps else last,
-            "that is a jump; the rate is to rise in equal steps",
+            N_("that is a jump; the rate is to rise in equal steps"),
         ),
         Misconception(
             lambda step, steps, first, last: last + (first - last) * min(step / steps, 1),
-            "this goes from the large rate to the small one",
+            N_("this goes from the large rate to the small one"),
         ),
         Misconception(
             lambda step, steps, first, last: first + last * min(step / steps, 1),
-            "at its end the rate is too large by where it began",
+            N_("at its end the rate is too large by where it began"),
         ),
         Misconception(
             lambda step, steps, first, last: 0.1 + (last - 0.1) * min(step / steps, 1),
-            "a rate that is typed in is right for one training only",
+            N_("a rate that is typed in is right for one training only"),
         ),
     ],
-    hint="which rate does step 0 have, and which rate the last step of the warm-up?",
+    hint=N_("which rate does step 0 have, and which rate the last step of the warm-up?"),
 )
 
 
@@ -134,22 +137,22 @@ _SOONER = Exercise(
     right=lambda one, many: (one[0] / one[1]) / (many[0] / many[1]),
     cases=_trainings,
     wrong=[
-        Misconception(lambda one, many: many[1] / one[1], "more examples a second, but of how many epochs?"),
-        Misconception(lambda one, many: one[0] / many[0], "fewer epochs, but how long does one take?"),
+        Misconception(lambda one, many: many[1] / one[1], N_("more examples a second, but of how many epochs?")),
+        Misconception(lambda one, many: one[0] / many[0], N_("fewer epochs, but how long does one take?")),
         Misconception(
             lambda one, many: (many[0] / many[1]) / (one[0] / one[1]),
-            "upside down: this says how many times as long many workers take",
+            N_("upside down: this says how many times as long many workers take"),
         ),
         Misconception(
             lambda one, many: (many[0] * many[1]) / (one[0] * one[1]),
-            "more epochs take longer, more examples a second take less",
+            N_("more epochs take longer, more examples a second take less"),
         ),
         Misconception(
             lambda one, many: one[0] * one[1] / (many[0] * many[1]),
-            "seconds are examples divided by examples/s; this multiplies",
+            N_("seconds are examples divided by examples/s; this multiplies"),
         ),
     ],
-    hint="how many seconds does each of them take, for data of any size?",
+    hint=N_("how many seconds does each of them take, for data of any size?"),
 )
 
 

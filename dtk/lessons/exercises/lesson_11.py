@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -20,25 +21,27 @@ _STATES = Exercise(
     cases=_optimizers,
     wrong=[
         Misconception(
-            lambda weights, moments: 2 * weights, "these are the weights alone; a step needs more than the model"
+            lambda weights, moments: 2 * weights, N_("these are the weights alone; a step needs more than the model")
         ),
         Misconception(
             lambda weights, moments: weights * (2 + 4 + 4 * moments),
-            "one array is missing: what does the backward pass compute for each weight?",
+            N_("one array is missing: what does the backward pass compute for each weight?"),
         ),
         Misconception(
             lambda weights, moments: weights * (2 + 2 + 4 * moments),
-            "one array is missing: the optimizer adds small updates to weights that half precision would round away",
+            N_(
+                "one array is missing: the optimizer adds small updates to weights that half precision would round away"
+            ),
         ),
         Misconception(
             lambda weights, moments: weights * (2 + 2 + 4 + 2 * moments),
-            "the optimizer's numbers are float32, which has 4 bytes",
+            N_("the optimizer's numbers are float32, which has 4 bytes"),
         ),
         Misconception(
-            lambda weights, moments: 16 * weights, "16 bytes are Adam's; other optimizers keep less, or more"
+            lambda weights, moments: 16 * weights, N_("16 bytes are Adam's; other optimizers keep less, or more")
         ),
     ],
-    hint="add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer",
+    hint=N_("add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer"),
 )
 
 
@@ -53,23 +56,23 @@ _ZERO = Exercise(
     wrong=[
         Misconception(
             lambda weights, workers: 16 * weights / workers,
-            "here weights and gradients are divided as well: that is the third stage of ZeRO, not the first",
+            N_("here weights and gradients are divided as well: that is the third stage of ZeRO, not the first"),
         ),
         Misconception(
             lambda weights, workers: 2 * weights + 14 * weights / workers,
-            "here the gradients are divided as well: that is the second stage of ZeRO",
+            N_("here the gradients are divided as well: that is the second stage of ZeRO"),
         ),
-        Misconception(lambda weights, workers: 16 * weights, "this is plain data parallelism: nothing is divided"),
+        Misconception(lambda weights, workers: 16 * weights, N_("this is plain data parallelism: nothing is divided")),
         Misconception(
             lambda weights, workers: 4 * weights + 8 * weights / workers,
-            "the float32 copy of the weights belongs to the optimizer's state too",
+            N_("the float32 copy of the weights belongs to the optimizer's state too"),
         ),
         Misconception(
             lambda weights, workers: 12 * weights + 4 * weights / workers,
-            "the other way round: which part does only the update need, and which every forward and backward pass?",
+            N_("the other way round: which part does only the update need, and which every forward and backward pass?"),
         ),
     ],
-    hint="add up what every worker keeps whole, and its part of what is divided",
+    hint=N_("add up what every worker keeps whole, and its part of what is divided"),
 )
 
 
@@ -91,26 +94,26 @@ _FITS = Exercise(
     wrong=[
         Misconception(
             lambda memory, weights, per_example: memory // per_example,
-            "weights, gradients and optimizer state are in the same memory",
+            N_("weights, gradients and optimizer state are in the same memory"),
         ),
         Misconception(
             lambda memory, weights, per_example: (memory - 2 * weights) // per_example,
-            "2 bytes are the weights' alone: gradients and optimizer state are in the same memory",
+            N_("2 bytes are the weights' alone: gradients and optimizer state are in the same memory"),
         ),
         Misconception(
             lambda memory, weights, per_example: (memory - 16 * weights) // per_example,
-            "a batch can't be smaller than nothing: there is a case in which the states alone do not fit",
+            N_("a batch can't be smaller than nothing: there is a case in which the states alone do not fit"),
         ),
         Misconception(
             lambda memory, weights, per_example: max(0, (memory - 16 * weights) / per_example),
-            "a part of an example can't be trained on",
+            N_("a part of an example can't be trained on"),
         ),
         Misconception(
             lambda memory, weights, per_example: max(0, -((16 * weights - memory) // per_example)),
-            "rounded up, the last example does not fit",
+            N_("rounded up, the last example does not fit"),
         ),
     ],
-    hint="what lies in the memory before the first example comes, and how many bytes of it for each weight?",
+    hint=N_("what lies in the memory before the first example comes, and how many bytes of it for each weight?"),
 )
 
 
@@ -126,23 +129,25 @@ _BUBBLE = Exercise(
     wrong=[
         Misconception(
             lambda stages, batches: (stages - 1) / batches,
-            "this compares idle slots with busy ones; asked for is their part of all slots",
+            N_("this compares idle slots with busy ones; asked for is their part of all slots"),
         ),
         Misconception(
-            lambda stages, batches: batches / (batches + stages - 1), "this is the part in which a stage works"
+            lambda stages, batches: batches / (batches + stages - 1), N_("this is the part in which a stage works")
         ),
         Misconception(
-            lambda stages, batches: (stages - 1) / stages, "that holds for a single batch; more of them fill the gaps"
+            lambda stages, batches: (stages - 1) / stages,
+            N_("that holds for a single batch; more of them fill the gaps"),
         ),
         Misconception(
             lambda stages, batches: stages / (batches + stages),
-            "count the slots in the picture: the first stage is busy in the very first one",
+            N_("count the slots in the picture: the first stage is busy in the very first one"),
         ),
         Misconception(
-            lambda stages, batches: 3 / (batches + 3), "a number of stages that is typed in holds for one pipeline only"
+            lambda stages, batches: 3 / (batches + 3),
+            N_("a number of stages that is typed in holds for one pipeline only"),
         ),
     ],
-    hint="draw the picture for two stages and one batch, and count",
+    hint=N_("draw the picture for two stages and one batch, and count"),
 )
 
 EXERCISES = [_STATES, _ZERO, _FITS, _BUBBLE]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -44,19 +45,19 @@ _HOSTS = Exercise(
     wrong=[
         Misconception(
             lambda text: _expanded(text, width=lambda first: 1),
-            "no node has that name: the zeros in front belong to it",
+            N_("no node has that name: the zeros in front belong to it"),
         ),
         Misconception(
             lambda text: _expanded(text, width=lambda first: 2),
-            "numbers are as wide as the range's first one is, which is not always 2",
+            N_("numbers are as wide as the range's first one is, which is not always 2"),
         ),
-        Misconception(lambda text: _expanded(text, after=0), "a range's last node belongs to it"),
+        Misconception(lambda text: _expanded(text, after=0), N_("a range's last node belongs to it")),
         Misconception(
-            lambda text: text.split(","), "a comma inside of the brackets parts numbers, and not names of nodes"
+            lambda text: text.split(","), N_("a comma inside of the brackets parts numbers, and not names of nodes")
         ),
-        Misconception(lambda text: _expanded(text, groups=1), "after the first name there may be others"),
+        Misconception(lambda text: _expanded(text, groups=1), N_("after the first name there may be others")),
     ],
-    hint="part the text into names with or without brackets first, then what is in the brackets at its commas",
+    hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
 )
 
 
@@ -101,30 +102,30 @@ _CONFIG = Exercise(
     wrong=[
         Misconception(
             lambda env, hosts: _config(env, hosts, index=str(_index(env))),
-            "in the environment all is text; the index is a number",
+            N_("in the environment all is text; the index is a number"),
         ),
         Misconception(
             lambda env, hosts: _config(env, hosts, index=int(env.get("SLURM_LOCALID") or env["JOB_COMPLETION_INDEX"])),
-            "that number counts the workers of one node: with a worker a node each would be 0",
+            N_("that number counts the workers of one node: with a worker a node each would be 0"),
         ),
         Misconception(
             lambda env, hosts: _config(env, hosts, index=int(env.get("SLURM_PROCID", 0))),
-            "Kubernetes sets none of Slurm's variables",
+            N_("Kubernetes sets none of Slurm's variables"),
         ),
         Misconception(
             lambda env, hosts: _config(env, [hosts[_index(env)]]),
-            "each worker has the addresses of all, in the same order",
+            N_("each worker has the addresses of all, in the same order"),
         ),
         Misconception(
             lambda env, hosts: _config(env, hosts, kind="worker" if _index(env) else "chief"),
-            "worker 0 is the chief without being called so: all have the same type",
+            N_("worker 0 is the chief without being called so: all have the same type"),
         ),
         Misconception(
             lambda env, hosts: {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": _index(env)}},
-            "an address has a port",
+            N_("an address has a port"),
         ),
     ],
-    hint="write down the text for two nodes by hand, as in the cell with four addresses",
+    hint=N_("write down the text for two nodes by hand, as in the cell with four addresses"),
 )
 
 
@@ -147,29 +148,30 @@ _ALL_REDUCE = Exercise(
     wrong=[
         Misconception(
             lambda n, size, latency, gigabits: _seconds(n, size / 8, latency, gigabits),
-            "networks are sold in bits a second, and a byte has 8 of them",
+            N_("networks are sold in bits a second, and a byte has 8 of them"),
         ),
         Misconception(
             lambda n, size, latency, gigabits: _seconds(n, size / 64, latency, gigabits),
-            "the 8 is on the wrong side: a second carries fewer bytes than bits",
+            N_("the 8 is on the wrong side: a second carries fewer bytes than bits"),
         ),
         Misconception(
             lambda n, size, latency, gigabits: _seconds(n, size * 1000, latency, gigabits),
-            "giga is 1e9; 1e6 is mega",
+            N_("giga is 1e9; 1e6 is mega"),
         ),
         Misconception(
             lambda n, size, latency, gigabits: 2 * (n - 1) * latency + size * 8 / (gigabits * 1e9),
-            "count the bytes again: twice what a ring passes on in one half, and nothing with one worker",
+            N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker"),
         ),
         Misconception(
-            lambda n, size, latency, gigabits: _seconds(n, size, 0.0, gigabits), "each message takes its latency, too"
+            lambda n, size, latency, gigabits: _seconds(n, size, 0.0, gigabits),
+            N_("each message takes its latency, too"),
         ),
         Misconception(
             lambda n, size, latency, gigabits: _seconds(n, size, latency, gigabits) / 2,
-            "that is one half of the ring; after the sums are there they go round once more",
+            N_("that is one half of the ring; after the sums are there they go round once more"),
         ),
     ],
-    hint="the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row",
+    hint=N_("the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row"),
 )
 
 
@@ -189,21 +191,22 @@ _MINE = Exercise(
             lambda files, worker, workers: files[
                 worker * -(-len(files) // workers) : (worker + 1) * -(-len(files) // workers)
             ],
-            "these are neighbours, a block for each worker; files are dealt out in turn",
+            N_("these are neighbours, a block for each worker; files are dealt out in turn"),
         ),
         Misconception(
-            lambda files, worker, workers: files[worker + 1 :: workers], "workers are counted from 0, and so are files"
+            lambda files, worker, workers: files[worker + 1 :: workers],
+            N_("workers are counted from 0, and so are files"),
         ),
-        Misconception(lambda files, worker, workers: list(files), "then each worker would train on everything"),
+        Misconception(lambda files, worker, workers: list(files), N_("then each worker would train on everything")),
         Misconception(
             lambda files, worker, workers: files[worker : len(files) // workers * workers : workers],
-            "no file is left out, also where they can't be divided evenly",
+            N_("no file is left out, also where they can't be divided evenly"),
         ),
         Misconception(
-            lambda files, worker, workers: files[workers - 1 - worker :: workers], "worker 0 gets the first file"
+            lambda files, worker, workers: files[workers - 1 - worker :: workers], N_("worker 0 gets the first file")
         ),
     ],
-    hint="deal seven files out to two workers by hand, one after the other",
+    hint=N_("deal seven files out to two workers by hand, one after the other"),
 )
 
 
@@ -230,36 +233,36 @@ _COST = Exercise(
     wrong=[
         Misconception(
             lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, steps),
-            "the steps after the last save are computed twice, and paid for twice",
+            N_("the steps after the last save are computed twice, and paid for twice"),
         ),
         Misconception(
             lambda nodes, price, seconds, steps, every, dies: _cost(1, price, seconds, _computed(steps, every, dies)),
-            "each node has its price, also those that did not die",
+            N_("each node has its price, also those that did not die"),
         ),
         Misconception(
             lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, dies - 1 + steps),
-            "not all is lost: there is a save to go on from",
+            N_("not all is lost: there is a save to go on from"),
         ),
         Misconception(
             lambda nodes, price, seconds, steps, every, dies: (
                 60 * _cost(nodes, price, seconds, _computed(steps, every, dies))
             ),
-            "an hour has 3600 seconds; by 60 you get minutes",
+            N_("an hour has 3600 seconds; by 60 you get minutes"),
         ),
         Misconception(
             lambda nodes, price, seconds, steps, every, dies: (
                 _cost(nodes, price, seconds, steps) + _cost(1, price, seconds, _computed(steps, every, dies) - steps)
             ),
-            "synchronous training: what one repeats, all repeat, as each step takes the gradients of all",
+            N_("synchronous training: what one repeats, all repeat, as each step takes the gradients of all"),
         ),
         Misconception(
             lambda nodes, price, seconds, steps, every, dies: _cost(
                 nodes, price, seconds, dies + steps - dies // every * every
             ),
-            "it dies before that step: the step itself was not computed",
+            N_("it dies before that step: the step itself was not computed"),
         ),
     ],
-    hint="how many steps are computed in both starts together; then node-hours, then their price",
+    hint=N_("how many steps are computed in both starts together; then node-hours, then their price"),
 )
 
 EXERCISES = [_HOSTS, _CONFIG, _ALL_REDUCE, _MINE, _COST]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+from dtk.language import N_
 from dtk.lessons.exercise import Exercise, Misconception
 
 __all__ = ["EXERCISES"]
@@ -52,21 +53,21 @@ _DIFFERING = Exercise(
     wrong=[
         Misconception(
             lambda table: [name for name, digests in table.items() if digests[0] != digests[1]],
-            "there may be more than two workers, and any of them may differ",
+            N_("there may be more than two workers, and any of them may differ"),
         ),
         Misconception(
             lambda table: [name for name, digests in table.items() if digests[0] != digests[-1]],
-            "the workers between the first and the last have a digest as well",
+            N_("the workers between the first and the last have a digest as well"),
         ),
         Misconception(
             lambda table: [name for name, digests in table.items() if len({*digests}) == 1],
-            "these are the names that are equal on all workers",
+            N_("these are the names that are equal on all workers"),
         ),
         Misconception(
             lambda table: [name for name, digests in table.items() if len({*digests}) == len(digests)],
-            "it is enough that one worker differs; the others may be equal to each other",
+            N_("it is enough that one worker differs; the others may be equal to each other"),
         ),
-        Misconception(_odd, "the names alone are asked for, in their order"),
+        Misconception(_odd, N_("the names alone are asked for, in their order")),
     ],
 )
 
@@ -91,26 +92,28 @@ _AWAITED = Exercise(
     wrong=[
         Misconception(
             lambda begun: [worker for worker, count in enumerate(begun) if count == min(begun)],
-            "a worker that is one short is awaited as well as one that is three short; where all are equal, none is",
+            N_(
+                "a worker that is one short is awaited as well as one that is three short; where all are equal, none is"
+            ),
         ),
         Misconception(
             lambda begun: [worker for worker, count in enumerate(begun) if count == max(begun)],
-            "these are the workers that wait; asked is for whom",
+            N_("these are the workers that wait; asked is for whom"),
         ),
         Misconception(
             lambda begun: [begun.index(min(begun))] if min(begun) < max(begun) else [],
-            "several workers may be behind, and the wait ends when the last of them has come",
+            N_("several workers may be behind, and the wait ends when the last of them has come"),
         ),
         Misconception(
             lambda begun: [worker for worker, count in enumerate(begun) if count < begun[0]],
-            "worker 0 may be behind as well: compare with the one that has begun most",
+            N_("worker 0 may be behind as well: compare with the one that has begun most"),
         ),
         Misconception(
             lambda begun: [max(begun) - count for count in begun],
-            "this is how many all-reduces each is behind; asked is which workers are",
+            N_("this is how many all-reduces each is behind; asked is which workers are"),
         ),
     ],
-    hint="an all-reduce is complete when each worker has begun it: compare each count with the greatest",
+    hint=N_("an all-reduce is complete when each worker has begun it: compare each count with the greatest"),
 )
 
 
@@ -141,17 +144,19 @@ _SUMS = Exercise(
     wrong=[
         Misconception(
             lambda calls: [sum(each) for each in zip(*map(sorted, calls), strict=False)],
-            "TensorFlow does not look at the numbers: the first call of one meets the first call of the other",
+            N_("TensorFlow does not look at the numbers: the first call of one meets the first call of the other"),
         ),
         Misconception(
             lambda calls: [sum(each) for each in calls],
-            "these are sums over one worker's calls; an all-reduce adds up over the workers",
+            N_("these are sums over one worker's calls; an all-reduce adds up over the workers"),
         ),
-        Misconception(_padded, "a call that one worker does not make is no sum without it: the others wait"),
-        Misconception(lambda calls: [sum(each) / len(calls) for each in zip(*calls, strict=False)], "that is the mean"),
+        Misconception(_padded, N_("a call that one worker does not make is no sum without it: the others wait")),
+        Misconception(
+            lambda calls: [sum(each) / len(calls) for each in zip(*calls, strict=False)], N_("that is the mean")
+        ),
         Misconception(
             lambda calls: sum(sum(each) for each in zip(*calls, strict=False)),
-            "each call gives a sum of its own; a list is asked for",
+            N_("each call gives a sum of its own; a list is asked for"),
         ),
     ],
 )
@@ -172,25 +177,25 @@ _DISTANCE = Exercise(
     wrong=[
         Misconception(
             lambda apart, steps, rate, decay: apart,
-            "right without decay; with it, each worker takes a part of its own weights away in each step",
+            N_("right without decay; with it, each worker takes a part of its own weights away in each step"),
         ),
         Misconception(
             lambda apart, steps, rate, decay: apart * (1 - decay) ** steps,
-            "decay acts through the learning rate: in a step, rate * decay of the weights go",
+            N_("decay acts through the learning rate: in a step, rate * decay of the weights go"),
         ),
         Misconception(
             lambda apart, steps, rate, decay: apart * (1 - rate * decay * steps),
-            "each step takes its part of what is left by then, not of what there was at the beginning",
+            N_("each step takes its part of what is left by then, not of what there was at the beginning"),
         ),
         Misconception(
             lambda apart, steps, rate, decay: apart * (1 - rate) ** steps,
-            "the gradients are summed up and equal on both, so the rate alone brings nothing nearer",
+            N_("the gradients are summed up and equal on both, so the rate alone brings nothing nearer"),
         ),
         Misconception(
             lambda apart, steps, rate, decay: apart * (1 - rate * decay),
-            "that is after one step",
+            N_("that is after one step"),
         ),
     ],
-    hint="write down both workers' weights after one step, and subtract: the gradient is the same sum on both",
+    hint=N_("write down both workers' weights after one step, and subtract: the gradient is the same sum on both"),
 )
 EXERCISES = [_DIFFERING, _AWAITED, _SUMS, _DISTANCE]

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.lessons.exercise import Exercise, Misconception, NotSolved, Trial, same
+from dtk.language import N_, _
+from dtk.lessons.exercise import Exercise, Misconception, Trial, not_solved, same
 
 __all__ = ["EXERCISES"]
 
@@ -65,21 +66,24 @@ def _clipped_whole(parts: list[float]) -> float:
 _CLIP_WRONG: tuple[tuple[Callable[[list[float]], float], str], ...] = (
     (
         lambda parts: sum(map(_clip, parts)),
-        "each replica clips its own part, before it knows the sum: all_reduce comes first",
+        N_("each replica clips its own part, before it knows the sum: all_reduce comes first"),
     ),
     (
         lambda parts: _clip(sum(parts)) * len(parts),
-        "the clipped sum is the same on each replica, and apply_gradients adds these up",
+        N_("the clipped sum is the same on each replica, and apply_gradients adds these up"),
     ),
     (
         lambda parts: math.copysign(_BOUND, sum(parts)),
-        "clipping is not normalising: a gradient that is shorter than 1 stays as it is",
+        N_("clipping is not normalising: a gradient that is shorter than 1 stays as it is"),
     ),
     (
         lambda parts: _clip(sum(parts) / len(parts)) * len(parts),
-        "the replicas' gradients add up to one device's; their mean is smaller, and passes below the bound",
+        N_("the replicas' gradients add up to one device's; their mean is smaller, and passes below the bound"),
     ),
-    (lambda parts: _clip(sum(parts)) / len(parts), "divided once too often: what apply_gradients adds up is too small"),
+    (
+        lambda parts: _clip(sum(parts)) / len(parts),
+        N_("divided once too often: what apply_gradients adds up is too small"),
+    ),
 )
 
 
@@ -87,25 +91,26 @@ def _clip_hint(apply: Any, update: Any) -> str:
     from dtk.runs import run
 
     if not callable(apply) or not callable(update):
-        return "two functions are asked for: your apply_clipped, and the lesson's update"
+        return _("two functions are asked for: your apply_clipped, and the lesson's update")
     got, parts = [], []
     for replicas, numbers in _NUMBERS:
         kwargs = {"how": {}, "apply": apply, "numbers": numbers}
         try:
             got.append(run(update, workers=1, replicas=replicas, kwargs=kwargs).results[0])
         except WorkerFailed as failed:
-            return f"with {replicas} replicas it fails: {failed.what}"
+            return _("with {replicas} replicas it fails: {what}", replicas=replicas, what=failed.what)
         each = len(numbers) // replicas
         parts.append([sum(numbers[at : at + each]) / len(numbers) for at in range(0, len(numbers), each)])
     if same(got, [_clipped_whole(part) for part in parts], 2e-3):
         return ""
     if same(got, [sum(part) for part in parts], 2e-3):
-        remedy = "a gradient longer than 1 went through: clip the sum of the replicas' gradients"
-        raise NotSolved("keras.clip is not solved yet", remedy=remedy)
+        raise not_solved(
+            "keras.clip", N_("a gradient longer than 1 went through: clip the sum of the replicas' gradients")
+        )
     for mistake, hint in _CLIP_WRONG:
         if same(got, [mistake(part) for part in parts], 2e-3):
-            return hint
-    return f"gradients whose norm is under and over 1, on 2 and 3 replicas, became updates of {got}"
+            return _(hint)
+    return _("gradients whose norm is under and over 1, on 2 and 3 replicas, became updates of {updates}", updates=got)
 
 
 EXERCISES = [
@@ -116,22 +121,23 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda names: len(names),
-                "files may be missing, as with save_best_only: their number is not their names'",
+                N_("files may be missing, as with save_best_only: their number is not their names'"),
             ),
             Misconception(
                 lambda names: max(_done(names), default=0) + 1,
-                "initial_epoch counts from 0: after two epochs it is the number of those that are done",
+                N_("initial_epoch counts from 0: after two epochs it is the number of those that are done"),
             ),
             Misconception(
                 lambda names: max(_done(names), default=1) - 1,
-                "the epoch of the file is finished, and is not done again",
+                N_("the epoch of the file is finished, and is not done again"),
             ),
             Misconception(
-                lambda names: _done(names)[-1] if names else 0, "the list comes in no order; the greatest number counts"
+                lambda names: _done(names)[-1] if names else 0,
+                N_("the list comes in no order; the greatest number counts"),
             ),
-            Misconception(lambda names: min(_done(names), default=0), "that is the oldest file"),
+            Misconception(lambda names: min(_done(names), default=0), N_("that is the oldest file")),
         ],
-        hint="how many epochs are done where no file is there, and where the last file is 05.keras?",
+        hint=N_("how many epochs are done where no file is there, and where the last file is 05.keras?"),
     ),
     Trial("keras.clip", hint_for=_clip_hint),
     Exercise(
@@ -143,38 +149,38 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda weight, gradient, scale, rate: weight - rate * gradient / scale,
-                "a gradient that is infinite or no number must change no weight",
+                N_("a gradient that is infinite or no number must change no weight"),
             ),
             Misconception(
                 lambda weight, gradient, scale, rate: weight - rate * gradient if math.isfinite(gradient) else weight,
-                "this gradient is of the scaled loss: it is too large by that factor",
+                N_("this gradient is of the scaled loss: it is too large by that factor"),
             ),
             Misconception(
                 lambda weight, gradient, scale, rate: (
                     weight - rate * gradient * scale if math.isfinite(gradient) else weight
                 ),
-                "scaled twice: the loss was multiplied already, the gradient is divided",
+                N_("scaled twice: the loss was multiplied already, the gradient is divided"),
             ),
             Misconception(
                 lambda weight, gradient, scale, rate: (
                     (weight - rate * gradient) / scale if math.isfinite(gradient) else weight
                 ),
-                "the gradient is divided, not the weight",
+                N_("the gradient is divided, not the weight"),
             ),
             Misconception(
                 lambda weight, gradient, scale, rate: (
                     weight - rate * gradient / scale if math.isfinite(gradient) else 0.0
                 ),
-                "a step that is left out leaves the weight as it is",
+                N_("a step that is left out leaves the weight as it is"),
             ),
             Misconception(
                 lambda weight, gradient, scale, rate: (
                     weight - rate * gradient / scale if gradient < math.inf else weight
                 ),
-                "a gradient can be infinite in the other direction, too",
+                N_("a gradient can be infinite in the other direction, too"),
             ),
         ],
-        hint="of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?",
+        hint=N_("of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?"),
     ),
     Exercise(
         "keras.prefetch",
@@ -183,25 +189,25 @@ EXERCISES = [
         wrong=[
             Misconception(
                 lambda load, train, batches: batches * (load + train),
-                "that is an epoch without prefetch: nothing is loaded while a batch trains",
+                N_("that is an epoch without prefetch: nothing is loaded while a batch trains"),
             ),
             Misconception(
                 lambda load, train, batches: batches * max(load, train),
-                "nothing trains while the first batch is loaded, and nothing is loaded while the last one trains",
+                N_("nothing trains while the first batch is loaded, and nothing is loaded while the last one trains"),
             ),
             Misconception(
                 lambda load, train, batches: load + batches * train,
-                "where loading takes longer than training, each batch has to be waited for",
+                N_("where loading takes longer than training, each batch has to be waited for"),
             ),
             Misconception(
                 lambda load, train, batches: batches * load + train,
-                "where training takes longer than loading, batches lie ready, and training alone counts",
+                N_("where training takes longer than loading, batches lie ready, and training alone counts"),
             ),
             Misconception(
                 lambda load, train, batches: load + batches * max(load, train) + train,
-                "one batch too many: the first is loaded before, the last trains after; how many are between?",
+                N_("one batch too many: the first is loaded before, the last trains after; how many are between?"),
             ),
         ],
-        hint="draw two rows of boxes, loading above training: the second batch is loaded while the first trains",
+        hint=N_("draw two rows of boxes, loading above training: the second batch is loaded while the first trains"),
     ),
 ]
