@@ -216,7 +216,8 @@ class Case:
             (N_("what draws at random in the step: {said}"), self.draws),
             (N_("what clips a replica's gradients: {said}"), self.clips),
         ):
-            known.append(_(sentence, said=said_of(said, N_("nothing"))))
+            words = said_of(said, N_("nothing"))
+            known.append(_(sentence, said=words))
         return known
 
 

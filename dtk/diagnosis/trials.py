@@ -138,7 +138,8 @@ class _Trials:
             return Diagnosis("unknown", _("I don't know why: {failed}", failed=lead), evidence)
         if left == ["whole batch"]:
             what = N_("{suspect}: what else leaves these traces is refuted by further runs")
-            return found("whole batch", _(what, suspect=_(SAID["whole batch"])), tested, first.evidence)
+            (key,) = left
+            return found(key, _(what, suspect=_(SAID[key])), tested, first.evidence)
         return replace(either(lead, left, tested, first.evidence), remedy="")  # the runs that would decide were made
 
     def _pair(self, key: str) -> Diagnosis | bool | None:
