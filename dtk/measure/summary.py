@@ -104,7 +104,11 @@ def _in_a_line(said: dict[str, Any]) -> str:
 
 
 def _columns(text: str) -> int:
-    """How many columns a terminal gives the text: two for a Chinese character."""
+    """How many columns a terminal gives the text: two for a Chinese character.
+
+    >>> _columns("steps"), _columns("步数")
+    (5, 4)
+    """
     return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
