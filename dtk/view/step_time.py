@@ -84,9 +84,8 @@ def _bar(ax: Axes, row: int, parts: dict[str, float], longest: float) -> None:
             color = "white" if name in ("compute", "input") else "black"
             ax.text(left + value / 2, row, three(value), ha="center", va="center", color=color, fontsize=9)
         left += value
-    ax.annotate(
-        f"{three(left)} ms", (left, row), (5, 0), textcoords="offset points", va="center", size=9, color=ink(ax)
-    )
+    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": 9, "color": ink(ax)}
+    ax.annotate(_("{number} ms", number=three(left)), (left, row), (5, 0), **beside)
 
 
 def _words(table: pandas.DataFrame) -> tuple[str, str]:
