@@ -16,6 +16,7 @@ import datetime
 import gettext
 import io
 import json
+import re
 import string
 import sys
 from collections.abc import Iterator, Sequence
@@ -51,18 +52,27 @@ def marked() -> Catalog:
 
 
 def asked(lesson: Path) -> Iterator[str]:
-    """The question and the choices of each `dtk.ask` in a lesson's cells."""
+    """The question, the unit and the choices of each `dtk.ask` in a lesson's cells, where choices may have a name."""
     for cell in json.loads(lesson.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] != "code" or "dtk.ask(" not in source:
             continue
-        for call in ast.walk(ast.parse(source)):
+        tree = ast.parse(source)
+        named = {ast.unparse(each.targets[0]): each.value for each in ast.walk(tree) if isinstance(each, ast.Assign)}
+        for call in ast.walk(tree):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "dtk.ask":
                 given = [*call.args[1:], *(each.value for each in call.keywords)]
-                choices = [key for each in given if isinstance(each, ast.Dict) for key in each.keys]
-                for text in (*given, *choices):
-                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                        yield text.value
+                names = [each.id for value in given for each in ast.walk(value) if isinstance(each, ast.Name)]
+                for value in (*given, *(named[name] for name in names if name in named)):
+                    yield from _words(value)
+
+
+def _words(value: ast.expr) -> Iterator[str]:
+    """A text, the texts in a list, or those that are a dict's keys, without those that are numbers alone."""
+    items = value.keys if isinstance(value, ast.Dict) else value.elts if isinstance(value, ast.List) else [value]
+    for item in items:
+        if isinstance(item, ast.Constant) and isinstance(item.value, str) and re.search("[a-z]", item.value):
+            yield item.value
 
 
 def read(language: str) -> Catalog:

@@ -6,9 +6,12 @@ import re
 import signal
 from collections.abc import Collection, Iterable
 
+from dtk.errors import in_words
 from dtk.events import FaultCame, of_kind
+from dtk.language import N_, _
 from dtk.records import RunFolder
 from dtk.watch.known import KNOWN
+from dtk.watch.state import called
 
 __all__ = [
     "cut_off",
@@ -33,7 +36,7 @@ _MISMATCH = re.compile(
 _OTHER_KIND = re.compile(
     r"Collective instance \d+ expected type (\d+) and data_type (\d+) but got type (\d+) and data_type (\d+)"
 )
-_KINDS = {"0": "a sum", "1": "a broadcast", "2": "a gather", "4": "an exchange of all with all"}
+_KINDS = {"0": N_("a sum"), "1": N_("a broadcast"), "2": N_("a gather"), "4": N_("an exchange of all with all")}
 _TYPES = {"1": "float32", "2": "float64", "3": "int32", "9": "int64", "10": "bool", "14": "bfloat16", "19": "float16"}
 
 # dtk's own sentence, which AutoGraph and TensorFlow's executor (2.15 to 2.21) raise again as an error of their own:
@@ -42,13 +45,12 @@ _OURS = re.compile(r"ClusterConfigError: (.*)")
 
 # SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
 _HINTS = {
-    "SIGKILL": "; the kernel's log or the memory limit may say why",
-    "SIGSEGV": "; the last Python lines before it are in its log",
-    "SIGABRT": "; the reason is in its log",
+    "SIGKILL": N_("the kernel's log or the memory limit may say why"),
+    "SIGSEGV": N_("the last Python lines before it are in its log"),
+    "SIGABRT": N_("the reason is in its log"),
 }
-
-
-_END = {False: "its function returned", True: "the program's end"}
+_ENDED = ("SIGKILL", "SIGTERM", "SIGINT")  # by these a process is killed; with the others it crashes
+_END = {False: N_("its function returned"), True: N_("the program's end")}
 _LONGEST = 280
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
 _FRAME = re.compile(r'File ".*", line \d+')
@@ -65,39 +67,49 @@ def in_one_sentence(kind: str, message: str, program: bool = False) -> str:
     'raised ValueError: bad label'
     """
     if kind == "SystemExit":
-        return f"called sys.exit({message}) before {_END[program]}"
+        return _("called sys.exit({code}) before {end}", code=message, end=_(_END[program]))
     ours = _OURS.search(f"{kind}: {message}")
-    if ours:
-        return f"raised ClusterConfigError: {_anonymous(ours[1])}"
+    kind, said = ("ClusterConfigError", _anonymous(ours[1])) if ours else (kind, _meant(kind, message))
+    return _("raised {kind}: {said}", kind=kind, said=said) if said else _("raised {kind}", kind=kind)
+
+
+def _meant(kind: str, message: str) -> str:
+    """What an error's message means, or else its first telling lines."""
     flat = " ".join(message.split())
     if mismatch(flat):
-        return f"raised {kind}: {mismatch(flat)}"
+        return mismatch(flat)
     for pattern, sentence in KNOWN:
         match = pattern.search(flat)
         if match:
-            return f"raised {kind}: {sentence.format(*match.groups())}"
-    said = _stable(kind, message)
-    return f"raised {kind}: {said}" if said else f"raised {kind}"
+            return _(sentence).format(*match.groups())
+    return _stable(kind, message)
 
 
 def mismatch(message: str) -> str:
     """What TensorFlow means that found different shapes or types at the ends of one collective; "" for others."""
     flat = " ".join(message.split())
     found, other = _MISMATCH.search(flat), _OTHER_KIND.search(flat)
+    remedy = N_("all must make the same ones in the same order, of the same shapes, and equally many steps")
     if found:
         one, two = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
-        ends = f", with the shapes {one} and {two}"
+        what = _("the workers met in different collectives, with the shapes {one} and {two}", one=one, two=two)
     elif other:
-        kinds = sorted({_KINDS.get(number, f"collective type {number}") for number in other.group(1, 3)})
-        names = sorted({_TYPES.get(number, f"data type {number}") for number in other.group(2, 4)})
-        ends = f", with values of {names[0]} and {names[1]}" if len(names) == 2 else ""
-        ends = f", {kinds[0]} and {kinds[1]}" if len(kinds) == 2 else ends  # then it gathers sizes, not values
-    else:
-        return ""
-    return (
-        f"the workers met in different collectives{ends}; all must make the same ones in the same order, of the same "
-        f"shapes, and equally many steps{'' if found else ' (evaluate and predict, too, on every worker)'}"
-    )
+        what = _other_ends(other)
+        remedy = N_(
+            "all must make the same ones in the same order, of the same shapes, and equally many steps (evaluate and "
+            "predict, too, on every worker)"
+        )
+    return in_words(what, _(remedy)) if found or other else ""
+
+
+def _other_ends(found: re.Match[str]) -> str:
+    kinds = sorted({_(_KINDS.get(each, "")) or _("collective type {n}", n=each) for each in found.group(1, 3)})
+    types = sorted({_TYPES.get(each) or _("data type {n}", n=each) for each in found.group(2, 4)})
+    if len(kinds) == 2:  # then it gathers sizes, not values
+        return _("the workers met in different collectives, {one} and {two}", one=kinds[0], two=kinds[1])
+    if len(types) == 2:
+        return _("the workers met in different collectives, with values of {one} and {two}", one=types[0], two=types[1])
+    return _("the workers met in different collectives")
 
 
 def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str:
@@ -108,11 +120,12 @@ def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str
     >>> exit_in_words(-9)
     "was killed by SIGKILL; the kernel's log or the memory limit may say why"
     """
+    end = _(_END[program])
     if code is None:
-        return f"ended before {_END[program]}"
+        return _("ended before {end}", end=end)
     if code < 0:
-        return f"{_by_a_signal(code)}{why or _HINTS.get(signal.Signals(-code).name, '')}"
-    return f"ended itself with exit code {code} before {_END[program]} (os._exit?)"
+        return in_words(_by_a_signal(code), why or _(_HINTS.get(signal.Signals(-code).name, "")))
+    return _("ended itself with exit code {code} before {end} (os._exit?)", code=code, end=end)
 
 
 def departure_in_words(code: int, why: str = "") -> str:
@@ -121,13 +134,13 @@ def departure_in_words(code: int, why: str = "") -> str:
     >>> departure_in_words(-9)
     'was killed by SIGKILL after its function had returned, while others still needed it'
     """
-    how = _by_a_signal(code) if code < 0 else f"ended itself with exit code {code}"
-    return f"{how} after its function had returned, while others still needed it{why}"
+    how = _by_a_signal(code) if code < 0 else _("ended itself with exit code {code}", code=code)
+    return in_words(_("{how} after its function had returned, while others still needed it", how=how), why)
 
 
 def _by_a_signal(code: int) -> str:
     name = signal.Signals(-code).name
-    return f"{'was killed by' if name in ('SIGKILL', 'SIGTERM', 'SIGINT') else 'crashed with'} {name}"
+    return _("was killed by {signal}", signal=name) if name in _ENDED else _("crashed with {signal}", signal=name)
 
 
 def _stable(kind: str, message: str) -> str:
@@ -226,16 +239,21 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
     for worker in folder.each:
         for event in of_kind(worker.events, FaultCame):
             if event.kind == "drop_network":
-                words = f"{worker.name} was cut off from its peers by the fault {event.words}"
-                return worker.worker, f"{words}, so that their all-reduce failed on every worker"
+                words = N_(
+                    "{worker} was cut off from its peers by the fault {fault}, so that their all-reduce failed on "
+                    "every worker"
+                )
+                return worker.worker, _(words, worker=called(worker.name, worker.worker), fault=event.words)
     for number in failed:
         error = folder.members[number].error
         found = _NO_HEARTBEAT.search(error["message"]) if error else None
         lost = int(found["task"] or found["task_15"]) if found else folder.workers
         if lost < folder.workers and lost not in finished:
-            name = folder.each[lost].name
-            words = f"TensorFlow heard no heartbeat of {name} any more, though no worker ended by itself"
-            return lost, f"{words}: look at the network between {name} and worker 0, and whether {name} was frozen"
+            words = N_(
+                "TensorFlow heard no heartbeat of {worker} any more, though no worker ended by itself: look at the "
+                "network between {worker} and worker 0, and whether {worker} was frozen"
+            )
+            return lost, _(words, worker=called(folder.each[lost].name, lost))
     return None
 
 
@@ -244,10 +262,11 @@ def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
     errors = [folder.members[number].error for number in failed]
     if not seconds or not any(error is not None and "heartbeat" in error["message"] for error in errors):
         return ""
-    return (
-        f"this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
+    words = N_(
+        "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
         "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
     )
+    return _(words, seconds=seconds)
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dtk.errors import DtkError
+from dtk.errors import DtkError, in_words
+from dtk.language import N_, _, ngettext
 
 __all__ = ["memory_kills", "of_the_disk", "of_the_memory", "refused_by_the_machine", "sentence"]
 
 _ENOUGH = 1 << 16  # bytes: a disk with less can't take the few lines that a worker writes at its end
-_TEMPORARY = "free some, or set TMPDIR to a directory on another disk"
+_TEMPORARY = N_("free some, or set TMPDIR to a directory on another disk")
 
 
 @contextmanager
@@ -39,17 +40,22 @@ def sentence(error: OSError) -> str | None:
     """
     number, name = error.errno, error.filename
     if number in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space is left on the disk that has {name or 'the temporary files'}; {_TEMPORARY}"
+        where = name or _("the temporary files")
+        return in_words(_("no space is left on the disk that has {file}", file=where), _(_TEMPORARY))
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) and name:
-        return f"{name} can't be written ({error.strerror}); set TMPDIR to a directory of your own"
+        words = N_("{file} can't be written ({reason}); set TMPDIR to a directory of your own")
+        return _(words, file=name, reason=error.strerror)
     if number in (errno.EMFILE, errno.ENFILE):
-        return f"no further file can be opened ({_descriptors()}); close some, or allow more: ulimit -n 1024"
+        words = N_("no further file can be opened ({limit}); close some, or allow more: ulimit -n 1024")
+        return _(words, limit=_descriptors())
     if number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
-        return f"no TCP port is free on this machine (of {_ports()}); end programs that hold many, or wait a minute"
+        words = N_("no TCP port is free on this machine (of {ports}); end programs that hold many, or wait a minute")
+        return _(words, ports=_ports())
     if number in (errno.EAGAIN, errno.ENOMEM):
-        return f"no further process can be started ({error.strerror}); end some, or ask for fewer workers"
+        words = N_("no further process can be started ({reason}); end some, or ask for fewer workers")
+        return _(words, reason=error.strerror)
     if number == errno.ENOENT and not _has_directory():
-        return "the working directory has been removed; change to another one (os.chdir)"
+        return _("the working directory has been removed; change to another one (os.chdir)")
     return None
 
 
@@ -57,17 +63,17 @@ def _descriptors() -> str:
     try:
         import resource
 
-        return f"the limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} a process"
+        return _("the limit is {limit} a process", limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     except ImportError:
-        return "the limit is reached"
+        return _("the limit is reached")
 
 
 def _ports() -> str:
     try:
         low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-        return f"{low} to {high}, net.ipv4.ip_local_port_range"
+        return _("{low} to {high}, net.ipv4.ip_local_port_range", low=low, high=high)
     except (OSError, ValueError):
-        return "those that the system gives out"
+        return _("those that the system gives out")
 
 
 def _has_directory() -> bool:
@@ -91,10 +97,13 @@ def of_the_memory(code: int | None, before: int | None) -> str:
     now = memory_kills() if code == -9 else None
     if now is None or before is None or now <= before:
         return ""
-    several = now - before > 1  # other users' processes are among them, and which ones, the kernel's log alone says
-    return (
-        f"; the system has killed {now - before} process{'es' * several} for want of memory meanwhile; if it was "
-        f"{'one of them' if several else 'that one'}: smaller batches, fewer workers, or more memory"
+    # Other users' processes are among them, and which ones, the kernel's log alone says.
+    return ngettext(
+        "the system has killed {n} process for want of memory meanwhile; if it was that one: smaller batches, fewer "
+        "workers, or more memory",
+        "the system has killed {n} processes for want of memory meanwhile; if it was one of them: smaller batches, "
+        "fewer workers, or more memory",
+        now - before,
     )
 
 
@@ -104,4 +113,5 @@ def of_the_disk(folder: Path) -> str:
         full = shutil.disk_usage(folder).free < _ENOUGH
     except OSError:
         return ""
-    return f"; no space is left on the disk that has the run's directory: {_TEMPORARY}" if full else ""
+    words = N_("no space is left on the disk that has the run's directory: {remedy}")
+    return _(words, remedy=_(_TEMPORARY)) if full else ""

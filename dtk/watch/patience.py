@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dtk.language import N_, _
+
 __all__ = ["Patience"]
 
 _SOONEST, _STEPS = 5.0, 50.0  # it is said after so many seconds, and so many of the run's longest steps
@@ -38,6 +40,11 @@ class Patience:
         """The line, with its numbers."""
         limit = self.limit(step_seconds)
         seconds = step_seconds or 0.0
-        took = f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-        end = f"; the run ends after {limit:g} s of that" if limit is not None else ""
-        return f"nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}{end}"
+        took = _("{ms:.0f} ms", ms=1000 * seconds) if seconds < 1 else _("{seconds:.1f} s", seconds=seconds)
+        words = N_("nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}")
+        if limit is not None:
+            words = N_(
+                "nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}; the run ends after "
+                "{limit:g} s of that"
+            )
+        return _(words, quiet=quiet, took=took, sentence=sentence, limit=limit)

@@ -2,57 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 
+from dtk.errors import in_words
+from dtk.language import N_, _, ngettext
 from dtk.watch.state import State
 
-__all__ = ["REASONS", "given_up", "names", "unlike"]
+__all__ = ["REASONS", "clauses", "given_up", "names", "unlike"]
+
+# What workers do: one, and several.
+_DOES = {
+    "stopped": (
+        N_("{names} is stopped by a signal (SIGSTOP, or a debugger)"),
+        N_("{names} are stopped by a signal (SIGSTOP, or a debugger)"),
+    ),
+    "finished": (N_("{names} has ended"), N_("{names} have ended")),
+    "waits": (N_("{names} waits {place}"), N_("{names} wait {place}")),
+    "silent": (N_("{names} is silent"), N_("{names} are silent")),
+    "silent at": (N_("{names} is silent at {place}"), N_("{names} are silent at {place}")),
+    "starting": (N_("{names} is starting"), N_("{names} are starting")),
+    "imported": (N_("{names} has imported TensorFlow and no more"), N_("{names} have imported TensorFlow and no more")),
+    "busy": (N_("{names} is busy elsewhere"), N_("{names} are busy elsewhere")),
+}
+_EQUALLY = N_("{words}: give all workers equally many steps")
 
 
 def _stopped(states: list[State], waiting: list[State], awaited: list[State]) -> str:
     stopped = [state for state in states if state.what == "stopped"]
     if not stopped:
         return ""
-    words = f"{names(stopped)} {_be(stopped)} stopped by a signal (SIGSTOP, or a debugger){_after(stopped)}"
+    words, several = _after(_does("stopped", stopped), stopped), len(stopped)
     if waiting:
-        words += f", and {_who_waits(waiting)} for {'it' if len(stopped) == 1 else 'them'}"
-    return f"{words}; SIGCONT lets {'it' if len(stopped) == 1 else 'them'} go on"
+        waits = ngettext("{waiting} for it", "{waiting} for them", several, waiting=_who_waits(waiting))
+        words = _("{first}, and {more}", first=words, more=waits)
+    return ngettext("{words}; SIGCONT lets it go on", "{words}; SIGCONT lets them go on", several, words=words)
 
 
 def _missing(states: list[State], waiting: list[State], awaited: list[State]) -> str:
     if not waiting or any(state.blocked != "connecting" for state in waiting):
         return ""
-    return (
-        f"{_who_waits(waiting)} for {names(awaited)}, but {_instead(awaited)}; "
-        "make the strategy on every worker, before anything that may end or wait"
-    )
+    remedy = _("make the strategy on every worker, before anything that may end or wait")
+    return in_words(_silent(states, waiting, awaited), remedy)
 
 
 def _uneven(states: list[State], waiting: list[State], awaited: list[State]) -> str:
     gone = [state for state in awaited if state.what == "finished"]
     if not gone or not waiting:
         return ""
-    ended = f"{names(gone)} ended{_after(gone)}"
+    ended = _after(_("{names} ended", names=names(gone)), gone)
     alone = [state for state in waiting if state.call in ("evaluate", "predict")]
     if alone and len(alone) == len(waiting):
-        return f"{ended}, {_who_waits(waiting)}, which all workers must call; call it on each of them"
-    return f"{ended}, {_who_waits(waiting)}: give all workers equally many steps"
+        words = N_("{ended}, {waiting}, which all workers must call; call it on each of them")
+        return _(words, ended=ended, waiting=_who_waits(waiting))
+    return _(_EQUALLY, words=clauses([ended, _who_waits(waiting)]))
 
 
 def _order(states: list[State], waiting: list[State], awaited: list[State]) -> str:
     if not waiting or any(not state.waits for state in awaited):
         return ""
-    steps = {state.step for state in waiting}
-    places = [f"{s.name} waits {_precisely(s)}" for s in waiting]
-    remedy = "all workers must make the same collectives in the same order, and equally many steps"
-    where = "each in another step" if len(steps) > 1 else "each in another collective"
-    return f"{_listed(places)}, {where}: {remedy}"
+    words = N_(
+        "{places}, each in another collective: all workers must make the same collectives in the same order, and "
+        "equally many steps"
+    )
+    if len({state.step for state in waiting}) > 1:
+        words = N_(
+            "{places}, each in another step: all workers must make the same collectives in the same order, and "
+            "equally many steps"
+        )
+    return _(words, places=_together_with(_does("waits", [state], _precisely(state)) for state in waiting))
 
 
 def _silent(states: list[State], waiting: list[State], awaited: list[State]) -> str:
     if not waiting:
         return ""
-    return f"{_who_waits(waiting)} for {names(awaited)}, but {_instead(awaited)}"
+    words, instead = N_("{waiting} for {awaited}, but {instead}"), _instead(awaited)
+    return _(words, waiting=_who_waits(waiting), awaited=names(awaited), instead=instead)
 
 
 def _together(states: list[State], waiting: list[State], awaited: list[State]) -> str:
@@ -61,18 +86,21 @@ def _together(states: list[State], waiting: list[State], awaited: list[State]) -
     if len(blocked) < 2 or len(blocked) < len([state for state in states if not state.ended]):
         return ""
     place = blocked[0].place
-    return (
-        f"{names(blocked)} all wait inside TensorFlow{f' {place}' if place else ''}; they may be in different "
-        "collectives of it (a branch that only some workers take), or the network between them is gone"
+    what = N_("{names} all wait inside TensorFlow {place}") if place else N_("{names} all wait inside TensorFlow")
+    why = _(
+        "they may be in different collectives of it (a branch that only some workers take), or the network between "
+        "them is gone"
     )
+    return in_words(_(what, names=names(blocked), place=place), why)
 
 
 def given_up(stopped: list[State]) -> str:
     """The message where peers failed because these workers were stopped for too long."""
-    verb, them = _be(stopped), "it" if len(stopped) == 1 else "them"
-    return (
-        f"{names(stopped)} {verb} stopped by a signal (SIGSTOP, or a debugger){_after(stopped)}, so that TensorFlow "
-        f"gave {them} up and the other workers failed"
+    return ngettext(
+        "{stopped}, so that TensorFlow gave it up and the other workers failed",
+        "{stopped}, so that TensorFlow gave them up and the other workers failed",
+        len(stopped),
+        stopped=_after(_does("stopped", stopped), stopped),
     )
 
 
@@ -81,11 +109,10 @@ def unlike(states: Sequence[State]) -> str:
     planned = [state for state in states if state.planned is not None]
     if len({state.planned for state in planned}) < 2:
         return ""
-    counts = [f"{s.planned}{' steps an epoch' * (s is planned[0])} on {s.name}" for s in planned]
-    return (
-        f"fit was to do {_listed(counts)}, so that the workers met in different collectives"
-        f"{_after(planned)}: give all workers equally many steps"
-    )
+    first, rest = N_("{steps} steps an epoch on {worker}"), N_("{steps} on {worker}")
+    counts = [_(rest if k else first, steps=state.planned, worker=state.called) for k, state in enumerate(planned)]
+    words = _("fit was to do {counts}, so that the workers met in different collectives", counts=_listed(counts))
+    return _(_EQUALLY, words=_after(words, planned))
 
 
 REASONS = (
@@ -98,57 +125,67 @@ REASONS = (
 )
 
 
+def _does(what: str, states: Sequence[State], place: str = "") -> str:
+    return _(_DOES[what][len(states) > 1], names=names(states), place=place)
+
+
 def _who_waits(waiting: list[State]) -> str:
     """ "worker 0 waits in step 13", "workers 0 and 2 wait in step 13"."""
     places = list(dict.fromkeys(state.place for state in waiting if state.place))
-    verb = "waits" if len(waiting) == 1 else "wait"
-    return f"{names(waiting)} {verb} {_listed(places) if places else 'in a collective'}"
+    return _does("waits", waiting, _listed(places) if places else _("in a collective"))
 
 
 def _instead(awaited: list[State]) -> str:
     """What the awaited workers do: "worker 1 has ended after step 12", "workers 1 and 2 are silent at line 5 in f"."""
-    groups: dict[tuple[str, str], list[State]] = {}
+    groups: dict[tuple[str, str, int], list[State]] = {}
     for state in awaited:
         groups.setdefault(_doing(state), []).append(state)
-    plural = {"has": "have", "is": "are", "waits": "wait"}
-    said = [
-        f"{names(states)} {verb if len(states) == 1 else plural[verb]} {rest}"
-        for (verb, rest), states in groups.items()
-    ]
-    return _listed(said)
+    said = [(what, _does(what, states, place), states) for (what, place, _step), states in groups.items()]
+    untimed = ("waits", "starting", "imported")
+    return _together_with(words if what in untimed else _after(words, states) for what, words, states in said)
 
 
-def _doing(state: State) -> tuple[str, str]:
-    """The verb, of one worker, and the rest of the sentence."""
+def _doing(state: State) -> tuple[str, str, int]:
+    """One of _DOES, the place, and the step where that is to be said."""
     if state.what == "finished":
-        return "has", "ended" + _after([state])
+        return "finished", "", state.step
     if state.waits:
-        return "waits", _precisely(state)
+        return "waits", _precisely(state), 0
     if state.silent:
-        return "is", f"silent{f' at {state.line}' if state.line else ''}{_after([state])}"
-    early = {"starting": ("is", "starting"), "imported": ("has", "imported TensorFlow and no more")}
-    return early.get(state.what, ("is", f"busy elsewhere{_after([state])}"))
+        return "silent at" if state.line else "silent", state.line, state.step
+    return (state.what, "", 0) if state.what in ("starting", "imported") else ("busy", "", state.step)
 
 
 def _precisely(state: State) -> str:
-    place = state.place or "in a collective"
-    return place if not state.line or place == f"at {state.line}" else f"{place} ({state.line})"
+    if not state.stage:
+        return state.place or _("in a collective")
+    return _("{place} ({line})", place=state.stage, line=state.line) if state.line else state.stage
 
 
-def _after(states: list[State]) -> str:
+def _after(words: str, states: list[State]) -> str:
     steps = {state.step for state in states}
-    return f" after step {steps.pop()}" if len(steps) == 1 and steps != {0} else ""
-
-
-def _be(states: list[State]) -> str:
-    return "is" if len(states) == 1 else "are"
+    if len(steps) > 1 or steps == {0}:
+        return words
+    return _("{what} after step {step}", what=words, step=steps.pop())
 
 
 def names(states: Sequence[State]) -> str:
     """ "worker 0", "workers 0, 1 and 3"."""
-    numbers = [state.name.removeprefix("worker ") for state in states]
-    return states[0].name if len(states) == 1 else f"workers {_listed(numbers)}"
+    if len(states) == 1:
+        return states[0].called
+    return _("workers {numbers}", numbers=_listed([str(state.member) for state in states]))
 
 
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def clauses(parts: Sequence[str]) -> str:
+    """Parts of a sentence that could stand alone; unlike the members of a list, which some languages set apart."""
+    return functools.reduce(lambda first, more: _("{first}, {more}", first=first, more=more), parts)
+
+
+def _together_with(parts: Iterable[str]) -> str:
+    """Such parts, the last with an "and"."""
+    *first, last = parts
+    return _("{first} and {more}", first=clauses(first), more=last) if first else last
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else _("{some} and {last}", some=_(", ").join(words[:-1]), last=words[-1])

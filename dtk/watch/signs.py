@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dtk.language import N_, _
 from dtk.process.vitals import Vitals
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
@@ -190,11 +191,19 @@ class Signs:
         """Each member's state and the Python stack of each that lives, also of one deep inside a collective."""
         texts = []
         for state, pulse in zip(self.now(watch), self._pulses, strict=True):
-            pid = f" (process {state.pid})" if state.pid is not None else ""
-            none = "it is stopped and can't answer" if pulse.stopped else "it is not running"
+            at = state.position and not state.ended and state.what != "stopped"
+            head = _(
+                N_("{name} is at {words}") if at else N_("{name} is {words}"), name=state.called, words=state.words()
+            )
+            if state.pid is not None:
+                head = _("{words} (process {pid})", words=head, pid=state.pid)
+            none = (
+                N_("(no stack: it is stopped and can't answer)")
+                if pulse.stopped
+                else N_("(no stack: it is not running)")
+            )
             stack = own_part(pulse.answer()) if pulse.asked > 0 else ""
-            at = "at " if state.position and not state.ended and state.what != "stopped" else ""
-            texts.append(f"{state.name} is {at}{state.words()}{pid}:\n{stack or f'  (no stack: {none})'}")
+            texts.append(f"{head}:\n{stack or f'  {_(none)}'}")
         return "\n\n".join(texts)
 
     def now(self, watch: Watch) -> list[State]:

@@ -10,6 +10,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from dtk.language import _
+
 __all__ = ["Activity", "Frame", "activity", "own_part", "threads"]
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$')
@@ -78,7 +80,7 @@ def activity(text: str) -> Activity:
     main = stacks[0]
     calls = [frame.function for frame in main if frame.function in _CALLS and _TRAINERS.search(frame.file)]
     own = next((frame for frame in main if not frame.library), None)
-    line = f"line {own.line} in {own.function}" if own else ""
+    line = _("line {number} in {function}", number=own.line, function=own.function) if own else ""
     return Activity(_blocked(stacks), calls[0] if calls else "", line)
 
 

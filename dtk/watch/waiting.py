@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from dtk.language import _
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
 from dtk.watch.reasons import REASONS, names
@@ -83,7 +84,7 @@ def board(states: Sequence[State]) -> list[Line]:
     lines = []
     for state in states:
         awaited = [other for other in states if (state.member, other.member) in edges]
-        lines.append(replace(state.board(), waits=f", waits for {names(awaited)}" if awaited else ""))
+        lines.append(replace(state.board(), waits=_("waits for {workers}", workers=names(awaited)) if awaited else ""))
     return lines
 
 

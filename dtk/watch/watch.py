@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtk import events
-from dtk.errors import WorkerFailed
+from dtk.errors import WorkerFailed, in_words
+from dtk.language import N_, _
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import explain, hindrances
 from dtk.watch.explain import is_chatter
-from dtk.watch.state import STAGES
+from dtk.watch.reasons import clauses
+from dtk.watch.state import STAGES, called
 
 __all__ = ["Heard", "Watch", "port_was_taken"]
 
 # A kind of error that comes where a peer has gone and elsewhere, in words of a TensorFlow that is not known here.
-_UNSURE = " (these words don't tell whether it failed by itself or lost another worker)"
+_UNSURE = N_("{words} (these words don't tell whether it failed by itself or lost another worker)")
 
 
 @dataclass
@@ -109,7 +111,9 @@ class Watch:
 
     def words(self) -> str:
         """ "worker 0 training, worker 1 finished"."""
-        return ", ".join(f"{m.name} {state}" for m, state in zip(self.folder.members, self.states(), strict=True))
+        names = [called(member.name, member.worker) for member in self.folder.members]
+        pairs = zip(names, self.states(), strict=True)
+        return clauses([_("{name} {words}", name=name, words=_(state)) for name, state in pairs])
 
     def failures(self) -> dict[int, float]:
         """Members that failed, with the time (s since the call): raised, ended without finishing, or lost."""
@@ -156,8 +160,8 @@ class Watch:
             if heard.state == "finished" and heard.exited is not None:
                 code = heard.exited[0]
                 why = hindrances.of_the_memory(code, self._memory_kills)
-                at = f" on {self.hosts[worker]}" if any(self.hosts) else ""
-                return worker, f"{self._member(worker).name}{at} {explain.departure_in_words(code, why)}"
+                words = explain.departure_in_words(code, why)
+                return worker, _("{name} {words}", name=self._called(worker), words=words)
         return None
 
     def mismatch(self, worker: int) -> str:
@@ -178,19 +182,23 @@ class Watch:
         error, exited = member.error, self.heard[worker].exited
         code = exited[0] if exited else None
         trace = error["traceback"] if error else ""
-        at = f" on {self.hosts[worker]}" if any(self.hosts) else ""
-        name = (member.name if worker < self.folder.workers else "the evaluator") + at
         unsure = not said and not lost and not self.is_own(worker)
-        parts = [f"What {name} said:\n{trace}" if trace else _last_lines(member)]
+        if not said:
+            said = _("{name} {words}", name=self._called(worker), words=self._what(worker, code))
+            said = _(_UNSURE, words=said) if unsure else said
+        name = self._called(worker, _("the evaluator"))
+        parts = [_("What {name} said:\n{trace}", name=name, trace=trace) if trace else _last_lines(member)]
         for other in sorted(set(self.failures()) - {worker}):
-            role = "the same" if self._same(other, worker) else "a consequence"
-            name = self._member(other).name.capitalize()
+            name, what = called(self._member(other).name, other).capitalize(), self._what(other, None)
+            role = N_("{words}  (a consequence; in full in {log})")
+            if self._same(other, worker):
+                role = N_("{words}  (the same; in full in {log})")
             log = f".logs[{other}]" if other < self.folder.workers else ".evaluator_log"
-            parts.append(f"{name} {self._what(other, None)}  ({role}; in full in {log})")
+            parts.append(_(role, words=_("{name} {words}", name=name, words=what), log=log))
         return WorkerFailed(
-            said or f"{member.name}{at} {self._what(worker, code)}{_UNSURE if unsure else ''}",
+            said,
             worker=worker if worker < self.folder.workers else "evaluator",
-            host=self.hosts[worker] if at else None,
+            host=self.hosts[worker] if any(self.hosts) else None,
             exitcode=code,
             traceback=trace,
             folder=self.folder,
@@ -210,8 +218,14 @@ class Watch:
         if error is not None:
             return explain.in_one_sentence(error["type"], error["message"], _runs_a_program(self.folder))
         why = hindrances.of_the_memory(code, self._memory_kills)
-        full = hindrances.of_the_disk(self.folder.path)
-        return explain.exit_in_words(code, _runs_a_program(self.folder), why) + full
+        said = explain.exit_in_words(code, _runs_a_program(self.folder), why)
+        return in_words(said, hindrances.of_the_disk(self.folder.path))
+
+    def _called(self, worker: int, evaluator: str = "") -> str:
+        """A member, with its machine where that is another. evaluator: what to call this member."""
+        name = called(self._member(worker).name, worker)
+        name = evaluator if evaluator and worker >= self.folder.workers else name
+        return _("{name} on {host}", name=name, host=self.hosts[worker]) if any(self.hosts) else name
 
     def _member(self, number: int) -> WorkerFolder:
         return self.folder.members[number]
@@ -232,4 +246,4 @@ def _runs_a_program(folder: RunFolder) -> bool:
 
 def _last_lines(member: WorkerFolder, count: int = 15) -> str:
     lines = [line for line in member.log_end(4 * count) if not is_chatter(line)][-count:]
-    return "\n".join(["The end of its log:", *lines]) if lines else ""
+    return "\n".join([_("The end of its log:"), *lines]) if lines else ""
