@@ -192,18 +192,15 @@ class Signs:
         texts = []
         for state, pulse in zip(self.now(watch), self._pulses, strict=True):
             at = state.position and not state.ended and state.what != "stopped"
-            head = _(
-                N_("{name} is at {words}") if at else N_("{name} is {words}"), name=state.called, words=state.words()
-            )
+            head = N_("{name} is at {words}") if at else N_("{name} is {words}")
+            head = _(head, name=state.called, words=state.words())
             if state.pid is not None:
                 head = _("{words} (process {pid})", words=head, pid=state.pid)
             none = (
-                N_("(no stack: it is stopped and can't answer)")
-                if pulse.stopped
-                else N_("(no stack: it is not running)")
+                N_("no stack: it is stopped and can't answer") if pulse.stopped else N_("no stack: it is not running")
             )
             stack = own_part(pulse.answer()) if pulse.asked > 0 else ""
-            texts.append(f"{head}:\n{stack or f'  {_(none)}'}")
+            texts.append(f"{head}:\n{stack or f'  ({_(none)})'}")
         return "\n\n".join(texts)
 
     def now(self, watch: Watch) -> list[State]:
