@@ -25,10 +25,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks reference translations setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides reference translations setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | reference | translations | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | reference | translations | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -164,6 +164,11 @@ bench: $(READY)
 # Runs every lesson and stores its outputs; twice in a row gives no diff.
 notebooks: $(READY)
 	$(BIN)/python tools/notebooks.py notebooks/*.ipynb
+
+# A talk of each lesson, in out/slides: docs/teaching/slides.md.
+slides: $(READY)
+	$(BIN)/jupyter nbconvert --to slides --SlidesExporter.reveal_width=1600 --SlidesExporter.reveal_height=1050 \
+		--output-dir out/slides notebooks/[0-9]*.ipynb
 
 # docs/reference, from the docstrings of the public names.
 reference: $(READY)
