@@ -50,7 +50,7 @@ class Server:
 
     def address(self, lesson: str) -> str:
         """Where it shows the lesson; in a workspace of its own, else JupyterLab brings back another page's."""
-        there = f"lab/workspaces/{lesson}/tree/{lesson}.ipynb?reset"
+        there = f"lab/workspaces/{lesson.replace('/', '-')}/tree/{lesson}.ipynb?reset"
         return f"{self.url}{there if self.app == 'lab' else f'notebooks/{lesson}.ipynb'}"
 
     def theme(self, name: str) -> None:
