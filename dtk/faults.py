@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 
 __all__ = ["Fault", "drop_network", "exception", "kill", "nan", "slow", "stall"]
 
@@ -140,12 +141,12 @@ def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
 
 
 def _made(kind: str, worker: Any, step: Any, attempt: Any, **more: Any) -> Fault:
-    where = f"dtk.faults.{kind}"
     for name, value, least in (("worker", worker, 0), ("step", step, 1), ("attempt", attempt, 1)):
         if name == "attempt" and value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ClusterConfigError(f"{where}: {name}={value!r}, but it takes a whole number from {least} up")
+            words = N_("dtk.faults.{kind}: {name}={value!r}, but it takes a whole number from {least} up")
+            raise ClusterConfigError(_(words, kind=kind, name=name, value=value, least=least))
     return Fault(kind, worker, step, attempt=attempt, **more)
 
 
@@ -153,5 +154,6 @@ def _seconds(kind: str, value: Any) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value <= 0:
         name = "seconds_per_step" if kind == "slow" else "seconds"
-        raise ClusterConfigError(f"dtk.faults.{kind}: {name}={value!r}, but it takes a number of seconds above 0")
+        words = N_("dtk.faults.{kind}: {name}={value!r}, but it takes a number of seconds above 0")
+        raise ClusterConfigError(_(words, kind=kind, name=name, value=value))
     return float(value)

@@ -15,6 +15,7 @@ from dtk import environment, places, starts
 from dtk.attempts import Attempt
 from dtk.errors import RunInterrupted
 from dtk.faults import Fault
+from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, job_of
 from dtk.launch.place import Place
@@ -268,12 +269,13 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     try:
         configs = starts.starts(job, folder, began, quiet)
     except KeyboardInterrupt:
-        words = f"after {time.monotonic() - began:.1f} s; the workers are stopped, their logs and records are in"
-        raise RunInterrupted(f"{words} {folder.path}", folder) from None
+        words = N_("after {seconds:.1f} s; the workers are stopped, their logs and records are in {folder}")
+        raise RunInterrupted(_(words, seconds=time.monotonic() - began, folder=folder.path), folder) from None
     finally:
         job.place.end(folder)
         if job.faults:
-            print(*(f"dtk: {words}\n" for words in never_came(folder, job.faults)), sep="", end="", flush=True)
+            said = never_came(folder, job.faults)
+            print(*(_("dtk: {words}", words=words) + "\n" for words in said), sep="", end="", flush=True)
     seconds, results = time.monotonic() - began, [folders.result(worker, folder) for worker in folder.each]
     evaluated = folder.evaluator.result if folder.has_evaluator else None
     picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])

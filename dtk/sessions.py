@@ -12,6 +12,7 @@ from dtk.inside.replay import session
 from dtk.interactive.begin import Started
 from dtk.interactive.history import History
 from dtk.interactive.talk import Talk
+from dtk.language import _, ngettext
 from dtk.launch import launch
 from dtk.launch.launch import Job
 from dtk.launch.place import Localhost
@@ -42,10 +43,15 @@ def so_far(talk: Talk, history: History) -> Run:
 def baseline(started: Started, history: History) -> Run:
     """In one process, with one worker's share of the cores, seeded as the workers were."""
     job = _job(started, history)
-    _, left = history.to_replay()
+    left = history.to_replay()[1]
     if left:
-        what = f"cell{'s' * (len(left) > 1)} {', '.join(map(str, left))}"
-        environment.say(f"the baseline is without {what}: functions, and what ran on single workers alone")
+        words = ngettext(
+            "the baseline is without cell {cells}: functions, and what ran on single workers alone",
+            "the baseline is without cells {cells}: functions, and what ran on single workers alone",
+            len(left),
+            cells=_(", ").join(map(str, left)),
+        )
+        environment.say(words)
     alone: dict[str, Any] = {"workers": 1, "replicas": 1, "mode": "single"}
     if not isinstance(job.place, Localhost):
         alone["place"] = Localhost()  # where dtk.baseline trains as well
@@ -53,5 +59,5 @@ def baseline(started: Started, history: History) -> Run:
 
 
 def _job(started: Started, history: History) -> Job:
-    cells, _ = history.to_replay()
+    cells = history.to_replay()[0]
     return replace(started.job, payload=ship.pack(session, (cells,), {}), strategy=True)

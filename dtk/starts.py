@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from dtk.errors import DtkError, WorkerFailed, WorkerStalled
+from dtk.language import _
 from dtk.launch import folders, launch
 from dtk.live import show
 from dtk.records import RunFolder
@@ -26,16 +27,17 @@ def starts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> lis
 
 
 def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
-    at = f" on {job.place.name}" * bool(job.place.name)
-    note = at + (f", attempt {number} of {job.restarts + 1}" if job.restarts else "")
+    note = _(" on {place}", place=job.place.name) if job.place.name else ""
+    if job.restarts:
+        note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)
     reader, started = Reader(folder), time.monotonic() - began
     size = job.workers, job.replicas, job.mode
     view = show.Silent() if quiet else show.show(*size, reader, note=note, program=job.program)
-    outcome = "interrupted"
+    outcome = _("interrupted")
     failed: str | None = outcome
     try:
         configs = launch.launch(job, reader, began, view.update)
-        outcome, failed = f"finished in {time.monotonic() - began:.1f} s", None
+        outcome, failed = _("finished in {seconds:.1f} s", seconds=time.monotonic() - began), None
         return configs
     except DtkError as error:
         outcome = failed = str(error)

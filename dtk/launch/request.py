@@ -11,6 +11,7 @@ from dtk.compat.estimators import revived as estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
+from dtk.language import N_, _, ngettext
 from dtk.launch import gpus, programs
 from dtk.process import ship
 from dtk.process.program import Program
@@ -42,10 +43,10 @@ _PARENT, _FORKED, _FRESH = 600e6, 250e6, 550e6
 def check_count(name: str, value: Any, most: int) -> None:
     """A number of workers or replicas, of at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ClusterConfigError(f"{name}={value!r}: it takes a whole number of at least 1")
+        raise ClusterConfigError(_("{name}={value!r}: it takes a whole number of at least 1", name=name, value=value))
     if value > most:
-        words = f"{name}={value}: this machine has {environment.cores()} cores, and dtk starts at most {most} here"
-        raise ClusterConfigError(words)
+        words = N_("{name}={value}: this machine has {cores} cores, and dtk starts at most {most} here")
+        raise ClusterConfigError(_(words, name=name, value=value, cores=environment.cores(), most=most))
 
 
 def memory_needed(workers: int, forked: bool) -> float:
@@ -59,11 +60,12 @@ def check_memory(workers: int, forked: bool, force: bool = False) -> None:
         return
     needed, free = memory_needed(workers, forked), limits.memory()
     if free.value < needed:
-        raise ClusterConfigError(
-            f"workers={workers}: they need about {needed / 1e6:,.0f} MB, and {free.source} leaves "
-            f"{free.value / 1e6:,.0f}; shut down other kernels, ask for fewer workers (or replicas=2 in one), or "
-            "dtk.run(..., force=True) to try"
+        words = N_(
+            "workers={workers}: they need about {needed:,.0f} MB, and {source} leaves {free:,.0f}; shut down other "
+            "kernels, ask for fewer workers (or replicas=2 in one), or dtk.run(..., force=True) to try"
         )
+        size = {"needed": needed / 1e6, "free": free.value / 1e6}
+        raise ClusterConfigError(_(words, workers=workers, source=_(free.source), **size))
 
 
 def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
@@ -77,19 +79,31 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
     if asked is None:
         return ()
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        raise ClusterConfigError(f"gpus_per_worker={asked!r}: it takes a whole number of at least 1, or None")
+        words = N_("{name}={value!r}: it takes a whole number of at least 1, or None")
+        raise ClusterConfigError(_(words, name="gpus_per_worker", value=asked))
     if not here:
-        words = "it divides the GPUs of this machine; elsewhere the place's own scheduler does"
-        raise ClusterConfigError(f"gpus_per_worker={asked} with on=: {words}")
+        words = N_(
+            "gpus_per_worker={asked} with on=: it divides the GPUs of this machine; elsewhere the place's own "
+            "scheduler does"
+        )
+        raise ClusterConfigError(_(words, asked=asked))
     if 1 < asked != replicas:
-        words = f"each of a worker's GPUs has one replica; pass replicas={asked}"
-        raise ClusterConfigError(f"gpus_per_worker={asked} with replicas={replicas}: {words}")
+        words = N_(
+            "gpus_per_worker={asked} with replicas={replicas}: each of a worker's GPUs has one replica; pass "
+            "replicas={asked}"
+        )
+        raise ClusterConfigError(_(words, asked=asked, replicas=replicas))
     seen, source = gpus.visible()
     if len(seen) < workers * asked:
-        raise ClusterConfigError(
-            f"gpus_per_worker={asked} with workers={workers}: they need {workers * asked} GPU"
-            f"{'s' * (workers * asked > 1)}, and this machine shows {len(seen)} (by {source})"
+        words = ngettext(
+            "gpus_per_worker={asked} with workers={workers}: they need {n} GPU, and this machine shows {seen} (by "
+            "{source})",
+            "gpus_per_worker={asked} with workers={workers}: they need {n} GPUs, and this machine shows {seen} (by "
+            "{source})",
+            workers * asked,
+            **{"asked": asked, "workers": workers, "seen": len(seen), "source": source},
         )
+        raise ClusterConfigError(words)
     return tuple(gpus.divided(seen, workers, asked))
 
 
@@ -97,60 +111,86 @@ def check_times(timeout: Any, stall_timeout: Any) -> None:
     """Seconds above 0, or None for no limit."""
     for name, value in (("timeout", timeout), ("stall_timeout", stall_timeout)):
         if value is not None and not (isinstance(value, (int, float)) and value > 0):
-            raise ClusterConfigError(f"{name}={value!r}: it takes seconds above 0, or None for no limit")
+            words = N_("{name}={value!r}: it takes seconds above 0, or None for no limit")
+            raise ClusterConfigError(_(words, name=name, value=value))
 
 
 def checked_seed(seed: Any) -> int | None:
     """A seed that Python, NumPy and TensorFlow all take."""
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32):
-        raise ClusterConfigError(f"seed={seed!r}: it takes a whole number from 0 to 2**32 - 1, or None")
+        raise ClusterConfigError(_("seed={seed!r}: it takes a whole number from 0 to 2**32 - 1, or None", seed=seed))
     return seed
 
 
 def checked_keras(keras: Any, fn: Any) -> int | None:
     """Which Keras the workers use: tf_keras where `fn` uses dtk.estimator and TensorFlow's own Keras is Keras 3."""
     if keras not in (None, 2, 3):
-        raise ClusterConfigError(f"keras={keras!r}: it takes 2 (tf_keras), 3, or None for TensorFlow's own choice")
+        words = N_("keras={keras!r}: it takes 2 (tf_keras), 3, or None for TensorFlow's own choice")
+        raise ClusterConfigError(_(words, keras=keras))
     older = installed_keras_2()
     if keras == 3 and older is not None:
-        words = f"keras=3: the keras installed here is {older}, which belongs to TensorFlow 2.15 and before; "
-        raise ClusterConfigError(words + "leave keras= out, or install TensorFlow 2.16 or later")
+        words = N_(
+            "keras=3: the keras installed here is {older}, which belongs to TensorFlow 2.15 and before; leave keras= "
+            "out, or install TensorFlow 2.16 or later"
+        )
+        raise ClusterConfigError(_(words, older=older))
     if older is not None:
         return None  # TensorFlow's own choice is Keras 2
     if estimator.is_native() or not _uses_estimator(fn):
         return keras
     if keras == 3:
-        raise ClusterConfigError("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
+        words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
+        raise ClusterConfigError(words)
     return 2
 
 
 def checked_restarts(restarts: Any) -> int:
     """How often the cluster may start again."""
     if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= MOST_RESTARTS:
-        raise ClusterConfigError(f"restarts={restarts!r}: it takes a whole number from 0 to {MOST_RESTARTS}")
+        words = N_("restarts={restarts!r}: it takes a whole number from 0 to {most}")
+        raise ClusterConfigError(_(words, restarts=restarts, most=MOST_RESTARTS))
     return restarts
 
 
 def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
     """Faults that can come: on a worker that there is, in a start of the cluster that there may be."""
     if isinstance(faults, Fault) or not isinstance(faults, (list, tuple)):
-        raise ClusterConfigError(f"faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
+        words = N_("faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
+        raise ClusterConfigError(_(words, faults=faults))
     for fault in faults:
-        if not isinstance(fault, Fault):
-            words = "it takes what the functions of dtk.faults make, such as dtk.faults.kill(worker=1, step=20)"
-            raise ClusterConfigError(f"faults: {fault!r} is no fault; {words}")
-        if fault.worker >= workers:
-            there = "there is worker 0 only" if workers == 1 else f"the workers are 0 to {workers - 1}"
-            raise ClusterConfigError(f"faults: {fault} with workers={workers}: {there}")
-        if fault.kind == "drop_network" and workers == 1:
-            raise ClusterConfigError(f"faults: {fault} with workers=1: a single worker has no network to lose")
-        if fault.attempt is not None and fault.attempt > restarts + 1:
-            words = f"there will be at most {restarts + 1} attempt{'s' * (restarts > 0)}"
-            raise ClusterConfigError(f"faults: {fault} with restarts={restarts}: {words}")
-        if fault.kind == "nan" and _uses_estimator(fn):
-            words = "an Estimator's variables can't be reached from outside; nan is for fit and for loops"
-            raise ClusterConfigError(f"faults: {fault} with an Estimator: {words}")
+        refused = _why_not(fault, workers, restarts, fn)
+        if refused:
+            raise ClusterConfigError(refused)
     return tuple(faults)
+
+
+def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
+    """Why a fault can't come; "" where it can."""
+    words = ""
+    if not isinstance(fault, Fault):
+        words = N_(
+            "faults: {fault!r} is no fault; it takes what the functions of dtk.faults make, such as "
+            "dtk.faults.kill(worker=1, step=20)"
+        )
+    elif fault.worker >= workers == 1:
+        words = N_("faults: {fault} with workers=1: there is worker 0 only")
+    elif fault.worker >= workers:
+        words = N_("faults: {fault} with workers={workers}: the workers are 0 to {last}")
+    elif fault.kind == "drop_network" and workers == 1:
+        words = N_("faults: {fault} with workers=1: a single worker has no network to lose")
+    elif fault.attempt is not None and fault.attempt > restarts + 1:
+        return ngettext(
+            "faults: {fault} with restarts={restarts}: there will be at most {n} attempt",
+            "faults: {fault} with restarts={restarts}: there will be at most {n} attempts",
+            restarts + 1,
+            **{"fault": fault, "restarts": restarts},
+        )
+    elif fault.kind == "nan" and _uses_estimator(fn):
+        words = N_(
+            "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
+            "fit and for loops"
+        )
+    return _(words, fault=fault, workers=workers, last=workers - 1)
 
 
 def _uses_estimator(fn: Any) -> bool:
@@ -163,11 +203,12 @@ def fork(start: str, fn: Any = None) -> bool:
     A program expects to be the first to import TensorFlow: what it sets in its environment before must count.
     """
     if start not in ("auto", "warm", "cold"):
-        raise ClusterConfigError(f"start={start!r}: it takes 'auto', 'warm' or 'cold'")
+        raise ClusterConfigError(_("start={start!r}: it takes 'auto', 'warm' or 'cold'", start=start))
     if start == "auto":
         return environment.forks() and not isinstance(fn, Program)
     if start == "warm" and not environment.can_fork():
-        raise ClusterConfigError("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
+        words = _("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
+        raise ClusterConfigError(words)
     return start == "warm"
 
 
@@ -190,10 +231,11 @@ def of_each_job(
 def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
     """The call as bytes, after a check that it can be made; NotShippable where it can't travel."""
     if not callable(fn):
-        raise ClusterConfigError(f"fn is {fn!r}, not a function; pass the function itself, without ()")
+        raise ClusterConfigError(_("fn is {fn!r}, not a function; pass the function itself, without ()", fn=fn))
     label = getattr(fn, "__name__", type(fn).__name__)
     if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
-        raise ClusterConfigError(f"`{label}` is a coroutine or generator; write an ordinary function")
+        words = N_("`{function}` is a coroutine or generator; write an ordinary function")
+        raise ClusterConfigError(_(words, function=label))
     given = tuple(args), dict(kwargs or {})
     filled = ship.fill_strategy(fn, *given, None) if ship.takes_strategy(fn) else given
     try:
@@ -201,7 +243,8 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     except ValueError:
         pass  # a builtin that tells nothing of its parameters: the call itself will
     except TypeError as error:
-        raise ClusterConfigError(f"`{label}` can't be called so: {error}; give args=(...) or kwargs={{...}}") from None
+        words = N_("`{function}` can't be called so: {error}; give args=(...) or kwargs={{...}}")
+        raise ClusterConfigError(_(words, function=label, error=error)) from None
     return ship.pack(fn, *given)
 
 
@@ -213,11 +256,17 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
     if evaluator is None or evaluator is False:
         return None, False
     if evaluator is not True and not callable(evaluator):
-        words = "it takes True (the evaluator runs the workers' function), a function of its own, or None"
-        raise ClusterConfigError(f"evaluator={evaluator!r}: {words}")
+        words = N_(
+            "evaluator={evaluator!r}: it takes True (the evaluator runs the workers' function), a function of its own, "
+            "or None"
+        )
+        raise ClusterConfigError(_(words, evaluator=evaluator))
     if mode != "cluster":
-        words = "an evaluator stands beside a cluster of workers; with replicas in one process, ask for replicas=1"
-        raise ClusterConfigError(f"evaluator= with mode {mode}: {words}, or evaluate in the function itself")
+        words = N_(
+            "evaluator= with mode {mode}: an evaluator stands beside a cluster of workers; with replicas in one "
+            "process, ask for replicas=1, or evaluate in the function itself"
+        )
+        raise ClusterConfigError(_(words, mode=mode))
     if evaluator is True:
         return pack(*call), ship.takes_strategy(call[0])
     own = ship.takes_strategy(evaluator)
@@ -225,6 +274,9 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
         inspect.signature(evaluator).bind(**({"strategy": None} if own else {}))
     except TypeError as error:
         label = getattr(evaluator, "__name__", type(evaluator).__name__)
-        words = f"it gets no arguments but `strategy`, so that `{label}` lacks some: {error}"
-        raise ClusterConfigError(f"evaluator=: {words}; use defaults, or functools.partial") from None
+        words = N_(
+            "evaluator=: it gets no arguments but `strategy`, so that `{function}` lacks some: {error}; use defaults, "
+            "or functools.partial"
+        )
+        raise ClusterConfigError(_(words, function=label, error=error)) from None
     return pack(evaluator, (), None), own
