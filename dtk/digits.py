@@ -1,4 +1,4 @@
-"""Numbers for readers: three digits, no powers of ten, and a noun in its number."""
+"""Numbers for readers: three digits, no powers of ten."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from dtk.language import N_, _, ngettext
 
-__all__ = ["bytes_of", "counted", "three"]
+__all__ = ["bytes_of", "three"]
 
 
 def three(value: float) -> str:
@@ -36,12 +36,3 @@ def bytes_of(number: float) -> str:
         if number >= size:
             return f"{three(number / size)} {unit}"
     return ngettext("{count} byte", "{count} bytes", number, count=f"{number:,.0f}")
-
-
-def counted(number: float, noun: str) -> str:
-    """A whole number of things.
-
-    >>> counted(1, "model"), counted(0, "update"), counted(64.0, "example")
-    ('1 model', '0 updates', '64 examples')
-    """
-    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
