@@ -124,7 +124,7 @@ def _proposed(cell: Any, used: float, noted: bool, due: bool) -> str:
     hidden = "skip" if noted or cell.cell_type == "code" else "notes"
     if private(cell):
         return hidden if _section(cell) else "skip"
-    if height(cell) > FITS:
+    if height(cell) > HEIGHT:
         return hidden
     if cell.cell_type == "markdown" and not _section(cell):  # it says what was seen, or asks for code
         return hidden if not noted or "## Exercise" in cell.source else "fragment"
