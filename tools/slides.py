@@ -48,7 +48,7 @@ def kind(cell: Any) -> str | None:
 def private(cell: Any) -> bool:
     """Whether a cell has no place on a slide: set-up, exercise, check, report, or a solution in its text."""
     if cell.cell_type == "markdown":
-        return "<summary><b>Solution" in cell.source
+        return "### BEGIN SOLUTION" in cell.source
     tags = {"exercise", "check"} & {*cell.metadata.get("tags", ())}
     return bool(tags) or IS_SETUP in cell.source or "dtk.report()" in cell.source
 
