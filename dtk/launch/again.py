@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.launch.launch import Job
 from dtk.records import RunFolder
 
@@ -25,7 +26,8 @@ def folder_of(path: Path) -> tuple[RunFolder, dict[str, Any]]:
         facts = json.loads((path / "job.json").read_text())
         return RunFolder(path, facts["workers"], (path / "evaluator.pkl").exists()), facts
     except (OSError, ValueError, LookupError, TypeError):
-        raise ClusterConfigError(f"{path} is no directory of a run: no job.json is there that can be read") from None
+        words = N_("{folder} is no directory of a run: no job.json is there that can be read")
+        raise ClusterConfigError(_(words, folder=path)) from None
 
 
 def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = None) -> Job:
@@ -42,7 +44,8 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
         sources = json.loads((folder.path / "sources.json").read_text())
         beside = (folder.path / "evaluator.pkl").read_bytes() if folder.has_evaluator else None
     except FileNotFoundError as error:
-        raise ClusterConfigError(f"{folder.path} has no {Path(error.filename).name}: run it anew") from None
+        words = N_("{folder} has no {file}: run it anew")
+        raise ClusterConfigError(_(words, folder=folder.path, file=Path(error.filename).name)) from None
     job = Job(payload=payload, evaluator=beside, sources=sources, **facts)
     _check_numbers(job, changes)
     changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
@@ -55,27 +58,29 @@ def _check_names(changes: dict[str, Any]) -> None:
     known = [field.name for field in fields(Job) if field.name not in _OWN]
     odd = sorted({*changes} - {*known})
     if odd:
-        raise ClusterConfigError(f"again({odd[0]}=...): it takes {', '.join(known)}")
+        raise ClusterConfigError(_("again({name}=...): it takes {names}", name=odd[0], names=", ".join(known)))
     without = changes.get("without", ())
     if isinstance(without, str):
-        raise ClusterConfigError(f"without={without!r}: pass a tuple, ({without!r},)")
+        raise ClusterConfigError(_("without={without!r}: pass a tuple, ({without!r},)", without=without))
     unknown = sorted(map(str, {*without} - {*SWITCHES}))
     if unknown:
-        raise ClusterConfigError(f"without={unknown[0]!r}: it takes {', '.join(map(repr, SWITCHES))}")
+        words = N_("without={name!r}: it takes {names}")
+        raise ClusterConfigError(_(words, name=unknown[0], names=", ".join(map(repr, SWITCHES))))
 
 
 def _check_numbers(job: Job, changes: dict[str, Any]) -> None:
     for name in ("workers", "replicas"):
         value = changes.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ClusterConfigError(f"again({name}={value!r}): a whole number from 1 up")
+            raise ClusterConfigError(_("again({name}={value!r}): a whole number from 1 up", name=name, value=value))
     rate = changes.get("rate", 1.0)
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not (rate > 0 and math.isfinite(rate)):
-        raise ClusterConfigError(f"again(rate={rate!r}): a finite number above 0, by which rates are multiplied")
+        words = N_("again(rate={rate!r}): a finite number above 0, by which rates are multiplied")
+        raise ClusterConfigError(_(words, rate=rate))
     workers, replicas = changes.get("workers", job.workers), changes.get("replicas", job.replicas)
     if job.mode == "single" and workers * replicas > 1:
-        raise ClusterConfigError("again(): a baseline has one replica on one device; ask for more of a run of dtk.run")
+        words = _("again(): a baseline has one replica on one device; ask for more of a run of dtk.run")
+        raise ClusterConfigError(words)
     if job.mode == "mirrored" and workers > 1:
-        raise ClusterConfigError(
-            f"again(workers={workers}): the run has its replicas in one worker; pass replicas={workers}"
-        )
+        words = N_("again(workers={workers}): the run has its replicas in one worker; pass replicas={workers}")
+        raise ClusterConfigError(_(words, workers=workers))

@@ -13,7 +13,7 @@ from typing import Any
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
-from dtk.language import _
+from dtk.language import N_, _
 from dtk.launch import folders, gpus, tf_config
 from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
@@ -35,7 +35,7 @@ _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 # Said once a kernel: there is nothing that the learner could do about it.
-OPEN = (
+OPEN = N_(
     "TensorFlow's servers listen on every address of this machine while a run lasts; see docs/guide/shared_machines.md"
 )
 _said_here: set[str] = set()
@@ -226,13 +226,14 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if watch.alone:
             _say(_(ALONE, workers=job.workers), said)
         if watch.open:
-            _say(OPEN, _said_here)
+            _say(_(OPEN), _said_here)
         if watch.culprit() is not None:
             raise _failure(members)
         if watch.finished:
             return
         if job.timeout is not None and now - clock > job.timeout:
-            message = f"the run was stopped after its timeout of {job.timeout:g} s; states: {watch.words()}"
+            message = N_("the run was stopped after its timeout of {seconds:g} s; states: {states}")
+            message = _(message, seconds=job.timeout, states=watch.words())
             raise RunTimeout(message, folder, members.stacks(), numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
@@ -259,10 +260,11 @@ def _say(words: str, said: set[str]) -> None:
 def _stall(members: Members, limit: float) -> WorkerStalled:
     watch, stacks = members.watch, members.stacks()
     found = members.explain()
-    what, remedy = f"no worker made progress for {limit:g} s; {found.sentence or 'states: ' + watch.words()}", ""
+    why = found.sentence or _("states: {states}", states=watch.words())
+    what, remedy = _("no worker made progress for {seconds:g} s; {why}", seconds=limit, why=why), ""
     if watch.training_ended:
-        what = f"the evaluator made no progress for {limit:g} s after the workers had finished"
-        remedy = (
+        what = _("the evaluator made no progress for {seconds:g} s after the workers had finished", seconds=limit)
+        remedy = _(
             "let it end when dtk.training_ended() says so: "
             "tf.train.checkpoints_iterator(directory, timeout=1, timeout_fn=dtk.training_ended)"
         )

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from dtk.errors import WorkerFailed
+from dtk.language import N_, _
 from dtk.launch.place import Site
 from dtk.process.vitals import Vitals
 from dtk.watch import reasons, waiting
@@ -146,13 +147,15 @@ class Members:
             return None
         who, whom, words = found[0]
         hosts = [spec["host"] for spec in self.specs]
-        both = " and back" if any(pair[:2] == (whom, who) for pair in found) else ""
         states = self._workers()
-        position = states[who].position
-        sentence = (
-            f"worker {who} on {hosts[who]} can't reach worker {whom} on {hosts[whom]} any more{both} ({words.lower()})"
-            f"{f', in {position}' if position else ''}: the network between them is cut"
-        )
+        what = N_("{one} on {here} can't reach {other} on {there} any more ({reason})")
+        if any(pair[:2] == (whom, who) for pair in found):
+            what = N_("{one} on {here} can't reach {other} on {there} any more and back ({reason})")
+        one, other = states[who].called, states[whom].called
+        sentence = _(what, one=one, here=hosts[who], other=other, there=hosts[whom], reason=words.lower())
+        if states[who].position:
+            sentence = _("{first}, {more}", first=sentence, more=_("in {place}", place=states[who].position))
+        sentence = _("{words}: the network between them is cut", words=sentence)
         return Waiting(states, [(one, other) for one, other, _ in found], "cut", sentence)
 
     def failure(self) -> WorkerFailed:

@@ -8,6 +8,7 @@ from typing import Any
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
+from dtk.language import N_, _
 from dtk.process import ship
 
 __all__ = ["Layout", "layout"]
@@ -34,16 +35,21 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     and a ring of one has nothing to exchange. force: start what was asked for, also there.
     """
     if not isinstance(force, bool):
-        raise ClusterConfigError(f"force={force!r}: it takes True, to start several workers also on Colab, or False")
+        words = N_("force={force!r}: it takes True, to start several workers also on Colab, or False")
+        raise ClusterConfigError(_(words, force=force))
     if workers == 1 or force or not environment.on_colab() or ship.uses_ring(fn):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
-    why = "" if count > 1 else " (beside an evaluator)" if beside else " (the function takes no `strategy`)"
-    line = (
-        f"on Colab, 1 worker with {count} replica{'s' * (count > 1)}{why} instead of {workers} workers, which need "
-        "a core each and, with a GPU, a GPU each; dtk.run(..., force=True) tries them"
+    here = N_("1 worker with {count} replicas")
+    if count == 1:
+        here = N_("1 worker with 1 replica (the function takes no `strategy`)")
+        here = N_("1 worker with 1 replica (beside an evaluator)") if beside else here
+    line = N_(
+        "on Colab, {here} instead of {workers} workers, which need a core each and, with a GPU, a GPU each; "
+        "dtk.run(..., force=True) tries them"
     )
+    line = _(line, here=_(here, count=count), workers=workers)
     # A single replica gets the core that a baseline has; the rest is a second worker's, or the evaluator's.
     return Layout(1, count, workers if count == 1 else 1, moved, (line, *said))
 
@@ -53,9 +59,12 @@ def _moved(faults: tuple[Fault, ...]) -> tuple[tuple[Fault, ...], list[str]]:
     kept, said = dict.fromkeys(fault for fault in faults if fault.worker == 0), []
     for fault in faults:
         if fault.kind == "drop_network":
-            words = "a single worker has no network to lose; on Colab, dtk.run(..., force=True) tries them"
-            raise ClusterConfigError(f"faults: {fault} needs two workers: {words}")
+            words = N_(
+                "faults: {fault} needs two workers: a single worker has no network to lose; on Colab, "
+                "dtk.run(..., force=True) tries them"
+            )
+            raise ClusterConfigError(_(words, fault=fault))
         if fault.worker > 0:
             kept[replace(fault, worker=0)] = None
-            said.append(f"{fault} needs two workers; here it comes to worker 0")
+            said.append(_("{fault} needs two workers; here it comes to worker 0", fault=fault))
     return tuple(kept), said

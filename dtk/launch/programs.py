@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.launch import tf_config
 from dtk.process.program import Program
 
@@ -19,13 +20,18 @@ def what_to_call(fn: Any, argv: Sequence[str], args: Sequence[Any], kwargs: Mapp
     """The function itself, or the program that a path or a module's name stands for."""
     if not isinstance(fn, (str, os.PathLike)):
         if argv:
-            words = f"argv={argv!r} is for a program, such as dtk.run('train.py', argv=['--epochs', '3'])"
-            raise ClusterConfigError(f"{words}; a function takes args=(...) or kwargs={{...}}")
+            words = N_(
+                "argv={argv!r} is for a program, such as dtk.run('train.py', argv=['--epochs', '3']); a function takes "
+                "args=(...) or kwargs={{...}}"
+            )
+            raise ClusterConfigError(_(words, argv=argv))
         return fn
     if args or kwargs:
-        raise ClusterConfigError(f"{os.fspath(fn)} is a program; it takes argv=[...], not args= or kwargs=")
+        words = N_("{program} is a program; it takes argv=[...], not args= or kwargs=")
+        raise ClusterConfigError(_(words, program=os.fspath(fn)))
     if isinstance(argv, str) or not all(isinstance(each, str) for each in argv):
-        raise ClusterConfigError(f"argv={argv!r}: it takes a list of strings, such as ['--epochs', '3']")
+        words = N_("argv={argv!r}: it takes a list of strings, such as ['--epochs', '3']")
+        raise ClusterConfigError(_(words, argv=argv))
     return _program(os.fspath(fn), tuple(argv))
 
 
@@ -37,18 +43,25 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
             with open(where, "rb") as file:
                 compile(file.read(), named, "exec")
         except (SyntaxError, ValueError) as error:
-            at = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-            what = error.msg if isinstance(error, SyntaxError) else error
-            raise ClusterConfigError(f"{named}{at}: {what}; it is no Python program as it stands") from None
+            line, what = (error.lineno, error.msg) if isinstance(error, SyntaxError) else (None, error)
+            words = N_("{file}: {what}; it is no Python program as it stands")
+            if line:
+                words = N_("{file}, line {line}: {what}; it is no Python program as it stands")
+            raise ClusterConfigError(_(words, file=named, line=line, what=what)) from None
         except OSError as error:
-            raise ClusterConfigError(f"{named} can't be read: {error.strerror}") from None
+            words = N_("{file} can't be read: {reason}")
+            raise ClusterConfigError(_(words, file=named, reason=error.strerror)) from None
         return Program(where, module=False, argv=argv)
     if named.endswith(".py") or not all(map(str.isidentifier, named.split("."))):
-        why = "is a directory" if os.path.isdir(named) else f"is no file, looked for from {os.getcwd()}"
-        raise ClusterConfigError(f"{named} {why}; give a script's path, or the name of a module that can be imported")
+        what = N_("{file} is no file, looked for from {folder}")
+        if os.path.isdir(named):
+            what = N_("{file} is a directory")
+        remedy = _("give a script's path, or the name of a module that can be imported")
+        raise ClusterConfigError(_(what, file=named, folder=os.getcwd()), remedy=remedy)
     top = named.partition(".")[0]
     if importlib.util.find_spec(top) is None and not os.path.exists(top) and not os.path.exists(f"{top}.py"):
-        raise ClusterConfigError(f"{named} is neither a file nor a module: no package {top} can be imported here")
+        words = N_("{name} is neither a file nor a module: no package {package} can be imported here")
+        raise ClusterConfigError(_(words, name=named, package=top))
     return Program(named, module=True, argv=argv)
 
 

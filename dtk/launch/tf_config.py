@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dtk import environment
+from dtk.language import N_, _
 
 __all__ = ["build", "complaint", "evaluator", "notice"]
 
@@ -57,16 +58,17 @@ def complaint(text: str) -> str | None:
     try:
         config = json.loads(text)
     except ValueError:
-        return "it is not JSON"
+        return _("it is not JSON")
     if not isinstance(config, dict) or not isinstance(config.get("cluster", {}), dict):
-        return "it is not an object with a cluster"
+        return _("it is not an object with a cluster")
     task = config.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("index"), int):
-        return "its task has no index"
+        return _("its task has no index")
     kind, index = task.get("type"), task["index"]
     members = config.get("cluster", {}).get(kind, [])
     if not 0 <= index < len(members):
-        return f"its task is {kind} {index}, but its cluster has {len(members)} of type {kind}"
+        words = N_("its task is {kind} {index}, but its cluster has {count} of type {kind}")
+        return _(words, kind=kind, index=index, count=len(members))
     return None
 
 
@@ -75,5 +77,5 @@ def notice() -> None:
     text = os.environ.get("TF_CONFIG")
     if text is not None:
         wrong = complaint(text)
-        why = f"it could not be used anyway: {wrong}" if wrong else "each worker gets one of its own"
-        environment.say(f"the TF_CONFIG that is set in this process is ignored; {why}")
+        why = _("it could not be used anyway: {wrong}", wrong=wrong) if wrong else _("each worker gets one of its own")
+        environment.say(_("the TF_CONFIG that is set in this process is ignored; {why}", why=why))
