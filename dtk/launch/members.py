@@ -156,7 +156,7 @@ class Members:
         if states[who].position:
             sentence = _("{first}, {more}", first=sentence, more=_("in {place}", place=states[who].position))
         sentence = _("{words}: the network between them is cut", words=sentence)
-        return Waiting(states, [(one, other) for one, other, _ in found], "cut", sentence)
+        return Waiting(states, [pair[:2] for pair in found], "cut", sentence)
 
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
