@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import catalogues
 import pytest
 
 from dtk.language import N_, _, language, languages, ngettext
+from dtk.lessons.check import all_exercises
+from dtk.lessons.exercise import Exercise
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "dtk").rglob("*.py"))
@@ -88,3 +92,23 @@ def test_no_function_has_another_use_for_the_mark(file: Path):
             names = [each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == "_"]
             assert not any(isinstance(name.ctx, ast.Store) for name in names), f"line {function.lineno}"
             assert "_" not in [arg.arg for arg in ast.walk(function) if isinstance(arg, ast.arg)]
+
+
+def test_each_hint_of_an_exercise_can_be_found():
+    found = {message.id for message in catalogues.marked()}
+    exercises = [each for each in all_exercises().values() if isinstance(each, Exercise)]
+    assert {idea.hint for each in exercises for idea in (each, *each.wrong)} <= found
+
+
+def test_what_a_lesson_asks_can_be_found(tmp_path: Path):
+    """The choices may have a name; what is a number alone is none of a translator's business."""
+    code = (
+        "options = {'as many': 1, '1.5 MB': 2, '12': 3}\n"
+        "dtk.ask('99.a', 'How many?', options)\n"
+        "dtk.ask('99.b', 'Which?', ['one', 'two'])\n"
+        "dtk.ask('99.c', 'How fast?', between=(1, 2), unit='times')\n"
+    )
+    cells = [{"cell_type": "code", "source": code}, {"cell_type": "code", "source": "options = ['not asked']"}]
+    (tmp_path / "99.ipynb").write_text(json.dumps({"cells": cells}))
+    found = [*catalogues.asked(tmp_path / "99.ipynb")]
+    assert sorted(found) == ["How fast?", "How many?", "Which?", "as many", "one", "times", "two"]

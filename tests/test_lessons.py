@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gettext
+
 import pytest
 
 import dtk
+from dtk import language
 from dtk.lessons.check import all_exercises
 from dtk.lessons.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
 from dtk.lessons.kept import kept
@@ -125,6 +128,46 @@ def test_options_that_stand_for_numbers(own_file, capsys):
         "99.step: you said the same; here it is twice as long: not what you expected",
         "99.step: you said the same; here it is the same: right",
     ]
+
+
+DUTCH = {"times": "keer", "one": "een", "two": "twee", "Which?": "Welke?", "hint: {hint}": "tip: {hint}"}
+
+
+class Dutch(gettext.NullTranslations):
+    def gettext(self, message):
+        return DUTCH.get(message, message)
+
+
+@pytest.fixture
+def speak(monkeypatch):
+    english = gettext.NullTranslations()
+    monkeypatch.setattr(language, "_catalogue", lambda name: Dutch() if name == "zh" else english)
+    return lambda name: monkeypatch.setenv("DTK_LANG", name)
+
+
+def test_what_was_answered_in_one_language_is_shown_in_another(own_file, capsys, speak):
+    speak("zh")
+    speed = dtk.ask("99.speed", "How many times as fast?", between=(0.5, 4), unit="times", answer=2)
+    share = dtk.ask("99.share", "Which?", ["one", "two"], answer=2)
+    share.came_out(1)
+    assert "you said twee; here it is een" in capsys.readouterr().out
+    assert repr(share).splitlines()[0] == "Predict (99.share): Welke?"
+    assert dtk.answers().predicted.tolist() == ["twee", "2 keer"]
+    assert "twee" not in own_file.read_text()
+    speak("en")
+    assert dtk.answers().predicted.tolist() == ["two", "2 times"]
+    assert repr(speed).endswith("you said 2 times")
+
+
+def test_what_was_checked_in_one_language_is_kept_for_another(own_file, speak):
+    speak("zh")
+    with pytest.raises(CheckFailed, match="tip: a sum grows"):
+        dtk.check("00.share", lambda losses, global_batch: sum(losses))
+    speak("en")
+    assert dtk.answers().checked.tolist() == ["tip: a sum grows with the batch; one device takes a mean"]
+    dtk.check("00.share", FUNCTIONS["00.share"].right)
+    speak("zh")
+    assert dtk.answers().checked.tolist() == ["PASS"]
 
 
 def test_without_an_answer_the_cell_says_what_came_out(own_file, capsys):
