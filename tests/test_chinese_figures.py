@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import matplotlib
@@ -13,6 +14,7 @@ import pytest
 from drawing import DRAWN, texts
 
 import dtk
+from dtk.view.letters import lend_font
 
 # Names of functions, arguments and programs, units, and formats of numbers; what is left of a text must be Chinese.
 ENGLISH = re.compile(
@@ -34,6 +36,15 @@ def chinese(monkeypatch):
 def test_every_figure_and_lab_is_drawn():
     public = set(dtk.plot.__all__) - {"axes", "headline"}  # which a learner draws with
     assert {name.split(",")[0] for name in DRAWN} == public
+
+
+def test_no_face_of_the_font_lacks(caplog):
+    figure = plt.figure()
+    for number, (weight, style) in enumerate(itertools.product(("normal", "bold"), ("normal", "italic"))):
+        figure.text(0.1, 0.1 + 0.2 * number, "副本 0", weight=weight, style=style)
+    lend_font(figure)
+    figure.canvas.draw()
+    assert caplog.text == ""  # matplotlib logs what it finds no font for
 
 
 @pytest.mark.parametrize("name", DRAWN)

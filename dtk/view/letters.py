@@ -10,6 +10,7 @@ import functools
 import re
 import textwrap
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,12 @@ def _registered(spoken: str) -> str:
     if spoken not in _FONTS:
         return ""
     file, name = _FONTS[spoken]
-    font_manager.fontManager.addfont(file)
+    known = font_manager.fontManager
+    known.addfont(file)
+    # Its one face stands in for bold and italic ones, of which matplotlib would say that they lack.
+    plain = known.ttflist[-1]
+    ways = [(style, weight) for style in ("normal", "italic") for weight in (400, 700)]
+    known.ttflist += [replace(plain, style=style, weight=weight) for style, weight in ways]
     return name
 
 
