@@ -49,7 +49,7 @@ lab: $(READY)
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(THREE) --nbval tests dtk notebooks/[0-9]*.ipynb
+	$(BIN)/python -m pytest $(THREE) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/0[02]*.ipynb
 
 # For every edit: without TensorFlow, workers and kernels, in less than a minute.
 test-fast: $(READY)
@@ -155,7 +155,7 @@ lint: $(READY)
 	$(BIN)/deptry dtk
 	$(BIN)/deptry tests tools benchmarks notebooks --ignore DEP002,DEP004
 	$(BIN)/python tools/lint_code.py dtk tests tools benchmarks notebooks
-	$(BIN)/python tools/lint_notebooks.py notebooks/*.ipynb
+	$(BIN)/python tools/lint_notebooks.py notebooks/*.ipynb notebooks/*/*.ipynb
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py --out out/bench.json
@@ -163,7 +163,7 @@ bench: $(READY)
 
 # Runs every lesson and stores its outputs; twice in a row gives no diff.
 notebooks: $(READY)
-	$(BIN)/python tools/notebooks.py notebooks/*.ipynb
+	$(BIN)/python tools/notebooks.py notebooks/*.ipynb notebooks/*/*.ipynb
 
 # A talk of each lesson, in out/slides: docs/teaching/slides.md.
 slides: $(READY)
