@@ -6,6 +6,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from dtk.language import _
+
 __all__ = ["divided", "environment", "visible"]
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -22,7 +24,7 @@ def visible() -> tuple[list[str], str]:
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return [], "nvidia-smi, which lists none or is not there"
+        return [], _("nvidia-smi, which lists none or is not there")
     count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
     return [str(number) for number in range(count)], "nvidia-smi"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.language import N_
+from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception
 from dtk.lessons.rehearsal import Team, on_parts
 
@@ -47,10 +47,10 @@ class _OwnPart:
         self.size, self.seen = size, np.zeros(size)
 
     def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        for name, given in (("weights", weights), ("gradients", gradient)):
+        for name, given in ((N_("weights"), weights), (N_("gradients"), gradient)):
             if np.shape(given) != (self.size,):
-                words = f"the optimizer holds the state of {self.size} weights"
-                raise ValueError(f"{words}, and it got {name} of shape {np.shape(given)}")
+                words = N_("the optimizer holds the state of {size} weights, and it got {name} of shape {shape}")
+                raise ValueError(_(words, size=self.size, name=_(name), shape=np.shape(given)))
         self.seen = 0.5 * self.seen + gradient
         return weights - self.seen / (1 + np.abs(self.seen))
 
@@ -71,7 +71,7 @@ def _two_steps(answer: Callable[..., Any], team: Team) -> Any:
 
     def work(ring: Any, gradient: np.ndarray) -> Any:
         update, weights = _OwnPart(sizes[(ring.worker + 1) % workers]), np.array(team.shared)
-        for _ in range(2):
+        for __ in range(2):
             weights = answer(ring, weights, gradient, update)
             if weights is None or weights is ...:
                 return None
@@ -187,8 +187,8 @@ def _norm(ring: Any, part: np.ndarray, *, square: bool = True, root: bool = True
     mine = float(np.sum(np.square(part))) if square else float(np.linalg.norm(part))
     total = moving = np.array([mine])
     ring.split(np.zeros(ring.workers))
-    for _ in range(ring.workers - 1):
-        _, moving = ring.exchange(0, total if again else moving)
+    for __ in range(ring.workers - 1):
+        moving = ring.exchange(0, total if again else moving)[1]
         total = total + moving
     return float(np.sqrt(total[0])) if square and root else float(total[0])
 
