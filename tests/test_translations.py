@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 import subprocess
 import sys
@@ -48,3 +49,24 @@ def test_a_text_has_what_the_english_has(english: Path, other: Path):
         ]
         assert [link for link in links[0] if "colab" not in link] == [link for link in links[1] if "colab" not in link]
         assert re.search(r"[\u4e00-\u9fff]", theirs.source)
+
+
+def said(cell) -> list[str]:
+    """The lines of what a cell put out, with what differs between two runs replaced as nbval replaces it."""
+    outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]
+    text = "\n".join([*outputs, *(line for output in cell.outputs for line in output.get("traceback", ()))])
+    rules = configparser.RawConfigParser()
+    rules.read(ROOT / "notebooks" / "nbval_sanitize.cfg", encoding="utf-8")
+    for name in rules.sections():
+        text = re.sub(rules[name]["regex"], rules[name]["replace"], text)
+    return text.splitlines()
+
+
+@each
+def test_what_the_lessons_own_code_prints_is_the_same(english: Path, other: Path):
+    """A line is the English one, or dtk's own, in the other language; a figure's headline may be the lesson's own."""
+    for ours, theirs in zip(cells(english, "code"), cells(other, "code"), strict=True):
+        assert [output.output_type for output in ours.outputs] == [output.output_type for output in theirs.outputs]
+        if "nbval-ignore-output" not in ours.metadata.get("tags", ()):
+            lines = [line for line in said(theirs) if not re.search(r"[\u4e00-\u9fff]|^<Figure", line)]
+            assert set(lines) <= set(said(ours)), theirs.id

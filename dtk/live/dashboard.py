@@ -13,7 +13,7 @@ from IPython.display import display
 
 from dtk.environment import on_colab
 from dtk.language import N_, _
-from dtk.live.follow import Follower, clauses
+from dtk.live.follow import Follower
 from dtk.live.lately import Lately
 from dtk.live.log_lines import LogLines
 from dtk.live.sketch import curve, image, stack
@@ -23,6 +23,7 @@ from dtk.view.palette import member_color, member_name, worker_color, worker_nam
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
+from dtk.watch.reasons import clauses
 from dtk.watch.state import Line
 
 __all__ = ["Dashboard"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +11,9 @@ from dtk import events
 from dtk.events import Event
 from dtk.language import N_, _
 from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder
+from dtk.watch.reasons import clauses
 
-__all__ = ["Curve", "Follower", "clauses", "duration"]
+__all__ = ["Curve", "Follower", "duration"]
 
 _WINDOW = 50  # steps that the present rate is taken over
 _LAYERS = 16  # that the shares are stacked in; of more workers, neighbours are put together
@@ -192,11 +191,6 @@ class Follower:
         if self.eta and not ended:
             parts.append(_("ETA {time}", time=duration(self.eta)))
         return clauses(parts)
-
-
-def clauses(parts: Sequence[str]) -> str:
-    """Parts of a sentence that could stand alone; unlike the members of a list, which some languages set apart."""
-    return functools.reduce(lambda first, more: _("{first}, {more}", first=first, more=more), parts)
 
 
 def _figure(value: Any) -> str:

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from dtk.language import _
 from dtk.live.fold import Fold
-from dtk.live.follow import Follower, clauses
+from dtk.live.follow import Follower
 from dtk.live.lately import Lately
 from dtk.live.log_lines import LogLines
 from dtk.live.strips import in_words
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
+from dtk.watch.reasons import clauses
 from dtk.watch.state import Line
 
 __all__ = ["TextView"]

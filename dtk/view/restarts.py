@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.patches import Patch
@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from dtk.language import N_, _
 from dtk.measure.fates import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
-from dtk.view.letters import columns
+from dtk.view.letters import columns, wrapped
 from dtk.view.palette import CURVE_COLORS
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _reason(ax: Axes, row: int, failed: str | None, table: pandas.DataFrame, las
     """What ended the attempt, beside its bar or, where there is no room, beneath; nothing for one that finished."""
     if failed is None:
         return
-    words = textwrap.shorten(failed.split("; ")[0], _WIDE, placeholder=" …")
+    words = _shortened(re.split("; |；", failed)[0])  # noqa: RUF001
     words = _("made no step: {why}", why=words) if table.empty else words
     end = int(table.step.max()) if len(table) else 0
     ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}
@@ -144,3 +144,10 @@ def _words(table: pandas.DataFrame) -> tuple[str, str]:
     again = _(which[bool(times.max() > 2)], steps=int((times > 1).sum()), first=first, last=end, times=times.max())
     title = _("{computed} steps computed, {count} count: {again}", computed=computed, count=count, again=again)
     return title, _("Dashed: there the next attempt went on. What its checkpoint did not hold was lost.")
+
+
+def _shortened(words: str) -> str:
+    """As much as stands beside a bar."""
+    if len(wrapped(words, _WIDE)) == 1:
+        return words
+    return f"{wrapped(words, _WIDE - 2)[0]} …"
