@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["fan"]
 
 _LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # centres of the three columns, of the axes' width
-_HALF = 0.17  # a little less than half the width of a box in the middle: where its rays end
+_HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
 _ROW = 1.0  # height of one replica, in rows
 
 
@@ -96,8 +96,8 @@ def _ray(ax: Axes, row: int, count: int, color: str, missing: bool) -> None:
     if missing:
         ax.plot([_LEFT, _MIDDLE], [0, y], **style, ls=(0, (2, 2)))
     else:
-        ax.plot([_LEFT, _MIDDLE - _HALF], [0, y], **style)
-        ax.plot([_MIDDLE + _HALF, _RIGHT], [y, 0], **style)
+        ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
+        ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
 
 
 def _box(ax: Axes, place: tuple[float, float], words: str, color: Any, size: float, missing: bool = False) -> None:

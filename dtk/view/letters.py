@@ -10,7 +10,6 @@ import functools
 import re
 import textwrap
 import unicodedata
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +31,10 @@ def lend_font(figure: FigureBase) -> None:
     """Gives all texts of the figure the letters of the language that is spoken, where English's don't do."""
     name = _registered(language())
     for text in figure.findobj(Text) if name else ():
-        families = text.get_fontfamily()
-        if name not in families:
+        words, families = text.get_text(), text.get_fontfamily()
+        if columns(words) > len(words):
+            text.set_fontweight("normal")  # the only one that the font has
+        if name not in families and text.get_fontweight() in ("normal", 400):
             text.set_fontfamily([*families, name])
 
 
@@ -43,12 +44,7 @@ def _registered(spoken: str) -> str:
     if spoken not in _FONTS:
         return ""
     file, name = _FONTS[spoken]
-    known = font_manager.fontManager
-    known.addfont(file)
-    # Its one face stands in for bold and italic ones, of which matplotlib would say that they lack.
-    plain = known.ttflist[-1]
-    ways = [(style, weight) for style in ("normal", "italic") for weight in (400, 700)]
-    known.ttflist += [replace(plain, style=style, weight=weight) for style, weight in ways]
+    font_manager.fontManager.addfont(file)
     return name
 
 
@@ -91,10 +87,19 @@ def wrapped(text: str, width: int) -> list[str]:
     """
     if columns(text) == len(text):
         return textwrap.wrap(text, width)
+    pieces = _PIECE.findall(_BESIDE_NUMBERS.sub(_KEPT, " ".join(text.split())))
+    for narrower in range(width, width // 2, -1):
+        lines = _filled(pieces, narrower)
+        if len(lines) == 1 or columns(lines[-1]) >= width // 5:
+            break  # else a last line of one or two ideographs, as there are no words to keep them together
+    return [line.replace(_KEPT, " ").strip() for line in lines]
+
+
+def _filled(pieces: list[str], width: int) -> list[str]:
     lines = [""]
-    for piece in _PIECE.findall(_BESIDE_NUMBERS.sub(_KEPT, " ".join(text.split()))):
+    for piece in pieces:
         if lines[-1] and columns(lines[-1] + piece) > width:
             lines.append(piece.lstrip())
         else:
             lines[-1] += piece
-    return [line.replace(_KEPT, " ").strip() for line in lines]
+    return lines
