@@ -15,11 +15,12 @@ import functools
 import gettext
 import os
 import re
+import unicodedata
 import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DOMAIN", "ENGLISH", "LOCALE", "N_", "_", "language", "languages", "ngettext"]
+__all__ = ["DOMAIN", "ENGLISH", "LOCALE", "N_", "_", "columns", "language", "languages", "ngettext"]
 
 ENGLISH, DOMAIN, ASKED = "en", "dtk", "DTK_LANG"
 LOCALE = Path(__file__).parent / "locale"
@@ -77,3 +78,12 @@ def ngettext(one: str, several: str, number: float, /, **values: Any) -> str:
 def N_(message: str, /) -> str:
     """The sentence as it is: marks for the catalogue what `_` translates where it is shown."""
     return message
+
+
+def columns(text: str) -> int:
+    """The width of a text, in Latin letters: an ideograph takes two.
+
+    >>> columns("step 3"), columns("第 3 步")
+    (6, 7)
+    """
+    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)

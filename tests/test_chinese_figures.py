@@ -98,7 +98,7 @@ def test_lines_break_by_width(width):
     lines = letters.wrapped(text, width)
     assert "".join(lines).replace(" ", "") == text.replace(" ", ""), "nothing is lost"
     for line in lines:
-        assert letters.columns(line) <= max(width, len("“all-reduce”")), line
+        assert language.columns(line) <= max(width, len("“all-reduce”")), line
         assert line[0] not in "，。；：、！？）”", "punctuation stays with what it closes"
         assert line[-1] not in "（“", "and with what it opens"
         assert not line[0].isdigit(), "a number stays with the word before it"

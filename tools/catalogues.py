@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from babel.messages.catalog import Catalog, Message
-from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
@@ -32,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 from dtk.language import DOMAIN, LOCALE  # noqa: E402
 
-KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2)}
+SENTENCES = {"_": 1, "N_": 1, "ngettext": 2}  # of a mark's arguments
 UNDATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
@@ -41,14 +40,25 @@ def marked() -> Catalog:
     """Every sentence that is to be translated, with the files that have it."""
     found = Catalog(charset="utf-8")
     places: dict[str | tuple[str, ...], set[str]] = {}
-    for file, _, message, _, _ in extract_from_dir(ROOT / "dtk", [("**.py", "python")], keywords=KEYWORDS):
-        places.setdefault(message, set()).add(f"dtk/{file}")
+    for file in sorted((ROOT / "dtk").rglob("*.py")):
+        for message in in_code(file.read_text(encoding="utf-8")):
+            places.setdefault(message, set()).add(file.relative_to(ROOT).as_posix())
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
         for message in asked(lesson):
             places.setdefault(message, set()).add(f"notebooks/{lesson.name}")
     for message, files in sorted(places.items(), key=lambda each: (sorted(each[1])[0], str(each[0]))):
         found.add(message, locations=[(file, None) for file in sorted(files)])
     return found
+
+
+def in_code(source: str) -> Iterator[str | tuple[str, ...]]:
+    """The sentences that a file of dtk marks; Babel's own extraction misses those within other marks and f-strings."""
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in SENTENCES:
+            given = call.args[: SENTENCES[call.func.id]]
+            said = [each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            if len(said) == len(given) and all(said):
+                yield said[0] if len(said) == 1 else tuple(said)
 
 
 def asked(lesson: Path) -> Iterator[str]:

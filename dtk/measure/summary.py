@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from dtk.digits import three
 from dtk.events import Failed, Finished, of_kind
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, columns, ngettext
 from dtk.measure.scaling import by_step, global_loss
 from dtk.measure.timing import step_times, throughput
 
@@ -71,7 +70,7 @@ def lines(run: Kept) -> list[str]:
     for row in rows(run):
         counts = f"{row['steps']:,}", f"{row['examples']:,}"
         table.append((row["name"], *counts, _milliseconds(row), _(row["ended"])))
-    widths = [max(map(_columns, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(*table, strict=True)]
     laid = [
         "  ".join(
             _filled(word, width, k in (1, 2, 3)) for k, (word, width) in enumerate(zip(each, widths, strict=True))
@@ -103,17 +102,8 @@ def _in_a_line(said: dict[str, Any]) -> str:
     )
 
 
-def _columns(text: str) -> int:
-    """How many columns a terminal gives the text: two for a Chinese character.
-
-    >>> _columns("steps"), _columns("步数")
-    (5, 4)
-    """
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
-
-
 def _filled(word: str, width: int, right: bool) -> str:
-    free = " " * (width - _columns(word))
+    free = " " * (width - columns(word))
     return free + word if right else word + free
 
 

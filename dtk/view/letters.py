@@ -9,19 +9,18 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
-import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib import font_manager
 from matplotlib.text import Text
 
-from dtk.language import language
+from dtk.language import columns, language
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
-__all__ = ["columns", "lend_font", "tidy", "wrapped"]
+__all__ = ["lend_font", "tidy", "wrapped"]
 
 # Made by tools/fonts.py. matplotlib knows a font by the name in its file.
 _FONTS = {"zh": (Path(__file__).parent.parent / "fonts" / "NotoSansCJKsc-Regular-gb2312.otf", "Noto Sans CJK SC")}
@@ -59,15 +58,6 @@ _PIECE = re.compile(
 )
 _BESIDE_NUMBERS = re.compile(rf"(?<=[{_WIDE}]) (?=[0-9])|(?<=[0-9]) (?=[{_WIDE}])")
 _AFTER_PUNCTUATION = re.compile(r"(?<=[，。；：、！？）》]) +")  # noqa: RUF001
-
-
-def columns(text: str) -> int:
-    """The width of a text, in Latin letters: an ideograph takes two.
-
-    >>> columns("step 3"), columns("第 3 步")
-    (6, 7)
-    """
-    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
 
 
 def tidy(text: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dtk.language import N_, _
+from dtk.language import N_, _, columns
 from dtk.measure.fates import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
-from dtk.view.letters import columns, wrapped
+from dtk.view.letters import wrapped
 from dtk.view.palette import CURVE_COLORS
 
 if TYPE_CHECKING:

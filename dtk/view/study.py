@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, columns, ngettext
 from dtk.measure.efficiency import GAPS, losses
 from dtk.view.canvas import axes, counts, headline, ink, only_text
-from dtk.view.letters import columns
 from dtk.view.palette import PART_COLORS, worker_color
 
 if TYPE_CHECKING:

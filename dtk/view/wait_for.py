@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from dtk.errors import DtkError
-from dtk.language import N_, _
+from dtk.language import N_, _, columns
 from dtk.view.canvas import axes, headline, ink, only_text
-from dtk.view.letters import columns, wrapped
+from dtk.view.letters import wrapped
 from dtk.view.palette import worker_color
 from dtk.watch.reasons import names
 from dtk.watch.state import Line, State

@@ -13,13 +13,12 @@ from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, columns, ngettext
 from dtk.model.communication import BIGGEST_CLUSTER, check
 from dtk.model.job import Cluster, Job
 from dtk.model.prediction import LIMITS, TOLERATED, predict
 from dtk.view import canvas
 from dtk.view.canvas import axes, headline, ink
-from dtk.view.letters import columns
 
 if TYPE_CHECKING:
     import pandas
