@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="train on a localhost cluster, prove it against one device, draw it")
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
-    _add_class(commands.add_parser("class", help="editions of the lessons for students, teachers and graders"))
+    _add_class(commands.add_parser("class", help="for teachers: editions of the lessons, grading"))
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
@@ -47,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
+    from dtk.classroom import grade
+
     steps = of.add_subparsers(dest="step", required=True)
     build = steps.add_parser("build", help="write an edition of the lessons into a new folder")
     build.add_argument("out", type=Path, help="the folder, which is made")
@@ -55,6 +57,7 @@ def _add_class(of: argparse.ArgumentParser) -> None:
     build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
     build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
     build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
+    grade.add_arguments(steps.add_parser("grade", help="grade what students hand in, unattended"))
 
 
 _USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
@@ -113,6 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return outside.main(options.dir, options.out)
         elif options.command == "class":
+            if options.step == "grade":
+                from dtk.classroom import grade
+
+                return grade.main(options)
             _class_build(options)
         elif options.command == "ps":
             _ps()

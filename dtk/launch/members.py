@@ -55,7 +55,11 @@ class Members:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                self.explain()  # where they were is a question of whoever interrupted them
+        finally:
+            self.close()
 
     def close(self) -> None:
         self.source.kill(self.keys)

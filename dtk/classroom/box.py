@@ -1,0 +1,210 @@
+"""A box for one submission: what runs inside sees an empty disk, no network and no process but its own.
+
+    python -m dtk.classroom.box PLAN CONTROL -- COMMAND ...
+
+Where the system allows it, by namespaces of its own (`dtk.process.isolation`): the machine's files are read-only, some
+directories look empty, and all that is written goes to a disk in memory of limited size, which ends with the box. The
+first process in there, this one, can't be killed from inside; when it ends, or whoever made the box does, everything in
+it ends. Elsewhere what is left
+is limits, and an end to whatever it started.
+
+PLAN is a `Plan` as JSON. CONTROL is the number of an inherited socket: it takes the numbers of signals for the command
+and says how that ended, a line each; its end is the end of the box.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from dtk.process import isolation
+
+__all__ = ["Plan", "main"]
+
+_PRIVATE, _RECURSIVE, _BIND = 0x40000, 0x4000, 0x1000  # <linux/mount.h>
+_NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _READ_ONLY = 2, 4, 8, 1
+_SET_ATTRIBUTES, _HERE, _ALL_BELOW = 442, -100, 0x8000  # mount_setattr(2): Linux 5.12
+_DEATH_SIGNAL, _DUMPABLE, _DROP_BOUND, _SUBREAPER, _NO_MORE_RIGHTS = 1, 4, 24, 36, 38  # <linux/prctl.h>
+_CAPABILITIES = 64
+_OWN_PROCESSES = (5, 14)  # the first Linux that counts a user's processes apart in each user namespace
+_OWN_NUMBERS = (6, 14)  # and the first with a pid_max for each namespace
+_LARGEST = 100 << 20  # bytes of the files that come along with a notebook, all together
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a box is to be.
+
+    place: an empty directory, on which the disk of `disk` bytes is mounted. hidden: directories that look empty inside.
+    files: a directory whose files are copied into the command's; "" where there are none. memory: bytes of each
+    process. processes: how many at most, threads counted. apart: whether it has namespaces of its own; OSErrors end it
+    where the system refuses them.
+    """
+
+    place: str
+    hidden: tuple[str, ...]
+    files: str
+    disk: int
+    memory: int
+    processes: int
+    apart: bool = True
+
+    def __str__(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main() -> None:
+    """The first process outside of the box, and by a fork the first inside of it."""
+    plan, control = Plan(**json.loads(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
+    command = sys.argv[4:]
+    libc = ctypes.CDLL(None, use_errno=True)
+    if plan.apart:
+        isolation.enter(isolation.NEW_MOUNTS | isolation.NEW_PROCESSES)
+        if first := os.fork():
+            control.close()
+            os.waitpid(first, 0)
+            return
+        libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        _mount(libc, plan)
+        home = _furnish(Path(plan.place), plan.files)
+        _hide(libc, plan)
+    else:
+        libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+        home = _furnish(Path(plan.place), plan.files)
+    _limit(libc, plan)
+    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home.parent / "tmp")}
+    child = subprocess.Popen(
+        command, cwd="/", env=environment, stdin=subprocess.DEVNULL, close_fds=False, start_new_session=True
+    )
+    libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # nobody inside may look into this process or change it
+    _attend(control, child)
+    if not plan.apart:
+        _end_all()
+
+
+def _mount(libc: ctypes.CDLL, plan: Plan) -> None:
+    _call(libc.mount, None, b"/", None, _RECURSIVE | _PRIVATE, None)
+    # Linux before 5.12 knows no such call: there the files are as safe as their permissions make them.
+    libc.syscall(_SET_ATTRIBUTES, _HERE, b"/", _ALL_BELOW, struct.pack("QQQQ", _READ_ONLY, 0, 0, 0), 32)
+    options = f"size={plan.disk},mode=700".encode()
+    _call(libc.mount, b"tmpfs", os.fsencode(plan.place), b"tmpfs", _NO_SUID | _NO_DEVICES, options)
+
+
+def _furnish(place: Path, files: str) -> Path:
+    """Makes the directories of the box, with the files that belong to the notebook; returns HOME."""
+    for name in ("home", "tmp", "work", "shared"):
+        (place / name).mkdir(exist_ok=True)
+    size = 0
+    for folder, _, names in os.walk(files) if files else ():
+        for name in names:
+            file, target = Path(folder, name), place / "work" / Path(folder, name).relative_to(files)
+            size += file.lstat().st_size
+            if file.is_symlink() or not file.is_file() or file.suffix == ".ipynb" or size > _LARGEST:
+                continue  # a link leads to somebody else's
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+    return place / "home"
+
+
+def _hide(libc: ctypes.CDLL, plan: Plan) -> None:
+    for each in plan.hidden:
+        _call(libc.mount, b"tmpfs", os.fsencode(each), b"tmpfs", _READ_ONLY, b"size=4k")
+    shared = os.fsencode(Path(plan.place) / "shared")
+    for each in ("/dev/shm", "/var/tmp"):
+        if Path(each).is_dir():
+            _call(libc.mount, shared, os.fsencode(each), None, _BIND, None)
+    _call(libc.mount, b"proc", b"/proc", b"proc", _NO_SUID | _NO_DEVICES | _NO_PROGRAMS, None)
+    if _linux() >= _OWN_NUMBERS:
+        Path("/proc/sys/kernel/pid_max").write_text(str(plan.processes))
+
+
+def _limit(libc: ctypes.CDLL, plan: Plan) -> None:
+    count = plan.processes
+    if not plan.apart or _linux() < _OWN_PROCESSES:  # then it counts what else this user runs
+        count += sum(each.num_threads() for each in psutil.process_iter() if each.uids().real == os.getuid())
+    for what, most in ((resource.RLIMIT_DATA, plan.memory), (resource.RLIMIT_NPROC, count), (resource.RLIMIT_CORE, 0)):
+        allowed = resource.getrlimit(what)[1]
+        most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(what, (most, most))
+    Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, this goes first
+    libc.prctl(_NO_MORE_RIGHTS, 1, 0, 0, 0)
+    for capability in range(_CAPABILITIES if plan.apart else 0):
+        libc.prctl(_DROP_BOUND, capability, 0, 0, 0)
+
+
+def _attend(control: socket.socket, child: subprocess.Popen[bytes]) -> None:
+    """Passes on signals and reaps, until the command or whoever made the box has ended."""
+    wakes, woken = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    control.setblocking(False)
+    code: int | None = None
+    while code is None:
+        ready, _, _ = select.select([control, woken], [], [], 1.0)
+        if control in ready:
+            asked = control.recv(100)
+            if not asked:
+                return
+            for number in asked.split():
+                child.send_signal(int(number))
+        if woken in ready:
+            woken.recv(1000)
+        code = _reaped(child)
+    control.setblocking(True)
+    control.sendall(f"{code}\n".encode())
+
+
+def _reaped(child: subprocess.Popen[bytes]) -> int | None:
+    """Takes leave of everything that has ended; the command's exit code where it is among it."""
+    while True:
+        try:
+            found, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return -signal.SIGKILL
+        if not found:
+            return None
+        if found == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return child.returncode
+
+
+def _end_all() -> None:
+    """What is left where no namespace ends it: whoever loses its parent comes to this process."""
+    while left := psutil.Process().children(recursive=True):
+        for each in left:
+            try:
+                each.kill()
+            except psutil.NoSuchProcess:
+                pass
+        psutil.wait_procs(left, timeout=1)
+
+
+def _linux() -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+
+
+def _call(call: Callable[..., int], *given: object) -> None:
+    if call(*given):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(given))
+
+
+if __name__ == "__main__":
+    main()
