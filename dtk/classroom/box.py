@@ -9,7 +9,7 @@ it ends. Elsewhere what is left
 is limits, and an end to whatever it started.
 
 PLAN is a `Plan` as JSON. CONTROL is the number of an inherited socket: it takes the numbers of signals for the command
-and says how that ended, a line each; its end is the end of the box.
+and says how that ended, its exit code or what there was too much of; its end is the end of the box.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,6 +45,9 @@ _DEATH_SIGNAL, _DUMPABLE, _DROP_BOUND, _SUBREAPER, _NO_MORE_RIGHTS = 1, 4, 24, 3
 _CAPABILITIES = 64
 _OWN_PROCESSES = (5, 14)  # the first Linux that counts a user's processes apart in each user namespace
 _OWN_NUMBERS = (6, 14)  # and the first with a pid_max for each namespace
+_THREADS = 2000  # processes counted: TensorFlow has dozens in each worker
+_NICE = 5
+_LOOK = 0.25
 _LARGEST = 100 << 20  # bytes of the files that come along with a notebook, all together
 
 
@@ -52,9 +56,9 @@ class Plan:
     """What a box is to be.
 
     place: an empty directory, on which the disk of `disk` bytes is mounted. hidden: directories that look empty inside.
-    files: a directory whose files are copied into the command's; "" where there are none. memory: bytes of each
-    process. processes: how many at most, threads counted. apart: whether it has namespaces of its own; OSErrors end it
-    where the system refuses them.
+    files: a directory whose files are copied into the command's; "" where there are none. memory: bytes, of each
+    process and of all. processes: how many at most. apart: whether it has namespaces of its own; OSErrors end it where
+    the system refuses them.
     """
 
     place: str
@@ -92,8 +96,9 @@ def main() -> None:
     child = subprocess.Popen(
         command, cwd="/", env=environment, stdin=subprocess.DEVNULL, close_fds=False, start_new_session=True
     )
+    os.setpriority(os.PRIO_PROCESS, child.pid, _NICE)  # so that this process gets its turn whatever goes on in there
     libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # nobody inside may look into this process or change it
-    _attend(control, child)
+    _attend(control, child, plan)
     if not plan.apart:
         _end_all()
 
@@ -131,11 +136,11 @@ def _hide(libc: ctypes.CDLL, plan: Plan) -> None:
             _call(libc.mount, shared, os.fsencode(each), None, _BIND, None)
     _call(libc.mount, b"proc", b"/proc", b"proc", _NO_SUID | _NO_DEVICES | _NO_PROGRAMS, None)
     if _linux() >= _OWN_NUMBERS:
-        Path("/proc/sys/kernel/pid_max").write_text(str(plan.processes))
+        Path("/proc/sys/kernel/pid_max").write_text(str(_THREADS))
 
 
 def _limit(libc: ctypes.CDLL, plan: Plan) -> None:
-    count = plan.processes
+    count = _THREADS
     if not plan.apart or _linux() < _OWN_PROCESSES:  # then it counts what else this user runs
         count += sum(each.num_threads() for each in psutil.process_iter() if each.uids().real == os.getuid())
     for what, most in ((resource.RLIMIT_DATA, plan.memory), (resource.RLIMIT_NPROC, count), (resource.RLIMIT_CORE, 0)):
@@ -148,16 +153,17 @@ def _limit(libc: ctypes.CDLL, plan: Plan) -> None:
         libc.prctl(_DROP_BOUND, capability, 0, 0, 0)
 
 
-def _attend(control: socket.socket, child: subprocess.Popen[bytes]) -> None:
-    """Passes on signals and reaps, until the command or whoever made the box has ended."""
+def _attend(control: socket.socket, child: subprocess.Popen[bytes], plan: Plan) -> None:
+    """Passes on signals, reaps and counts, until the command ends, whoever made the box does, or there is too much."""
     wakes, woken = socket.socketpair()
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     control.setblocking(False)
-    code: int | None = None
-    while code is None:
-        ready, _, _ = select.select([control, woken], [], [], 1.0)
+    said: int | str | None = None
+    counted = 0.0
+    while said is None:
+        ready, _, _ = select.select([control, woken], [], [], _LOOK)
         if control in ready:
             asked = control.recv(100)
             if not asked:
@@ -166,9 +172,31 @@ def _attend(control: socket.socket, child: subprocess.Popen[bytes]) -> None:
                 child.send_signal(int(number))
         if woken in ready:
             woken.recv(1000)
-        code = _reaped(child)
+        said = _reaped(child)
+        if said is None and time.monotonic() > counted + _LOOK:
+            said, counted = _excess(plan), time.monotonic()
     control.setblocking(True)
-    control.sendall(f"{code}\n".encode())
+    control.sendall(f"{said}\n".encode())
+
+
+def _excess(plan: Plan) -> str | None:
+    """What there is too much of, in a word."""
+    if plan.apart:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    else:
+        pids = [each.pid for each in psutil.Process().children(recursive=True)]
+    if len(pids) > plan.processes:
+        return "processes"
+    return "memory" if sum(map(_memory, pids)) > plan.memory else None
+
+
+def _memory(pid: int) -> int:
+    """Bytes of a process; of what it shares with others its part."""
+    try:
+        found = re.search(r"^Pss: +(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:
+        return 0  # it has ended, or is nobody's to look at
+    return int(found[1]) << 10 if found else 0
 
 
 def _reaped(child: subprocess.Popen[bytes]) -> int | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,12 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dtk.classroom import report
-from dtk.classroom.boxed import GivenUp, Limits, Rules, can_be_apart
+from dtk.classroom.boxed import Limits, Rules, can_be_apart
 from dtk.classroom.lesson import lessons
 from dtk.classroom.results import Sheet, write
 from dtk.classroom.sitting import Terms, sit
 from dtk.classroom.submission import Submission, submissions
-from dtk.errors import DtkError
 from dtk.language import _, ngettext
 
 __all__ = ["add_arguments", "grade", "main"]
@@ -71,7 +69,9 @@ def main(options: argparse.Namespace) -> int:
         code = 130
     sheets.sort(key=lambda each: (each.student, each.file))
     report.write_all(sheets, options.out, known, rules.apart)
-    words = _("in {seconds:.0f} s; the report is {path}", seconds=time.monotonic() - began, path=options.out / "teacher.html")
+    words = _(
+        "in {seconds:.0f} s; the report is {path}", seconds=time.monotonic() - began, path=options.out / "teacher.html"
+    )
     print(ngettext("{n} submission", "{n} submissions", len(sheets)), words)
     return code
 
@@ -86,24 +86,25 @@ def grade(handed_in: list[Submission], terms: Terms, out: Path, jobs: int) -> It
     folder.mkdir(exist_ok=True)
     common = _common(terms)
     pool = ThreadPoolExecutor(max(1, jobs))
-    waiting: dict[Future[Sheet], Path] = {}
+    waiting: dict[Future[Sheet], tuple[Path, Submission]] = {}
     try:
         for submission in handed_in:
-            name = hashlib.sha256(f"{common} {submission.student} {submission.digest()}".encode()).hexdigest()[:24]
+            name = hashlib.sha256(f"{common} {submission.digest()}".encode()).hexdigest()[:24]
             file = folder / f"{name}.json"
             if file.exists():
                 yield Sheet.read(file.read_text(encoding="utf-8"))
             else:
-                waiting[pool.submit(sit, submission, terms)] = file
+                waiting[pool.submit(sit, submission, terms)] = file, submission
         while waiting:
             done, _rest = wait(waiting, return_when=FIRST_COMPLETED)
             for each in done:
-                file = waiting.pop(each)
+                file, submission = waiting.pop(each)
                 try:
                     sheet = each.result()
                     write(file, sheet.text())
-                except Exception as error:  # of ours or of the system's: the others go on, and this one is told again
-                    sheet = _not_graded(file, error)
+                except Exception as error:  # of ours or of the system's: the others go on, and a later call tries again
+                    words = _("not graded: {why}", why=f"{type(error).__name__}: {error}")
+                    sheet = Sheet(submission.student, submission.file.name, "", problem=words)
                 yield sheet
     finally:
         if waiting:

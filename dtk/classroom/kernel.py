@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 from dtk import errors
 from dtk.classroom.untouched import Untouched
@@ -52,10 +51,8 @@ class Kernel:
     """Cells run here as in a notebook; `check` judges by exercises that no cell has touched."""
 
     def __init__(self, lesson: str):
-        config = Config()
-        config.HistoryManager.enabled = False
-        config.InteractiveShell.colors = "NoColor"
-        self.shell = InteractiveShell.instance(config=config)
+        self.shell = InteractiveShell.instance(colors="NoColor")
+        self.shell.history_manager.enabled = False
         self._exercises = all_exercises(lesson)
         for name in ("check", "run", "baseline", "verify"):
             getattr(sys.modules["dtk"], name)  # is there from its first use on
@@ -116,7 +113,8 @@ class Kernel:
         """What comes of an answer. The hint may be shown to students, all else is the teacher's."""
         exercise = self._exercises[name]
         try:
-            self._judges[type(exercise)](exercise, answer, *objects, seed=seed)
+            judge: Any = self._judges[type(exercise)]
+            judge(exercise, answer, *objects, seed=seed)
         except NotSolved as error:
             return {"judged": "empty", "detail": _short(error)}
         except CheckFailed as error:
@@ -177,7 +175,9 @@ def _waits(error: BaseException) -> list[list[str]]:
         found = waiting.load(folder) if folder is not None else None
     except Exception:
         return []
-    return [[each.name, each.blocked if each.waits else each.what, each.place] for each in found.states] if found else []
+    return (
+        [[each.name, each.blocked if each.waits else each.what, each.place] for each in found.states] if found else []
+    )
 
 
 def main() -> None:

@@ -22,11 +22,10 @@ def write_all(sheets: Sequence[Sheet], out: Path, lessons: Sequence[Lesson], apa
 
     apart: whether each submission had namespaces of its own.
     """
-    names = {lesson.number: lesson.name for lesson in reversed(lessons)}
-    write(out / "grades.csv", grades(sheets, names))
+    write(out / "grades.csv", grades(sheets))
     write(out / "questions.csv", questions(sheets))
-    write(out / "moodle.csv", moodle(sheets, names))
-    write(out / "canvas.csv", canvas(sheets, names))
+    write(out / "moodle.csv", moodle(sheets))
+    write(out / "canvas.csv", canvas(sheets))
     write(out / "teacher.html", teacher_page(sheets, lessons, apart))
     (out / "students").mkdir(exist_ok=True)
     for student in sorted({sheet.student for sheet in sheets}):

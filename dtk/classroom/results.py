@@ -38,7 +38,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One submission. lesson: its number, "" where nobody can tell; then `problem` says why. odd: what a teacher should see."""
+    """One submission.
+
+    lesson: its notebook's name, "" where nobody can tell; then `problem` says why. odd: what a teacher should look at.
+    predictions: (name, question, predicted, came out) each.
+    """
 
     student: str
     file: str
@@ -66,15 +70,16 @@ class Sheet:
 
 # Of nbgrader's `CsvExportPlugin`.
 _NBGRADER = (
-    "assignment,duedate,timestamp,student_id,last_name,first_name,email,raw_score,late_submission_penalty,score,max_score"
-).split(",")
+    *("assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email"),
+    *("raw_score", "late_submission_penalty", "score", "max_score"),
+)
 
 
-def grades(sheets: Iterable[Sheet], names: dict[str, str]) -> str:
-    """As `nbgrader export` writes it. names: lesson -> its notebook's name."""
+def grades(sheets: Iterable[Sheet]) -> str:
+    """As `nbgrader export` writes it."""
     rows = [
         {
-            "assignment": names.get(sheet.lesson, sheet.lesson),
+            "assignment": sheet.lesson,
             "student_id": sheet.student,
             "raw_score": float(sheet.points),
             "late_submission_penalty": 0.0,
@@ -97,10 +102,10 @@ def questions(sheets: Iterable[Sheet]) -> str:
     return _table(heads, rows)
 
 
-def moodle(sheets: Sequence[Sheet], names: dict[str, str]) -> str:
+def moodle(sheets: Sequence[Sheet]) -> str:
     """For Moodle's *Import, CSV file*: a row a student, by ID number; a grade and a feedback for each lesson."""
     lessons = sorted({sheet.lesson for sheet in sheets if sheet.lesson})
-    heads = ["ID number", *(head for each in lessons for head in (names[each], f"{names[each]} (feedback)"))]
+    heads = ["ID number", *(head for each in lessons for head in (each, f"{each} (feedback)"))]
     rows = []
     for student, mine in _by_student(sheets):
         row: list[Any] = [student]
@@ -110,11 +115,11 @@ def moodle(sheets: Sequence[Sheet], names: dict[str, str]) -> str:
     return _table(heads, rows)
 
 
-def canvas(sheets: Sequence[Sheet], names: dict[str, str]) -> str:
+def canvas(sheets: Sequence[Sheet]) -> str:
     """For Canvas's gradebook: its five columns of a student, then a lesson each, with the points possible above."""
     lessons = sorted({sheet.lesson for sheet in sheets if sheet.lesson})
     possible = [max(len(sheet.marks) for sheet in sheets if sheet.lesson == each) for each in lessons]
-    heads = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *(names[each] for each in lessons)]
+    heads = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *lessons]
     rows: list[list[Any]] = [["    Points Possible", "", "", "", "", *possible]]
     for student, mine in _by_student(sheets):
         rows.append([student, "", "", student, "", *(mine[each].points if each in mine else "" for each in lessons)])

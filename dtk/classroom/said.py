@@ -75,7 +75,7 @@ def stopped(stop: Stopped, seconds: float, judging: bool) -> str:
 
 
 def workers(waits: Sequence[Sequence[str]]) -> list[str]:
-    """What workers of a run were doing that did not end, by `dtk.watch`'s states; steps and seconds differ by machine."""
+    """What workers of a run were doing that did not end; in which step differs from time to time, and is left out."""
     ways = {
         "collective": _("waits in an all-reduce"),
         "operation": _("waits inside TensorFlow"),

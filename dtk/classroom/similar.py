@@ -1,7 +1,7 @@
 """Which students' answers are the same, however the names, comments and blanks in them differ.
 
-An answer says little where it is as it was handed out, the lesson's own solution, short, or a good part of the class has
-it: such are left out. Pure arithmetic on text.
+An answer says little where it is as it was handed out, the lesson's own solution, short, or a good part of the class
+has it: such are left out. Pure arithmetic on text.
 """
 
 from __future__ import annotations

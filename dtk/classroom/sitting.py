@@ -45,15 +45,15 @@ def sit(submission: Submission, terms: Terms) -> Sheet:
     """Grades one notebook. What it can't be graded for is a sentence in its sheet."""
     began = time.monotonic()
     wanted = terms.expected
-    sheet = Sheet(submission.student, submission.file.name, wanted.number if wanted else "")
+    sheet = Sheet(submission.student, submission.file.name, wanted.name if wanted else "")
     try:
         cells = submission.cells()
         lesson = lesson_of(cells, terms.lessons)
         if lesson is None:
             raise DtkError(_("{file} is from none of the lessons", file=submission.file.name))
         if wanted is not None and lesson.name != wanted.name:
-            words = _("{file} is {other}; {lesson} is graded", file=submission.file.name, other=lesson.name, lesson=wanted.name)
-            raise DtkError(words)
+            file, other = submission.file.name, lesson.name
+            raise DtkError(_("{file} is {other}; {lesson} is graded", file=file, other=other, lesson=wanted.name))
     except DtkError as error:
         words = error.what
         marks = tuple(Mark(each.name, "missing", words) for each in wanted.questions) if wanted else ()
@@ -61,7 +61,7 @@ def sit(submission: Submission, terms: Terms) -> Sheet:
     found = _Sitting(lesson, submission, terms).all(cells)
     return replace(
         sheet,
-        lesson=lesson.number,
+        lesson=lesson.name,
         marks=tuple(found.marks[question.name] for question in lesson.questions),
         odd=tuple(found.odd),
         seconds=time.monotonic() - began,
@@ -157,7 +157,9 @@ class _Sitting:
             self._halt(question, question, stop)
             return Mark(name, "stopped", self.stopped[question.cell])
         if answer["changed"]:
-            self.odd.append(_("{question}: {modules} was changed by a cell", question=name, modules=", ".join(answer["changed"])))
+            self.odd.append(
+                _("{question}: {modules} was changed by a cell", question=name, modules=", ".join(answer["changed"]))
+            )
         return said.mark(name, answer, self.errors.get(question.task), self.errors, self.stopped)
 
     def _lost(self, question: Step, group: Sequence[Step]) -> Mark:

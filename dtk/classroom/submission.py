@@ -38,8 +38,10 @@ class Submission:
 
     def cells(self) -> list[Cell]:
         """Raises a DtkError, in a sentence, where there is no notebook to be read."""
-        if self.file.is_symlink() or not self.file.is_file():
-            raise DtkError(_("{file} is a link or no file", file=self.file.name))
+        if self.file.is_symlink():
+            raise DtkError(_("{file} is a link", file=self.file.name))
+        if not self.file.is_file():
+            raise DtkError(_("there is no notebook"))
         size = self.file.stat().st_size
         if size == 0:
             raise DtkError(_("{file} is empty", file=self.file.name))
@@ -55,14 +57,13 @@ class Submission:
         return found
 
     def digest(self) -> str:
-        """Of all files that count: the notebook, and what lies beside it."""
-        folder, whole = self.folder, hashlib.sha256()
+        """Of all files that count: the notebook, and what lies beside it. Of a large one its size and time count."""
+        folder, whole = self.folder, hashlib.sha256(f"{self.student}/{self.file.name}".encode())
         for file in sorted(folder.rglob("*")) if folder else [self.file]:
             if file.is_file() and not file.is_symlink():
-                whole.update(str(file.relative_to(self.file.parent)).encode() + b"\0")
-                with file.open("rb") as stream:
-                    while part := stream.read(1 << 20):
-                        whole.update(part)
+                state = file.stat()
+                whole.update(f"{file.relative_to(self.file.parent)} {state.st_size}".encode())
+                whole.update(file.read_bytes() if state.st_size <= _LARGEST else str(state.st_mtime_ns).encode())
         return whole.hexdigest()
 
 

@@ -25,6 +25,7 @@ __all__ = ["Untouched"]
 
 _OURS = (builtins, copy, inspect, itertools, numbers, random, reprlib, np)  # what `dtk.lessons.exercise` uses, too
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+_JUDGES = (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc, Exercise, Trial)
 _MISSING = object()
 _Place = tuple[str, Any, str, Any]  # the module, what holds it, its name there, what it was
 
@@ -38,7 +39,7 @@ class Untouched:
         self._seen: set[int] = set()
         for module in (*_OURS, *ours):
             for name, value in list(vars(module).items()):
-                if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc | Exercise | Trial):
+                if isinstance(value, _JUDGES):
                     self._places.append((module.__name__, module, name, value))
                 self._places += self._inside(module.__name__, value, package)
 
