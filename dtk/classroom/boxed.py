@@ -40,7 +40,7 @@ class Limits:
     seconds: float = 120.0
     memory: int = 4 << 30
     disk: int = 1 << 30
-    processes: int = 100
+    processes: int = 50  # three workers come to 7
 
 
 @dataclass(frozen=True)

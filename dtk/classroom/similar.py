@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 __all__ = ["fingerprint", "pairs"]
 
-_SHORT = 30  # parts of a syntax tree: up to about a line
+_SHORT = 20  # parts of a syntax tree: up to about a line
 _COMMON = 4  # an answer that more than a quarter of the class has is a common one
 
 
