@@ -2,7 +2,7 @@
 
     python benchmarks/submissions.py --lesson 00 --times 3 --jobs 2 --out out/submissions
 
-Every table has to be the same and as expected. Nobody may be harmed: a process, files of this user and the other
+Interrupted, it goes on where it was. Every table has to be the same and as expected. Nobody may be harmed: a process, files of this user and the other
 submissions are looked at before and after. Nothing may be left behind.
 """
 
@@ -38,7 +38,7 @@ def main() -> int:
     (lesson,) = lessons(given.lessons, [given.lesson])[:1]
     other = next(each for each in lessons(given.lessons) if each.name != lesson.name)
     folder = given.out.resolve() / "handed in"
-    shutil.rmtree(given.out, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     expected = write(made(lesson, other, folder), lesson, folder)
     for student in list(expected):

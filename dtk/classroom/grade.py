@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from dtk.classroom import report
-from dtk.classroom.boxed import Limits, Rules, can_be_apart
+from dtk.classroom.boxed import GivenUp, Limits, Rules, can_be_apart
 from dtk.classroom.lesson import lessons
 from dtk.classroom.results import Sheet, write
 from dtk.classroom.sitting import Terms, sit
 from dtk.classroom.submission import Submission, submissions
+from dtk.errors import DtkError
 from dtk.language import _, ngettext
 
 __all__ = ["add_arguments", "grade", "main"]
@@ -45,6 +47,8 @@ def main(options: argparse.Namespace) -> int:
     known = lessons(options.lessons)
     expected = lessons(options.lessons, [options.lesson])[0] if options.lesson else None
     handed_in = submissions(options.submissions)
+    if options.out.resolve().is_relative_to(options.submissions.resolve()):
+        raise DtkError("the report would lie among the submissions", remedy="name another directory: --out REPORT")
     options.out.mkdir(parents=True, exist_ok=True)
     hidden = tuple(each.resolve() for each in (options.submissions, options.out, options.lessons))
     rules = Rules(Limits(options.seconds, options.memory), hidden)
@@ -60,13 +64,21 @@ def main(options: argparse.Namespace) -> int:
     terms = Terms(tuple(known), expected, options.hidden, rules)
     sheets: list[Sheet] = []
     began, code = time.monotonic(), 0
+
+    def give_up(*_: object) -> None:
+        rules.given_up.set()  # also where the exception comes at a moment at which Python ignores it
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, give_up) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for sheet in grade(handed_in, terms, options.out, options.jobs):
             sheets.append(sheet)
             print(_line(sheet, len(sheets), len(handed_in)), flush=True)
     except KeyboardInterrupt:
-        rules.given_up.set()
         code = 130
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     sheets.sort(key=lambda each: (each.student, each.file))
     report.write_all(sheets, options.out, known, rules.apart)
     words = _(
@@ -102,6 +114,8 @@ def grade(handed_in: list[Submission], terms: Terms, out: Path, jobs: int) -> It
                 try:
                     sheet = each.result()
                     write(file, sheet.text())
+                except GivenUp:
+                    raise KeyboardInterrupt from None
                 except Exception as error:  # of ours or of the system's: the others go on, and a later call tries again
                     words = _("not graded: {why}", why=f"{type(error).__name__}: {error}")
                     sheet = Sheet(submission.student, submission.file.name, "", problem=words)
