@@ -2,8 +2,8 @@
 
     python benchmarks/submissions.py --lesson 00 --times 3 --jobs 2 --out out/submissions
 
-Interrupted, it goes on where it was. Every table has to be the same and as expected. Nobody may be harmed: a process, files of this user and the other
-submissions are looked at before and after. Nothing may be left behind.
+Interrupted, it goes on where it was. Every table has to be the same and as expected. Nobody may be harmed: a process,
+files of this user and the other submissions are looked at before and after. Nothing may be left behind.
 """
 
 from __future__ import annotations

@@ -24,22 +24,9 @@ from dtk.classroom.submission import Submission, submissions
 from dtk.errors import DtkError
 from dtk.language import _, ngettext
 
-__all__ = ["add_arguments", "grade", "main"]
+__all__ = ["grade", "main"]
 
 _KEPT = ".graded"
-_UNITS = {"K": 10, "M": 20, "G": 30}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `dtk class grade`."""
-    parser.add_argument("submissions", type=Path, help="a directory with STUDENT/NAME.ipynb, or STUDENT.ipynb")
-    parser.add_argument("--out", type=Path, required=True, metavar="REPORT", help="the directory of the report")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="submissions at a time (default: 2)")
-    parser.add_argument("--lesson", metavar="NN", help="such as 02: grade this one (default: what each notebook is)")
-    parser.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
-    parser.add_argument("--hidden", default="", metavar="WORD", help="draws hidden cases; keep it to yourself")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each question (default: 120)")
-    parser.add_argument("--memory", type=_bytes, default="4G", help="for each submission (default: 4G)")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -142,10 +129,3 @@ def _line(sheet: Sheet, count: int, of: int) -> str:
     points = f"{sheet.points}/{len(sheet.marks)}" if sheet.marks else "-"
     words = [sheet.problem] if sheet.problem else [f"{m.question}: {m.said}" for m in sheet.marks if m.how == "stopped"]
     return f"{count:{width}}/{of}  {sheet.student:20}  {points:>5}  {sheet.seconds:5.1f} s  {'; '.join(words)}".rstrip()
-
-
-def _bytes(text: str) -> int:
-    try:
-        return int(float(text[:-1]) * (1 << _UNITS[text[-1].upper()]))
-    except (ValueError, KeyError, IndexError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4G or 800M") from None
