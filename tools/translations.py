@@ -31,6 +31,7 @@ PAGES = {  # the English page: where a language has it
     "README.md": "README.{}.md",
     "docs/teaching/README.md": "docs/teaching/README.{}.md",
     "notebooks/README.md": "notebooks/{}/README.md",
+    "notebooks/AI_GUIDE.md": "notebooks/{}/AI_GUIDE.md",
     "notebooks/glossary.md": "notebooks/{}/glossary.md",
 }
 IS_STAMP = re.compile(r"^<!-- translates (\w+) -->\n")
