@@ -3,56 +3,22 @@
 from __future__ import annotations
 
 import csv
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from handing_in import FIRST, NOTEBOOKS, hand_in, notebook
 
 import dtk.lessons.exercise
 from dtk.classroom import lesson as marks
 from dtk.classroom import report, said
-from dtk.classroom.boxed import Limits, Rules, Stopped, can_be_apart
-from dtk.classroom.grade import grade
+from dtk.classroom.boxed import Limits, Rules, Stopped
 from dtk.classroom.results import Mark, Sheet, canvas, grades, moodle, questions
 from dtk.classroom.similar import fingerprint, pairs
 from dtk.classroom.sitting import Terms, sit
-from dtk.classroom.submission import Submission, lesson_of, steps, submissions
+from dtk.classroom.submission import lesson_of, steps, submissions
 from dtk.classroom.untouched import Untouched
 from dtk.errors import DtkError
 from dtk.lessons.exercises.lesson_00 import SHARE
-
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-FIRST = marks.read(NOTEBOOKS / "00_start_here.ipynb")
-RIGHT = "def share(losses, global_batch):\n    return sum(losses) / global_batch"
-
-
-def notebook(lesson, changes=(), without=(), ids=True):
-    """A student's notebook: solved, but for `changes`, without some cells."""
-    solved = {task.cell: task.solution for task in lesson.tasks}
-    cells = []
-    for cell in lesson.cells:
-        if cell["id"] in without:
-            continue
-        cell["source"] = dict(changes).get(cell["id"], solved.get(cell["id"], cell["source"]))
-        if not ids:
-            del cell["id"]
-        cells.append(cell)
-    return {**lesson.notebook, "cells": cells}
-
-
-def hand_in(folder, student, content):
-    place = folder / student
-    place.mkdir(parents=True)
-    file = place / "mine.ipynb"
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
-    return Submission(student, file)
-
 
 # ---- what is run
 
@@ -255,102 +221,3 @@ def test_what_judges_is_named_and_put_back_where_it_was_changed(monkeypatch):
     assert untouched.put_back() == ["dtk.lessons.exercise", "dtk.lessons.exercises.lesson_00"]
     assert (SHARE.right, dtk.lessons.exercise.same.__code__) == (right, code)
     assert untouched.put_back() == []
-
-
-# ---- for real, on a lesson without runs
-
-
-def small():
-    """Lesson 00's two functions alone."""
-    tasks = tuple(task for task in FIRST.tasks if task.questions[0].name in ("00.share", "00.whole"))
-    wanted = {cell for task in tasks for cell in (task.cell, *(question.cell for question in task.questions))}
-    cells = [cell for cell in FIRST.cells if cell["id"] in wanted]
-    return replace(FIRST, notebook={**FIRST.notebook, "cells": cells}, tasks=tasks)
-
-
-SMALL = small()
-PATCHES = "import dtk.lessons.exercise as e\ne.same = lambda *a, **k: True\n"
-HANDED_IN = {
-    "right": ({}, "11"),
-    "wrong": ({"cell-23": "def share(a, b):\n    return sum(a) / len(a)"}, "01"),
-    "syntax": ({"cell-23": "def share(a, b: return"}, "01"),
-    "endless": ({"cell-23": "while True:\n    pass"}, "01"),
-    "deaf": ({"cell-23": "while True:\n    try:\n        while True: pass\n    except BaseException: pass"}, "01"),
-    "exits": ({"cell-23": "import os\nos._exit(3)"}, "01"),
-    "kills": (
-        {"cell-23": f"import os\nos.kill(os.getppid(), 9)\ntry: os.kill(-1, 9)\nexcept OSError: pass\n{RIGHT}"},
-        "11",
-    ),
-    "forks": ({"cell-23": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"}, "01"),
-    "asks": ({"cell-23": f"input()\n{RIGHT}"}, "01"),
-    "patches": ({"cell-23": f"{PATCHES}def share(a, b):\n    return 0"}, "01"),
-    "late": ({"cell-23": "def share(a, b):\n    import dtk.lessons.exercise as e\n    e.same = lambda *a: 1\n"}, "01"),
-    "reads": ({"cell-23": "open({right!r})\n" + RIGHT + "\nopen('/work/x', 'w')"}, "01"),
-}
-
-
-@pytest.fixture(scope="module")
-def handed_in(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("class") / "handed in"
-    for student, (changes, _points) in HANDED_IN.items():
-        changes = {
-            cell: source.replace("{right!r}", repr(f"{folder}/right/mine.ipynb")) for cell, source in changes.items()
-        }
-        hand_in(folder, student, notebook(SMALL, changes))
-    return folder
-
-
-def rules(*hidden, seconds=6.0):
-    return Rules(Limits(seconds=seconds), tuple(hidden))
-
-
-needs_namespaces = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or not can_be_apart(Rules(Limits())), reason="no namespaces for this user"
-)
-
-
-@pytest.mark.trains
-@needs_namespaces
-def test_each_submission_costs_itself_its_question_alone(handed_in, tmp_path):
-    conditions = Terms((SMALL,), SMALL, "word", rules(handed_in, tmp_path))
-    before = sorted(handed_in.rglob("*"))
-    found = {sheet.student: sheet for sheet in grade(submissions(handed_in), conditions, tmp_path, jobs=2)}
-    given = {student: "".join(str(mark.points) for mark in sheet.marks) for student, sheet in found.items()}
-    assert given == {student: points for student, (_changes, points) in HANDED_IN.items()}
-    said_of = {student: sheet.marks[0].said for student, sheet in found.items()}
-    assert said_of["endless"] == "stopped after 6 s, in line 1"
-    assert said_of["exits"] == "it ended the kernel (exit code 3)"
-    assert said_of["forks"] == "stopped: it started more processes than allowed"
-    assert said_of["reads"].startswith("FileNotFoundError")
-    assert "dtk.lessons.exercise was changed" in " ".join(found["patches"].odd)
-    assert sorted(handed_in.rglob("*")) == before
-    began = time.monotonic()
-    again = list(grade(submissions(handed_in), conditions, tmp_path, jobs=2))
-    assert {sheet.student: sheet for sheet in again} == found
-    assert time.monotonic() - began < 3
-
-
-@pytest.mark.trains
-def test_where_there_are_no_namespaces_limits_hold(tmp_path):
-    conditions = Terms((SMALL,), SMALL, "", replace(rules(seconds=3.0), apart=False))
-    daemon = "import subprocess\nsubprocess.Popen(['sleep', '8639'], start_new_session=True)\nwhile True: pass"
-    mark, other = sit(hand_in(tmp_path, "ann", notebook(SMALL, {"cell-23": daemon})), conditions).marks
-    assert (mark.how, mark.said, other.how) == ("stopped", "stopped after 3 s, in line 3", "passed")
-    assert "sleep 8639" not in subprocess.run(["ps", "-ef"], capture_output=True, text=True, check=True).stdout
-
-
-@pytest.mark.trains
-def test_interrupted_it_reports_what_was_graded(tmp_path):
-    folder, out = tmp_path / "handed in", tmp_path / "report"
-    hand_in(folder, "ann", "")
-    hand_in(folder, "bob", notebook(SMALL, {"cell-23": "while True:\n    pass"}))
-    lessons = tmp_path / "lessons"
-    lessons.mkdir()
-    (lessons / "00_start_here.ipynb").write_text(json.dumps(FIRST.notebook))
-    command = [sys.executable, "-m", "dtk", "class", "grade", str(folder), "--out", str(out), "--lessons", str(lessons)]
-    with subprocess.Popen([*command, "--lesson", "00"], stdout=subprocess.PIPE, text=True) as grading:
-        assert "ann" in grading.stdout.readline()
-        os.kill(grading.pid, signal.SIGINT)
-        assert grading.wait(30) == 130
-    assert [row[0] for row in rows((out / "questions.csv").read_text())[1:]] == ["ann"] * 4
-    assert (out / "teacher.html").exists()

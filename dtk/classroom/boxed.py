@@ -57,7 +57,7 @@ class Rules:
 
 
 class Stopped(Exception):
-    """The kernel was stopped. why: "time", "memory", "processes" or "ended" (by itself).
+    """The kernel was stopped. why: "time", "memory", "processes", "disk" or "ended" (by itself).
 
     answer: what it still said to the interrupt; None where it had to be killed, and the box is gone. line: of the cell,
     where Python was; 0 where that is not known. code: the exit code, where it ended by itself.
@@ -142,13 +142,17 @@ class Box:
         """
         try:
             self._channel.sendall(json.dumps(question).encode() + b"\n")
-            return self._wait(time.monotonic() + seconds)
+            answer = self._wait(time.monotonic() + seconds)
         except OSError:
             raise self._ended() from None
         except Stopped as stopped:
             if stopped.why != "time":
                 raise
             raise self._stop() from None
+        if answer.get("full"):
+            self.close()
+            raise Stopped("disk")
+        return answer
 
     def _wait(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._answers:

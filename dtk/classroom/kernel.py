@@ -8,6 +8,8 @@ each; Python's stack goes to the second at SIGUSR1, also from a loop in C. WORK 
     {"cell": id, "source": ...}                   -> {"error": None or {"kind", "text", "line"}, "waits": [...]}
     {"check": name, "call": ..., "seed": ...}     -> {"judged": ..., "hint", "detail", "error", "changed", "waits"}
 
+Each answer also says whether the box's disk is full now, as then nothing after it can work.
+
 The functions that judge are held from before the first cell on (`untouched`).
 """
 
@@ -18,6 +20,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -37,6 +40,7 @@ from dtk.watch import waiting
 __all__ = ["main"]
 
 _MOST = 4000  # characters of a message that go on to the grader
+_FULL = 20
 _TEXT = {"kind": "", "text": "", "line": 0}
 
 
@@ -180,6 +184,12 @@ def _waits(error: BaseException) -> list[list[str]]:
     )
 
 
+def _full(place: str) -> bool:
+    """Whether the box has a disk of its own, and it is full."""
+    disk = shutil.disk_usage(place)
+    return os.path.ismount(place) and disk.free < disk.total / _FULL
+
+
 def main() -> None:
     channel, stacks = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
@@ -194,7 +204,7 @@ def main() -> None:
             answer = kernel.cell(asked["source"])
         else:
             answer = kernel.check(asked["check"], asked["call"], asked["seed"])
-        channel.sendall(json.dumps(answer).encode() + b"\n")
+        channel.sendall(json.dumps({**answer, "full": _full(os.path.dirname(sys.argv[3]))}).encode() + b"\n")
 
 
 if __name__ == "__main__":

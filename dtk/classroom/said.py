@@ -65,6 +65,8 @@ def stopped(stop: Stopped, seconds: float, judging: bool) -> str:
         words = _("stopped: it took more memory than allowed")
     elif stop.why == "processes":
         words = _("stopped: it started more processes than allowed")
+    elif stop.why == "disk":
+        words = _("stopped: it filled the disk")
     else:
         words = _("it ended the kernel ({how})", how=_code(stop.code))
     if judging:
