@@ -181,14 +181,21 @@ def _attend(control: socket.socket, child: subprocess.Popen[bytes], plan: Plan) 
 
 def _excess(plan: Plan) -> str | None:
     """What there is too much of, in a word."""
+    pids = _inside(plan)
+    if len(pids) <= plan.processes and sum(map(_at_most, pids)) <= plan.memory:
+        return None
+    total = 0
+    for pid in pids:  # exactly now, which can wait for a process that forks: many such would stop this one
+        if len(_inside(plan)) > plan.processes:
+            return "processes"
+        total += _memory(pid)
+    return "memory" if total > plan.memory else None
+
+
+def _inside(plan: Plan) -> list[int]:
     if plan.apart:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    else:
-        pids = [each.pid for each in psutil.Process().children(recursive=True)]
-    if len(pids) > plan.processes:
-        return "processes"
-    # The second look is exact, and waits for each process that forks just now: many such would stop it.
-    return "memory" if all(sum(map(look, pids)) > plan.memory for look in (_at_most, _memory)) else None
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [each.pid for each in psutil.Process().children(recursive=True)]
 
 
 def _at_most(pid: int) -> int:

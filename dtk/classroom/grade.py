@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> int:
     sheets: list[Sheet] = []
     began, code = time.monotonic(), 0
 
-    def give_up(*_: object) -> None:
+    def give_up(_number: int, _frame: object) -> None:
         rules.given_up.set()  # also where the exception comes at a moment at which Python ignores it
         raise KeyboardInterrupt
 
