@@ -175,7 +175,7 @@ def test_a_sheet_is_kept_and_read_again():
 
 
 def test_the_teachers_page_has_the_hardest_first_and_escapes_what_students_wrote():
-    assert report.difficulty(SHEETS)[0] == ("00.whole", "1 / 2", "wrong 1")
+    assert report.difficulty(SHEETS)[0] == ("00.whole", "1 / 2", "not right yet 1")
     assert report.wrong_answers(SHEETS) == [("00.whole", 1, "=HYPERLINK(1)", "ann")]
     page = report.teacher_page(SHEETS, [FIRST], apart=False)
     assert "&lt;b&gt;odd" in page

@@ -50,12 +50,17 @@ def student_page(student: str, sheets: Sequence[Sheet]) -> str:
 
 
 def _result(how: str) -> str:
-    return {
+    ways = {
         "passed": _("passed"),
+        "wrong": _("not right yet"),
         "empty": _("not solved"),
-        "missing": _("not found"),
+        "raised": _("an error"),
+        "failed": _("can't be judged"),
         "stopped": _("stopped"),
-    }.get(how, _("not right yet"))
+        "changed": _("not judged"),
+        "missing": _("not found"),
+    }
+    return ways[how]
 
 
 def teacher_page(sheets: Sequence[Sheet], lessons: Sequence[Lesson], apart: bool) -> str:
@@ -93,7 +98,7 @@ def difficulty(sheets: Iterable[Sheet]) -> list[tuple[str, str, str]]:
     rows = []
     for question, ways in by_question.items():
         total, passed = sum(ways.values()), ways["passed"]
-        others = ", ".join(f"{how} {count}" for how, count in sorted(ways.items()) if how != "passed")
+        others = ", ".join(f"{_result(how)} {count}" for how, count in sorted(ways.items()) if how != "passed")
         rows.append((passed / total, question, f"{passed} / {total}", others))
     return [(question, score, others) for _share, question, score, others in sorted(rows)]
 

@@ -140,8 +140,10 @@ class _Sitting:
     def _halt(self, question: Step, step: Step, stop: Stopped) -> None:
         """A cell, or a question's check, was stopped."""
         words = said.stopped(stop, self._seconds, judging=bool(step.question))
+        if not (step.task or step.question):
+            words = _("{words} (cell {cell})", words=words, cell=step.cell)
         self.stopped[step.cell] = words
-        self.odd.append(f"{question.question}: {words}" + ("" if step.question else f" ({step.cell})"))
+        self.odd.append(f"{question.question or step.cell}: {words}")
         if stop.answer is None:
             self.box = None
 
