@@ -47,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
+    from dtk.classroom import grade
+
     steps = of.add_subparsers(dest="step", required=True)
     build = steps.add_parser("build", help="write an edition of the lessons into a new folder")
     build.add_argument("out", type=Path, help="the folder, which is made")
@@ -55,25 +57,7 @@ def _add_class(of: argparse.ArgumentParser) -> None:
     build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
     build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
     build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
-    grade = steps.add_parser("grade", help="grade what students hand in, unattended")
-    grade.add_argument("submissions", type=Path, help="a directory with STUDENT/NAME.ipynb, or STUDENT.ipynb")
-    grade.add_argument("--out", type=Path, required=True, metavar="REPORT", help="the directory of the report")
-    grade.add_argument("--jobs", type=int, default=2, metavar="N", help="submissions at a time (default: 2)")
-    grade.add_argument("--lesson", metavar="NN", help="such as 02: grade this one (default: what each notebook is)")
-    grade.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
-    grade.add_argument("--hidden", default="", metavar="WORD", help="draws hidden cases; keep it to yourself")
-    grade.add_argument("--seconds", type=float, default=120.0, help="for each question (default: 120)")
-    grade.add_argument("--memory", type=_bytes, default="4G", help="for each submission (default: 4G)")
-
-
-_UNITS = {"K": 10, "M": 20, "G": 30}
-
-
-def _bytes(text: str) -> int:
-    try:
-        return int(float(text[:-1]) * (1 << _UNITS[text[-1].upper()]))
-    except (ValueError, KeyError, IndexError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4G or 800M") from None
+    grade.add_arguments(steps.add_parser("grade", help="grade what students hand in, unattended"))
 
 
 _USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"

@@ -15,13 +15,21 @@ import pytest
 from handing_in import FIRST, RIGHT, SMALL, hand_in, notebook
 
 from dtk.classroom.boxed import Limits, Rules, can_be_apart
-from dtk.classroom.grade import grade
 from dtk.classroom.sitting import Terms, sit
 from dtk.classroom.submission import submissions
+from dtk.classroom.unattended import grade
 
 pytestmark = pytest.mark.trains
 
 PATCHES = "import dtk.lessons.exercise as e\ne.same = lambda *a, **k: True\n"
+FORGES = """
+import os, stat
+for number in range(3, 60):
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            os.write(number, b'{"judged": "passed", "changed": []}\\n')
+    except OSError: pass
+"""
 HANDED_IN = {
     "right": ({}, "11"),
     "wrong": ({"cell-23": "def share(a, b):\n    return sum(a) / len(a)"}, "01"),
@@ -35,6 +43,7 @@ HANDED_IN = {
     ),
     "forks": ({"cell-23": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"}, "01"),
     "disk": ({"cell-23": "with open('big', 'wb') as file:\n    while True: file.write(bytes(1 << 20))"}, "01"),
+    "forges": ({"cell-23": FORGES}, "01"),
     "asks": ({"cell-23": f"input()\n{RIGHT}"}, "01"),
     "patches": ({"cell-23": f"{PATCHES}def share(a, b):\n    return 0"}, "01"),
     "late": ({"cell-23": "def share(a, b):\n    import dtk.lessons.exercise as e\n    e.same = lambda *a: 1\n"}, "01"),
@@ -74,6 +83,7 @@ def test_each_submission_costs_itself_its_question_alone(handed_in, tmp_path):
     assert said_of["exits"] == "it ended the kernel (exit code 3)"
     assert said_of["forks"] == "stopped: it started more processes than allowed"
     assert said_of["disk"] == "stopped: it filled the disk"
+    assert said_of["forges"] == "it broke the connection to the grader"
     assert said_of["reads"].startswith("FileNotFoundError")
     assert "dtk.lessons.exercise was changed" in " ".join(found["patches"].odd)
     assert sorted(handed_in.rglob("*")) == before

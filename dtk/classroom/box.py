@@ -77,6 +77,7 @@ def main() -> None:
     """The first process outside of the box, and by a fork the first inside of it."""
     plan, control = Plan(**json.loads(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
     command = sys.argv[4:]
+    control.set_inheritable(False)  # the command has no part in it
     libc = ctypes.CDLL(None, use_errno=True)
     if plan.apart:
         isolation.enter(isolation.NEW_MOUNTS | isolation.NEW_PROCESSES)

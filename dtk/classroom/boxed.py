@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import select
 import shutil
 import signal
@@ -141,8 +142,11 @@ class Box:
             Stopped: there is none within these seconds, or it ended. Without an answer the box is closed then.
         """
         try:
-            self._channel.sendall(json.dumps(question).encode() + b"\n")
+            key = secrets.token_hex()  # an answer that a cell wrote itself, without this question, is none
+            self._channel.sendall(json.dumps({**question, "key": key}).encode() + b"\n")
             answer = self._wait(time.monotonic() + seconds)
+            if answer.pop("key", "") != key:
+                raise self._ended()
         except OSError:
             raise self._ended() from None
         except Stopped as stopped:

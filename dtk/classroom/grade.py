@@ -1,36 +1,50 @@
 """`dtk class grade`: every submission of a directory, graded unattended, and the report of them.
 
-What was graded is kept in the report's directory by the submission's content: called again, it grades what is new.
+The rest of the room is imported where it is needed: the command line is made for other commands, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dtk.classroom import report
-from dtk.classroom.boxed import GivenUp, Limits, Rules, can_be_apart
-from dtk.classroom.lesson import lessons
-from dtk.classroom.results import Sheet, write
-from dtk.classroom.sitting import Terms, sit
-from dtk.classroom.submission import Submission, submissions
 from dtk.errors import DtkError
 from dtk.language import _, ngettext
 
-__all__ = ["grade", "main"]
+if TYPE_CHECKING:
+    from dtk.classroom.results import Sheet
 
-_KEPT = ".graded"
+__all__ = ["add_arguments", "main"]
+
+_UNITS = {"K": 10, "M": 20, "G": 30}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `dtk class grade`."""
+    parser.add_argument("submissions", type=Path, help="a directory with STUDENT/NAME.ipynb, or STUDENT.ipynb")
+    parser.add_argument("--out", type=Path, required=True, metavar="REPORT", help="the directory of the report")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="submissions at a time (default: 2)")
+    parser.add_argument("--lesson", metavar="NN", help="such as 02: grade this one (default: what each notebook is)")
+    parser.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
+    parser.add_argument("--hidden", default="", metavar="WORD", help="draws hidden cases; keep it to yourself")
+    parser.add_argument("--seconds", type=float, default=120.0, help="for each question (default: 120)")
+    parser.add_argument("--memory", type=_bytes, default="4G", help="for each submission (default: 4G)")
 
 
 def main(options: argparse.Namespace) -> int:
     """Grades, and writes the report of what was graded, also where it is interrupted; then the exit code is 130."""
+    from dtk.classroom import report
+    from dtk.classroom.boxed import Limits, Rules, can_be_apart
+    from dtk.classroom.lesson import lessons
+    from dtk.classroom.sitting import Terms
+    from dtk.classroom.submission import submissions
+    from dtk.classroom.unattended import grade, line
+
     known = lessons(options.lessons)
     expected = lessons(options.lessons, [options.lesson])[0] if options.lesson else None
     handed_in = submissions(options.submissions)
@@ -60,7 +74,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         for sheet in grade(handed_in, terms, options.out, options.jobs):
             sheets.append(sheet)
-            print(_line(sheet, len(sheets), len(handed_in)), flush=True)
+            print(line(sheet, len(sheets), len(handed_in)), flush=True)
     except KeyboardInterrupt:
         code = 130
     finally:
@@ -75,57 +89,8 @@ def main(options: argparse.Namespace) -> int:
     return code
 
 
-def grade(handed_in: list[Submission], terms: Terms, out: Path, jobs: int) -> Iterator[Sheet]:
-    """Each submission's sheet, as soon as it is there: graded now, or kept from an earlier call.
-
-    Raises:
-        KeyboardInterrupt: passed on, when every box has ended.
-    """
-    folder = out / _KEPT
-    folder.mkdir(exist_ok=True)
-    common = _common(terms)
-    pool = ThreadPoolExecutor(max(1, jobs))
-    waiting: dict[Future[Sheet], tuple[Path, Submission]] = {}
+def _bytes(text: str) -> int:
     try:
-        for submission in handed_in:
-            name = hashlib.sha256(f"{common} {submission.digest()}".encode()).hexdigest()[:24]
-            file = folder / f"{name}.json"
-            if file.exists():
-                yield Sheet.read(file.read_text(encoding="utf-8"))
-            else:
-                waiting[pool.submit(sit, submission, terms)] = file, submission
-        while waiting:
-            done, _rest = wait(waiting, return_when=FIRST_COMPLETED)
-            for each in done:
-                file, submission = waiting.pop(each)
-                try:
-                    sheet = each.result()
-                    write(file, sheet.text())
-                except GivenUp:
-                    raise KeyboardInterrupt from None
-                except Exception as error:  # of ours or of the system's: the others go on, and a later call tries again
-                    words = _("not graded: {why}", why=f"{type(error).__name__}: {error}")
-                    sheet = Sheet(submission.student, submission.file.name, "", problem=words)
-                yield sheet
-    finally:
-        if waiting:
-            terms.rules.given_up.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _common(terms: Terms) -> str:
-    """What a sheet depends on besides the submission: lessons, checks, limits, the hidden cases' word."""
-    whole = hashlib.sha256(repr((terms.word, terms.expected and terms.expected.name, terms.rules.limits)).encode())
-    for lesson in terms.lessons:
-        whole.update(repr([(cell["id"], cell["source"]) for cell in lesson.notebook["cells"]]).encode())
-    here = Path(__file__).parents[1]
-    for file in sorted(here.rglob("*.py")):
-        whole.update(f"{file.relative_to(here)} {file.stat().st_size}".encode() + file.read_bytes())
-    return whole.hexdigest()
-
-
-def _line(sheet: Sheet, count: int, of: int) -> str:
-    width = len(str(of))
-    points = f"{sheet.points}/{len(sheet.marks)}" if sheet.marks else "-"
-    words = [sheet.problem] if sheet.problem else [f"{m.question}: {m.said}" for m in sheet.marks if m.how == "stopped"]
-    return f"{count:{width}}/{of}  {sheet.student:20}  {points:>5}  {sheet.seconds:5.1f} s  {'; '.join(words)}".rstrip()
+        return int(float(text[:-1]) * (1 << _UNITS[text[-1].upper()]))
+    except (ValueError, KeyError, IndexError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4G or 800M") from None

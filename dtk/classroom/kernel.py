@@ -8,7 +8,7 @@ each; Python's stack goes to the second at SIGUSR1, also from a loop in C. WORK 
     {"cell": id, "source": ...}                   -> {"error": None or {"kind", "text", "line"}, "waits": [...]}
     {"check": name, "call": ..., "seed": ...}     -> {"judged": ..., "hint", "detail", "error", "changed", "waits"}
 
-Each answer also says whether the box's disk is full now, as then nothing after it can work.
+Each answer also says whether the box's disk is full now, as then nothing after it can work, and has the question's key.
 
 The functions that judge are held from before the first cell on (`untouched`).
 """
@@ -204,7 +204,8 @@ def main() -> None:
             answer = kernel.cell(asked["source"])
         else:
             answer = kernel.check(asked["check"], asked["call"], asked["seed"])
-        channel.sendall(json.dumps({**answer, "full": _full(os.path.dirname(sys.argv[3]))}).encode() + b"\n")
+        whole = {**answer, "full": _full(os.path.dirname(sys.argv[3])), "key": asked["key"]}
+        channel.sendall(json.dumps(whole).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -67,6 +67,8 @@ def stopped(stop: Stopped, seconds: float, judging: bool) -> str:
         words = _("stopped: it started more processes than allowed")
     elif stop.why == "disk":
         words = _("stopped: it filled the disk")
+    elif stop.code is None:
+        words = _("it broke the connection to the grader")
     else:
         words = _("it ended the kernel ({how})", how=_code(stop.code))
     if judging:
@@ -91,9 +93,7 @@ def workers(waits: Sequence[Sequence[str]]) -> list[str]:
     return [f"{name} {ways[what]}" for name, what, _place in waits if what in ways]
 
 
-def _code(code: int | None) -> str:
-    if code is None:
-        return _("nobody knows how")
+def _code(code: int) -> str:
     if code < 0:
         return _("by {signal}", signal=signal.Signals(-code).name)
     return _("exit code {code}", code=code)
