@@ -131,13 +131,32 @@ def _furnish(place: Path, files: str) -> Path:
 def _hide(libc: ctypes.CDLL, plan: Plan) -> None:
     for each in plan.hidden:
         _call(libc.mount, b"tmpfs", os.fsencode(each), b"tmpfs", _READ_ONLY, b"size=4k")
-    shared = os.fsencode(Path(plan.place) / "shared")
-    for each in ("/dev/shm", "/var/tmp"):
-        if Path(each).is_dir():
-            _call(libc.mount, shared, os.fsencode(each), None, _BIND, None)
+    _devices(libc, Path(plan.place))
+    if Path("/var/tmp").is_dir():
+        _bind(libc, Path(plan.place) / "shared", Path("/var/tmp"))
     _call(libc.mount, b"proc", b"/proc", b"proc", _NO_SUID | _NO_DEVICES | _NO_PROGRAMS, None)
     if _linux() >= _OWN_NUMBERS:
         Path("/proc/sys/kernel/pid_max").write_text(str(_THREADS))
+
+
+def _devices(libc: ctypes.CDLL, place: Path) -> None:
+    """A /dev with what every program needs: to root, without this, the machine's disks would be files as others are."""
+    devices = place / "devices"
+    (devices / "pts").mkdir(parents=True)
+    (devices / "shm").mkdir()
+    for name in ("null", "zero", "full", "random", "urandom"):
+        (devices / name).touch()
+        _bind(libc, Path("/dev", name), devices / name)
+    terminals = os.fsencode(devices / "pts")
+    _call(libc.mount, b"devpts", terminals, b"devpts", _NO_SUID | _NO_PROGRAMS, b"newinstance,ptmxmode=0666")
+    for name, target in (("ptmx", "pts/ptmx"), ("fd", "/proc/self/fd"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        (devices / name).symlink_to(target)
+    _bind(libc, place / "shared", devices / "shm")
+    _bind(libc, devices, Path("/dev"))
+
+
+def _bind(libc: ctypes.CDLL, source: Path, target: Path) -> None:
+    _call(libc.mount, os.fsencode(source), os.fsencode(target), None, _BIND | _RECURSIVE, None)
 
 
 def _limit(libc: ctypes.CDLL, plan: Plan) -> None:

@@ -32,6 +32,7 @@ _STACK = 1.0
 _MOST_ANSWER = 1 << 20  # bytes
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TZ", "PYTHONWARNINGS")
 _TEMPORARY = Path("/tmp")
+_SOCKETS = Path("/run")  # of services that would do for a submission what it can't do itself
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Box:
     def __init__(self, lesson: str, files: Path | None, rules: Rules):
         self._rules, limits, apart = rules, rules.limits, rules.apart
         self._folder = Path(tempfile.mkdtemp(prefix="dtk-class-"))
-        roots = [_TEMPORARY, *rules.hidden, Path.home()] if apart else []
+        roots = [_TEMPORARY, _SOCKETS, *rules.hidden, Path.home()] if apart else []
         place = _TEMPORARY if apart and _can_hide(_TEMPORARY) else self._folder
         covered = [str(each) for each in dict.fromkeys(roots) if each != place and _can_hide(each) and each.is_dir()]
         below = [each for each in covered if not Path(each).is_relative_to(place)]  # is empty already

@@ -51,11 +51,18 @@ class _Checked(Exception):
         self.answer = answer
 
 
+class _Shell(InteractiveShell):
+    """A notebook's shell without windows: `%matplotlib` asks for some."""
+
+    def enable_gui(self, gui: str | None = None) -> None:
+        return None
+
+
 class Kernel:
     """Cells run here as in a notebook; `check` judges by exercises that no cell has touched."""
 
     def __init__(self, lesson: str):
-        self.shell = InteractiveShell.instance(colors="NoColor")
+        self.shell = _Shell.instance(colors="NoColor")
         self.shell.history_manager.enabled = False
         self._exercises = all_exercises(lesson)
         for name in ("check", "run", "baseline", "verify"):
