@@ -238,6 +238,15 @@ def test_every_sequence_ends_with_a_result_or_a_named_culprit(play, pytestconfig
     assert len([*(scratch() / "runs").iterdir()]) <= KEPT + 1
 
 
+def test_a_short_standstill_is_no_reason_for_a_missed_heartbeat(play):
+    """Found beside a busy machine: the kernel stood still for 3 s, and a machine that slept was blamed for a cut."""
+    looks = [(0, 0)] * 8 + [(240, 0), (0, 16)]
+    cut = Mishap("is cut off", 1, 0)
+    error = play(Plan(2, False, 1, ((cut,),), frozenset(), 0, False, (), None, None, looks))
+    assert error.worker == 1
+    assert "TensorFlow heard no heartbeat of worker 1 any more" in str(error)
+
+
 def test_a_worker_that_is_killed_when_its_function_has_returned_is_named(play):
     """Found by the first sequences that had it: the other was named, which raised what is said of a lost peer."""
     harm = Mishap("ends early and is killed", 0, 0)

@@ -88,7 +88,7 @@ def said(cell, slide_type):
     return cell
 
 
-SOLUTION = "<details>\n<summary><b>Solution</b></summary>\n\nOne line.\n\n</details>\n\n## The next section"
+SOLUTION = "<details>\n<!-- ### BEGIN SOLUTION -->\n\nOne line.\n\n</details>\n\n## The next section"
 IGNORE, REASON = ["nbval-ignore-output"], {"dtk": {"ignored_because": "it prints measured seconds"}}
 MODEL_FN = "def model_fn(features, labels, mode, params):"
 MAKES_ONE = "def train():\n    strategy = tf.distribute.MirroredStrategy()"

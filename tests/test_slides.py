@@ -16,7 +16,7 @@ from lessons import FOLDER, ORDER
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 ROOT = FOLDER.parent
-SOLUTION = "<details>\n<summary><b>Solution</b></summary>\n\nOne line.\n\n</details>"
+SOLUTION = "<details>\n<!-- ### BEGIN SOLUTION -->\n\nOne line.\n\n</details>"
 
 
 def text(source):
