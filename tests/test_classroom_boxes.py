@@ -62,7 +62,7 @@ def handed_in(tmp_path_factory):
     return folder
 
 
-def rules(*hidden, seconds=6.0):
+def rules(*hidden, seconds=10.0):
     return Rules(Limits(seconds=seconds), tuple(hidden))
 
 
@@ -79,7 +79,7 @@ def test_each_submission_costs_itself_its_question_alone(handed_in, tmp_path):
     given = {student: "".join(str(mark.points) for mark in sheet.marks) for student, sheet in found.items()}
     assert given == {student: points for student, (_changes, points) in HANDED_IN.items()}
     said_of = {student: sheet.marks[0].said for student, sheet in found.items()}
-    assert said_of["endless"] == "stopped after 6 s, in line 1"
+    assert said_of["endless"] == "stopped after 10 s, in line 1"
     assert said_of["exits"] == "it ended the kernel (exit code 3)"
     assert said_of["forks"] == "stopped: it started more processes than allowed"
     assert said_of["disk"] == "stopped: it filled the disk"

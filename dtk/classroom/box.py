@@ -45,7 +45,7 @@ _DEATH_SIGNAL, _DUMPABLE, _DROP_BOUND, _SUBREAPER, _NO_MORE_RIGHTS = 1, 4, 24, 3
 _CAPABILITIES = 64
 _OWN_PROCESSES = (5, 14)  # the first Linux that counts a user's processes apart in each user namespace
 _OWN_NUMBERS = (6, 14)  # and the first with a pid_max for each namespace
-_THREADS = 400 + 100 * (os.cpu_count() or 1)  # processes counted: three workers on two cores have 160
+_THREADS = 800 + 100 * (os.cpu_count() or 1)  # processes counted: three workers on two cores have 160, Ray 320
 _NICE = 5
 _LOOK = 0.25
 _LARGEST = 100 << 20  # bytes of the files that come along with a notebook, all together
@@ -132,6 +132,7 @@ def _hide(libc: ctypes.CDLL, plan: Plan) -> None:
     for each in plan.hidden:
         _call(libc.mount, b"tmpfs", os.fsencode(each), b"tmpfs", _READ_ONLY, b"size=4k")
     _devices(libc, Path(plan.place))
+    _names(libc, Path(plan.place))
     if Path("/var/tmp").is_dir():
         _bind(libc, Path(plan.place) / "shared", Path("/var/tmp"))
     _call(libc.mount, b"proc", b"/proc", b"proc", _NO_SUID | _NO_DEVICES | _NO_PROGRAMS, None)
@@ -153,6 +154,15 @@ def _devices(libc: ctypes.CDLL, place: Path) -> None:
         (devices / name).symlink_to(target)
     _bind(libc, place / "shared", devices / "shm")
     _bind(libc, devices, Path("/dev"))
+
+
+def _names(libc: ctypes.CDLL, place: Path) -> None:
+    """Names of machines are known at once, or at once not: nobody waits for a server that can't be reached."""
+    (place / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
+    (place / "resolv.conf").touch()
+    for name in ("hosts", "resolv.conf"):
+        if Path("/etc", name).is_file():
+            _bind(libc, place / name, Path("/etc", name))
 
 
 def _bind(libc: ctypes.CDLL, source: Path, target: Path) -> None:
