@@ -264,7 +264,9 @@ _MISSES_A_HEARTBEAT = 5.0
 def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
     """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
     errors = [folder.members[number].error for number in failed]
-    if seconds < _MISSES_A_HEARTBEAT or not any(error is not None and "heartbeat" in error["message"] for error in errors):
+    if seconds < _MISSES_A_HEARTBEAT or not any(
+        error is not None and "heartbeat" in error["message"] for error in errors
+    ):
         return ""
     words = N_(
         "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
