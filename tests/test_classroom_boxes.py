@@ -79,6 +79,7 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_each_submission_costs_itself_its_question_alone(handed_in, tmp_path):
     conditions = Terms((SMALL,), SMALL, "word", rules(handed_in, tmp_path))
