@@ -145,13 +145,18 @@ def steps(cells: Sequence[Cell], lesson: Lesson) -> list[Step]:
     for at, cell in enumerate(code):
         if ids[at] in checks or _only_checks(cell):
             continue
-        edited = ids[at] in ours and cell["source"] != ours[ids[at]]
+        edited = ids[at] in ours and not _as_handed_out(ids[at], cell["source"], ours[ids[at]])
         found.append((at, Step(ids[at], cell["source"], task=ids[at] if ids[at] in stubs else "", edited=edited)))
     whole = [*found, *_removed(lesson, code, ids), *judged]
     whole.sort(key=lambda each: (each[0], bool(each[1].question)))
     ordered = [step for _at, step in whole]
     last = max((at for at, step in enumerate(ordered) if step.question), default=-1)
     return ordered[: last + 1]
+
+
+def _as_handed_out(cell: str, source: str, lessons: str) -> bool:
+    """Whether a cell is the lesson's; an edition adds the class's settings to the one that sets up."""
+    return source == lessons or (cell == "setup" and source.startswith(f"{lessons}\n\nimport os\n"))
 
 
 def _removed(lesson: Lesson, code: Sequence[Cell], ids: Sequence[str]) -> list[tuple[int, Step]]:
