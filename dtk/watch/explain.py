@@ -257,16 +257,13 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
     return None
 
 
-# TensorFlow gives up a worker whose last heartbeat is 10 s old; they come every 5 s, so what was shorter is no reason.
-_MISSES_A_HEARTBEAT = 5.0
+_BEATS = 5.0  # s between heartbeats; a worker is given up 10 s after its last: what was shorter is no reason
 
 
 def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
     """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
-    errors = [folder.members[number].error for number in failed]
-    if seconds < _MISSES_A_HEARTBEAT or not any(
-        error is not None and "heartbeat" in error["message"] for error in errors
-    ):
+    errors = [error["message"] for number in failed if (error := folder.members[number].error) is not None]
+    if seconds < _BEATS or not any("heartbeat" in message for message in errors):
         return ""
     words = N_(
         "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
