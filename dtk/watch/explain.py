@@ -244,8 +244,7 @@ def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int])
                     "every worker"
                 )
                 return worker.worker, _(words, worker=called(worker.name, worker.worker), fault=event.words)
-    for number in failed:
-        error = folder.members[number].error
+    for error in (folder.members[number].error for number in failed):
         found = _NO_HEARTBEAT.search(error["message"]) if error else None
         lost = int(found["task"] or found["task_15"]) if found else folder.workers
         if lost < folder.workers and lost not in finished:
