@@ -58,6 +58,17 @@ def _add_class(of: argparse.ArgumentParser) -> None:
     build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
     build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
     grade.add_arguments(steps.add_parser("grade", help="grade what students hand in, unattended"))
+    usage = "dtk class boxed [options] -- COMMAND ..."
+    boxed = steps.add_parser("boxed", usage=usage, help="another grader, in a box: on a copy of this directory")
+    boxed.add_argument("--kernel", type=Path, metavar="FILE", help="a kernel by this connection file, and no command")
+    boxed.add_argument("--bring", action="append", default=[], metavar="FILE", help="copied back here at the end")
+    kernel = steps.add_parser("kernel", help="have Jupyter, and so nbgrader, start its Python kernels in boxes")
+    kernel.add_argument("dir", type=Path, help="to be named in JUPYTER_PATH")
+    for each in (boxed, kernel):
+        grade.add_limits(each, "for each cell")
+        each.add_argument("--disk", type=grade.size, default="1G", help="for the box (default: 1G)")
+        each.add_argument("--total", type=float, default=1800.0, help="seconds for all of it (default: 1800)")
+        each.add_argument("--hide", type=Path, action="append", default=[], metavar="DIR", help="looks empty inside")
 
 
 _USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
@@ -96,7 +107,7 @@ def commands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0, or 1 with one sentence on stderr; `dtk run` the culprit's."""
     given = list(sys.argv[1:] if argv is None else argv)
-    split = given.index("--") if "--" in given and given[0] == "run" else len(given)
+    split = given.index("--") if "--" in given and _has_command(given) else len(given)
     options = parser().parse_args(given[:split])
     try:
         if options.command == "run":
@@ -116,11 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return outside.main(options.dir, options.out)
         elif options.command == "class":
-            if options.step == "grade":
-                from dtk.classroom import grade
-
-                return grade.main(options)
-            _class_build(options)
+            return _class(options, given[split + 1 :])
         elif options.command == "ps":
             _ps()
         elif options.command == "clean":
@@ -133,6 +140,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
         return 130
+    return 0
+
+
+def _has_command(given: Sequence[str]) -> bool:
+    """Whether what stands behind `--` is another program's."""
+    return given[0] == "run" or list(given[:2]) == ["class", "boxed"]
+
+
+def _class(options: argparse.Namespace, command: list[str]) -> int:
+    if options.step == "grade":
+        from dtk.classroom import grade
+
+        return grade.main(options)
+    if options.step == "boxed":
+        from dtk.classroom import command as boxed
+
+        return boxed.main(options, command)
+    if options.step == "kernel":
+        from dtk.classroom import command as boxed
+
+        file = boxed.kernel(options.dir, options)
+        print(f"dtk: wrote {file}; for nbgrader: JUPYTER_PATH={options.dir} nbgrader ... --KernelManager.transport=ipc")
+        return 0
+    _class_build(options)
     return 0
 
 

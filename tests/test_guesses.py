@@ -216,11 +216,11 @@ def test_a_choice_takes_numpy_numbers():
 
 def test_a_count_that_is_equal_to_everything_is_no_count(monkeypatch):
     monkeypatch.setattr(
-        lesson_04, "_started", lambda answer: [(MagicMock(__eq__=lambda *_: True), at) for at in (2, 3)]
+        lesson_04, "_started", lambda answer, replicas: [(MagicMock(__eq__=lambda *_: True), at) for at in (2, 3)]
     )
     with pytest.raises(CheckFailed):
         dtk.check("04.strategy", lambda: None)
-    monkeypatch.setattr(lesson_04, "_started", lambda answer: [(np.int64(2), 2), (3, 3)])
+    monkeypatch.setattr(lesson_04, "_started", lambda answer, replicas: [(np.int64(2), 2), (3, 3)])
     dtk.check("04.strategy", lambda: None)
 
 

@@ -28,10 +28,11 @@ def in_no_scope():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
-def made_by_itself():
-    import tensorflow as tf
+def workers_only():
+    import json
+    import os
 
-    return tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync
+    return len(json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", [""]))
 
 
 def from_the_environment():
@@ -56,7 +57,7 @@ def test_the_strategy_that_is_handed_over_passes():
     [
         (typed_in, "it says 2 wherever it runs"),
         (in_no_scope, "it says 1 wherever it runs"),
-        (made_by_itself, "a strategy that the function makes itself counts workers only"),
+        (workers_only, "this counts workers only"),
         (from_the_environment, "in one of three places it fails: "),
         (one_more, "in places with different numbers of replicas"),
     ],

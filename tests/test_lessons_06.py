@@ -87,7 +87,7 @@ def test_an_input_function_that_deals_as_one_device_passes(capsys):
         (not_shuffled, "nothing is shuffled"),
         (not_divided, "every worker sees all examples: nothing divides them"),
         (whole_batches, "in a step the workers together see 16 examples, one device 8"),
-        (from_one, "one device should see each of 48 examples once, in batches of 8"),
+        (from_one, "once, in batches of 8"),
         (without_an_end, "the data has no end: one epoch is asked for"),
         (unfinished, "in a worker it fails: NameError: name 'context' is not defined"),
     ],
@@ -177,7 +177,7 @@ def test_a_loss_that_is_divided_once_passes(capsys):
 @pytest.mark.parametrize(
     ("loss_of", "hint"),
     [
-        (own_mean, "right for a full batch, but not where worker 0 has"),
+        (own_mean, "right for a full batch, but not where worker 0 has one image more"),
         (by_global_batch, "the optimizer divides by the number of replicas once more"),
         (typed_in, "a number of workers that is typed in holds for one cluster"),
         (shown_batch, "on one device, a full batch's loss should stay the mean of its losses"),

@@ -103,19 +103,20 @@ def test_a_pipeline_is_judged_by_what_comes_out_and_what_was_read():
     numbers = [[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]] * 2
     halves = [[number + 0.5 for number in batch] for batch in numbers]
     right = [list(pair) for pair in zip(halves, numbers, strict=True)]
-    assert lesson_08._said_of(right, 6, 6) == ""
-    assert "again in each" not in lesson_08._said_of(right, 24, 24)
-    assert "before they are decoded" in lesson_08._said_of(right, 6, 24)
-    assert "one epoch" in lesson_08._said_of(right[:2], 6, 6)
-    assert "is `batch` missing" in lesson_08._said_of([[0.5, 0], [1.5, 1]], 6, 6)
+    assert lesson_08._said_of(right, 6, 6, 6) == ""
+    assert "again in each" not in lesson_08._said_of(right, 24, 24, 6)
+    assert "before they are decoded" in lesson_08._said_of(right, 6, 24, 6)
+    assert "one epoch" in lesson_08._said_of(right[:2], 6, 6, 6)
+    assert "is `batch` missing" in lesson_08._said_of([[0.5, 0], [1.5, 1]], 6, 6, 6)
     twice = [[[image + 0.5 for image in images], labels] for images, labels in right]
-    assert "is it called once" in lesson_08._said_of(twice, 6, 12)
+    assert "is it called once" in lesson_08._said_of(twice, 6, 12, 6)
 
 
 def test_what_is_left_is_compared_with_the_whole():
+    plan = lesson_07._Left(epochs=5, done=2, steps=4, seed=3)
     whole = [[number] for number in range(16)]
-    assert lesson_07._said_of(whole[8:], whole) == ""
-    assert "all epochs" in lesson_07._said_of(whole, whole)
-    assert "then more" in lesson_07._said_of([*whole[8:], [16]], whole)
-    assert "first epochs" in lesson_07._said_of(whole[:8], whole)
-    assert "nothing" in lesson_07._said_of([], whole)
+    assert lesson_07._said_of(whole[8:], whole, plan) == ""
+    assert "all epochs" in lesson_07._said_of(whole, whole, plan)
+    assert "then more" in lesson_07._said_of([*whole[8:], [16]], whole, plan)
+    assert "first epochs" in lesson_07._said_of(whole[:8], whole, plan)
+    assert "nothing" in lesson_07._said_of([], whole, plan)

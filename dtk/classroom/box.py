@@ -58,7 +58,8 @@ class Plan:
     place: an empty directory, on which the disk of `disk` bytes is mounted. hidden: directories that look empty inside.
     files: a directory whose files are copied into the command's; "" where there are none. memory: bytes, of each
     process and of all. processes: how many at most. apart: whether it has namespaces of its own; OSErrors end it where
-    the system refuses them.
+    the system refuses them. shown: the place is handed to whoever made the box, as an open directory, which is the
+    first thing that comes from CONTROL; notebooks are copied, too.
     """
 
     place: str
@@ -68,6 +69,7 @@ class Plan:
     memory: int
     processes: int
     apart: bool = True
+    shown: bool = False
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))
@@ -79,6 +81,7 @@ def main() -> None:
     command = sys.argv[4:]
     control.set_inheritable(False)  # the command has no part in it
     libc = ctypes.CDLL(None, use_errno=True)
+    source = os.open(plan.files, os.O_DIRECTORY) if plan.files else None  # it may lie where nothing will be seen
     if plan.apart:
         isolation.enter(isolation.NEW_MOUNTS | isolation.NEW_PROCESSES)
         if first := os.fork():
@@ -87,11 +90,15 @@ def main() -> None:
             return
         libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         _mount(libc, plan)
-        home = _furnish(Path(plan.place), plan.files)
+        home = _furnish(plan, source)
         _hide(libc, plan)
     else:
         libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-        home = _furnish(Path(plan.place), plan.files)
+        home = _furnish(plan, source)
+    if plan.shown:
+        place = os.open(plan.place, os.O_DIRECTORY)
+        socket.send_fds(control, [b"\n"], [place])
+        os.close(place)
     _limit(libc, plan)
     environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home.parent / "tmp")}
     child = subprocess.Popen(
@@ -112,19 +119,23 @@ def _mount(libc: ctypes.CDLL, plan: Plan) -> None:
     _call(libc.mount, b"tmpfs", os.fsencode(plan.place), b"tmpfs", _NO_SUID | _NO_DEVICES, options)
 
 
-def _furnish(place: Path, files: str) -> Path:
-    """Makes the directories of the box, with the files that belong to the notebook; returns HOME."""
+def _furnish(plan: Plan, source: int | None) -> Path:
+    """Makes the directories of the box, with the files that belong to the notebook, from `source`; returns HOME."""
+    place, files = Path(plan.place), f"/proc/self/fd/{source}"
     for name in ("home", "tmp", "work", "shared"):
         (place / name).mkdir(exist_ok=True)
     size = 0
-    for folder, _, names in os.walk(files) if files else ():
+    for folder, _, names in os.walk(files) if source is not None else ():
         for name in names:
             file, target = Path(folder, name), place / "work" / Path(folder, name).relative_to(files)
             size += file.lstat().st_size
-            if file.is_symlink() or not file.is_file() or file.suffix == ".ipynb" or size > _LARGEST:
+            if file.is_symlink() or not file.is_file() or size > _LARGEST:
                 continue  # a link leads to somebody else's
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
+            if plan.shown or file.suffix != ".ipynb":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+    if source is not None:
+        os.close(source)
     return place / "home"
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from dtk.classroom.box import Plan
 from dtk.errors import DtkError
 
-__all__ = ["Box", "GivenUp", "Limits", "Rules", "Stopped", "can_be_apart"]
+__all__ = ["Box", "GivenUp", "Limits", "Rules", "Stopped", "can_be_apart", "environment", "plan_of"]
 
 _GRACE = 10.0  # seconds from an interrupt to the kill
 _START = 60.0  # for Python and dtk to be imported
@@ -78,23 +78,19 @@ class Box:
     """A kernel in a box of its own; leaving the `with` block ends everything in it."""
 
     def __init__(self, lesson: str, files: Path | None, rules: Rules):
-        self._rules, limits, apart = rules, rules.limits, rules.apart
+        self._rules = rules
         self._folder = Path(tempfile.mkdtemp(prefix="dtk-class-"))
-        roots = [_TEMPORARY, _SOCKETS, *rules.hidden, Path.home()] if apart else []
-        place = _TEMPORARY if apart and _can_hide(_TEMPORARY) else self._folder
-        covered = [str(each) for each in dict.fromkeys(roots) if each != place and _can_hide(each) and each.is_dir()]
-        below = [each for each in covered if not Path(each).is_relative_to(place)]  # is empty already
-        plan = Plan(str(place), tuple(below), str(files or ""), limits.disk, limits.memory, limits.processes, apart)
+        plan = plan_of(self._folder, files, rules)
         self._control, control = socket.socketpair()
         self._channel, channel = socket.socketpair()
         self._stacks, stacks = os.pipe()
         output, printed = os.pipe()
         passed = (control.fileno(), channel.fileno(), stacks)
-        kernel = ["-m", "dtk.classroom.kernel", str(passed[1]), str(passed[2]), str(place / "work"), lesson]
+        kernel = ["-m", "dtk.classroom.kernel", str(passed[1]), str(passed[2]), f"{plan.place}/work", lesson]
         command = [sys.executable, *kernel]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dtk.classroom.box", str(plan), str(passed[0]), "--", *command],
-            env=_environment(),
+            env=environment(),
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=printed,
@@ -218,6 +214,16 @@ class Box:
                 del self.output[:-4000]
 
 
+def plan_of(folder: Path, files: Path | None, rules: Rules, shown: bool = False) -> Plan:
+    """The box that these rules allow, on an empty folder of this user's. files, shown: of `Plan`."""
+    limits, apart = rules.limits, rules.apart
+    roots = [_TEMPORARY, _SOCKETS, *rules.hidden, Path.home()] if apart else []
+    place = _TEMPORARY if apart and _can_hide(_TEMPORARY) else folder
+    covered = [str(each) for each in dict.fromkeys(roots) if each != place and _can_hide(each) and each.is_dir()]
+    below = tuple(each for each in covered if not Path(each).is_relative_to(place))  # is empty already
+    return Plan(str(place), below, str(files or ""), limits.disk, limits.memory, limits.processes, apart, shown)
+
+
 def can_be_apart(rules: Rules) -> bool:
     """Whether the system lets a box have namespaces of its own."""
     if not sys.platform.startswith("linux"):
@@ -238,10 +244,11 @@ def _line(stack: str) -> int:
 def _can_hide(folder: Path) -> bool:
     """Whether nothing that Python needs lies in there."""
     needed = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable), *sys.path, __file__]
-    return not any(Path(each).resolve().is_relative_to(folder.resolve()) for each in needed if each)
+    found = [Path(each).resolve() for each in needed if each and Path(each).exists()]  # some are names of hooks
+    return not any(each.is_relative_to(folder.resolve()) for each in found)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """No token and no password of the grader's gets into a box, and nothing that a cell would wait for."""
     mine = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("TF_CPP")}
     return {

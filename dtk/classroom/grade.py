@@ -19,7 +19,7 @@ from dtk.language import _, ngettext
 if TYPE_CHECKING:
     from dtk.classroom.results import Sheet
 
-__all__ = ["add_arguments", "main"]
+__all__ = ["add_arguments", "add_limits", "main", "size"]
 
 _UNITS = {"K": 10, "M": 20, "G": 30}
 
@@ -32,8 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lesson", metavar="NN", help="such as 02: grade this one (default: what each notebook is)")
     parser.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
     parser.add_argument("--hidden", default="", metavar="WORD", help="draws hidden cases; keep it to yourself")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each question (default: 120)")
-    parser.add_argument("--memory", type=_bytes, default="4G", help="for each submission (default: 4G)")
+    add_limits(parser, "for each question")
+
+
+def add_limits(parser: argparse.ArgumentParser, each: str) -> None:
+    """The limits of a box. each: what has so many seconds."""
+    parser.add_argument("--seconds", type=float, default=120.0, help=f"{each} (default: 120)")
+    parser.add_argument("--memory", type=size, default="4G", help="for each submission (default: 4G)")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -89,8 +94,9 @@ def main(options: argparse.Namespace) -> int:
     return code
 
 
-def _bytes(text: str) -> int:
+def size(text: str) -> int:
+    """Bytes, from a text such as 4G; for argparse."""
     try:
-        return int(float(text[:-1]) * (1 << _UNITS[text[-1].upper()]))
+        return int(text) if text.isdigit() else int(float(text[:-1]) * (1 << _UNITS[text[-1].upper()]))
     except (ValueError, KeyError, IndexError):
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4G or 800M") from None

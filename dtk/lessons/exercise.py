@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import itertools
 import numbers
@@ -136,19 +137,20 @@ class Exercise:
 class Trial:
     """An exercise whose answer only a run can judge, such as a training function to be corrected.
 
-    name: "LESSON.WORD". hint_for: takes the answer and the learner's objects, makes its runs on inputs of its own, and
-    returns the hint for what is wrong, or "" where nothing is.
+    name: "LESSON.WORD". hint_for: takes the answer, the learner's objects and `draw`, makes its runs on inputs of its
+    own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is.
     """
 
     name: str
     hint_for: Callable[..., str]
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
-        """As `Exercise.judge`; the runs count as one case, and are the same with every seed."""
+        """As `Exercise.judge`; the runs count as one case."""
         if answer is None or answer is ...:
             raise not_solved(self.name)
-        _handed_over(self.name, self.hint_for, (answer, *objects))
-        hint = self.hint_for(answer, *objects)
+        hint_for = functools.partial(self.hint_for, draw=random.Random(self.name + seed))
+        _handed_over(self.name, hint_for, (answer, *objects))
+        hint = hint_for(answer, *objects)
         if hint:
             raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_hint(hint))
         return 1

@@ -164,8 +164,11 @@ _PLACE = Exercise(
 )
 
 
-def _hint_for(folder: str | Path, baseline: Any) -> str:
-    """What is wrong with the weights that two processes left in `folder`. baseline: its first result are weights."""
+def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
+    """What is wrong with the weights that two processes left in `folder`. baseline: its first result are weights.
+
+    draw: not needed, as the learner made the runs.
+    """
     places = [Path(folder), Path(folder) / "worker-1"]
     files = [place / "weights.npz" for place in places]
     if not any(file.exists() for file in files):

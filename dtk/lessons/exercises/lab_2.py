@@ -6,6 +6,7 @@ train what a right one trains. What `dtk.diagnose` says of a function is shown t
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +24,6 @@ from dtk.runs import baseline, run
 
 __all__ = ["EXERCISES", "Broken", "right"]
 
-HIDDEN = {"global_batch": 60, "steps": 7}
-SEED = 3
 _CLOSE = 1e-3  # of the losses of a right function on one device
 
 
@@ -93,25 +92,27 @@ class Broken:
             what = _("{exercise}: {named!r} is not what is wrong here", exercise=self.name, named=named)
             symptom = _(MISTAKES[named].symptom)
             raise CheckFailed(what, remedy=_("hint: it would be seen by this: {symptom}", symptom=symptom))
-        hint = self._hint_for(answer)
+        hint = self._hint_for(answer, random.Random(self.name + seed))
         if hint:
             what = _("{exercise}: {named!r} is named rightly, and not corrected yet", exercise=self.name, named=named)
             raise CheckFailed(what, remedy=_("hint: {hint}", hint=hint))
         print(f"{self.name}: {named}: {_(MISTAKES[named].symptom)}")
         return 1
 
-    def _hint_for(self, answer: Callable[..., Any]) -> str:
+    def _hint_for(self, answer: Callable[..., Any], draw: random.Random) -> str:
         """What is wrong with the answer, "" where nothing is. The seed and the arguments are not the lab's."""
+        kwargs = {"global_batch": draw.choice((52, 56, 60, 68)), "steps": draw.randint(6, 8)}
+        seed = draw.randint(3, 99)
         try:
-            together = run(answer, workers=2, kwargs=HIDDEN, seed=SEED)
-            alone = baseline(answer, kwargs=HIDDEN, seed=SEED)
+            together = run(answer, workers=2, kwargs=kwargs, seed=seed)
+            alone = baseline(answer, kwargs=kwargs, seed=seed)
         except DtkError as error:
             return _("it does not run: {error}", error=error)
         try:
             verify(together, alone)
         except VerificationError:
             return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
-        reference = baseline(right, kwargs={**HIDDEN, "penalty": self.penalty, "by_fit": self.by_fit}, seed=SEED)
+        reference = baseline(right, kwargs={**kwargs, "penalty": self.penalty, "by_fit": self.by_fit}, seed=seed)
         mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
         if len(mine) != len(its):
             return _("it takes {steps} steps where {asked} were asked for", steps=len(mine), asked=len(its))

@@ -184,8 +184,13 @@ def _raced(train: Callable[..., Any], choice: Mapping[str, Any], settings: Mappi
     return result
 
 
-def _hint_for(choice: Any, train: Callable[..., Any], start: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Runs the choice and the lab's first one, on a seed that the lab does not show."""
+def _hint_for(
+    choice: Any, train: Callable[..., Any], start: Mapping[str, Any], settings: Mapping[str, Any], draw: random.Random
+) -> str:
+    """Runs the choice and the lab's first one, on a seed that the lab does not show.
+
+    draw: not used, as what a choice needs differs too much from seed to seed to be judged by one bound.
+    """
     wrong = _not_possible(choice)
     if wrong:
         return wrong

@@ -17,7 +17,10 @@ from dtk.runs import run
 
 __all__ = ["EXERCISES"]
 
-_SIZES = ((3, 7), (4, 10))  # (workers, numbers of the gradient): chunks of different sizes
+
+def _sizes(draw: random.Random) -> list[tuple[int, int]]:
+    """(workers, numbers of the gradient): chunks of different sizes."""
+    return [(3, draw.choice((7, 8))), (4, draw.choice((9, 10, 11)))]
 
 
 def _gradient(worker: int, numbers: int) -> np.ndarray:
@@ -95,8 +98,8 @@ _HINTS = [
 ]
 
 
-def _hint_for_gather(gather: Callable[..., None]) -> str:
-    for workers, numbers in _SIZES:
+def _hint_for_gather(gather: Callable[..., None], draw: random.Random) -> str:
+    for workers, numbers in _sizes(draw):
         try:
             with environment.quiet():
                 done = run(_all_reduce, workers=workers, args=(gather, numbers), force=environment.on_colab())

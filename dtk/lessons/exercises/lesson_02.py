@@ -17,7 +17,6 @@ from dtk.runs import Run, baseline, run
 
 __all__ = ["EXERCISES"]
 
-_HIDDEN = {"global_batch": 48, "steps": 3}
 _WORKERS = 3  # a divisor of 2 that is typed in shows
 
 
@@ -134,7 +133,7 @@ WEIGHTED = Exercise(
 )
 
 
-def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unscaled: Any) -> str:
+def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unscaled: Any, draw: random.Random) -> str:
     """What is wrong with a share that has a penalty, from the first losses on one device and on three workers.
 
     train: the lesson's loop. without, unscaled: shares without a penalty, and with one that each replica adds whole,
@@ -144,9 +143,11 @@ def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unsc
     if not callable(answer):
         return _("a function is asked for: {signature}", signature="def my_share(losses, model, global_batch)")
 
+    hidden = {"global_batch": draw.choice((36, 48, 60, 72)), "steps": 3}
+
     def made(start: Callable[..., Run], share: Any, **more: Any) -> Run:
         with environment.quiet():
-            return start(train, kwargs={**_HIDDEN, "share_of": share}, **more)
+            return start(train, kwargs={**hidden, "share_of": share}, **more)
 
     reference, data = made(baseline, unscaled), _losses(made(baseline, without))[0]
     try:

@@ -50,24 +50,24 @@ def _all(parts: list[list[float]]) -> list[float]:
 # ---- who hands over the strategy: a function that must answer rightly wherever it runs
 
 _CONSTANT = N_(
-    "it says {value} wherever it runs: also with three replicas in one process, and on one device alone; ask the "
+    "it says {value} wherever it runs: also with more replicas in one process, and on one device alone; ask the "
     "strategy that is there"
 )
 
 
-def _started(answer: Callable[..., Any]) -> list[tuple[Any, int]]:
-    """What the function returns in two workers, in one process with three replicas and on one device; and the truth."""
+def _started(answer: Callable[..., Any], replicas: int) -> list[tuple[Any, int]]:
+    """What the function returns in two workers, in one process with some replicas and on one device; and the truth."""
     from dtk.runs import baseline, run
 
-    starts = [(run(answer, workers=2), 2), (run(answer, workers=1, replicas=3), 3), (baseline(answer), 1)]
+    starts = [(run(answer, workers=2), 2), (run(answer, workers=1, replicas=replicas), replicas), (baseline(answer), 1)]
     return [(result, right) for started, right in starts for result in started.results]
 
 
-def _strategy_hint(answer: Any) -> str:
+def _strategy_hint(answer: Any, draw: random.Random) -> str:
     if not callable(answer):
         return _("a function is asked for: run its cell after you have changed it")
     try:
-        found = _started(answer)
+        found = _started(answer, draw.choice((3, 4)))
     except WorkerFailed as failed:
         code = getattr(answer, "__code__", None)
         if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
@@ -80,7 +80,7 @@ def _strategy_hint(answer: Any) -> str:
     if len(values) == 1:
         return _(_CONSTANT, value=values.pop())
     if [got for got, __ in found] == [2, 2, 1, 1] or [got for got, __ in found] == [2, 1, 1]:
-        return _("a strategy that the function makes itself counts workers only; take the one that dtk has made")
+        return _("this counts workers only, and a worker can have several replicas; ask the strategy that dtk has made")
     said = ", ".join(repr(got) for got, __ in found)
     return _("it says {values} in places with different numbers of replicas", values=said)
 

@@ -20,10 +20,13 @@ from dtk.runs import baseline
 
 __all__ = ["EXERCISES"]
 
-_DEALS = ((48, 8, 2), (60, 12, 3))  # (examples, global batch, workers)
+
+def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
+    """(examples, global batch, workers)"""
+    return [(8 * draw.randint(5, 8), 8, 2), (12 * draw.randint(4, 6), 12, 3)]
 
 
-def _orders(make: Any) -> list[tuple[Any, Any]]:
+def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any]]:
     """In one process: what each worker's input function deals out, and what one device's does."""
 
     def seen(examples: int, batch: int, workers: int, worker: int) -> list[list[int]]:
@@ -33,19 +36,20 @@ def _orders(make: Any) -> list[tuple[Any, Any]]:
         )  # repeat() has no end
         return [[int(each) for each in step] for step in steps]
 
-    return [([seen(*deal, worker) for worker in range(deal[-1])], seen(deal[0], deal[1], 1, 0)) for deal in _DEALS]
+    return [([seen(*deal, worker) for worker in range(deal[-1])], seen(deal[0], deal[1], 1, 0)) for deal in deals]
 
 
-def _input_hint(make: Any) -> str:
+def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
     if left_empty(make):
         raise not_solved("06.input", N_("write the function first"))
+    deals = _deals(draw)
     try:
         with quiet():
-            orders = baseline(_orders, args=(make,), seed=None).results[0]
+            orders = baseline(_orders, args=(make, deals), seed=None).results[0]
     except WorkerFailed as failed:
         return why_it_fails(failed)
-    for (examples, batch, __), (workers, alone) in zip(_DEALS, orders, strict=True):
+    for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
         order = [number for step in alone for number in step]
         if len(alone) > examples:
             return _("the data has no end: one epoch is asked for, so without `repeat`")
@@ -75,11 +79,11 @@ def _deal_hint(seen: Sharding, batch: int) -> str:
     return ""
 
 
-def _divisor_hint(loss_of: Any, train: Any) -> str:
-    """What is wrong with a replica's loss under a v1 optimizer: two workers and one device, in batches of 96."""
+def _divisor_hint(loss_of: Any, train: Any, draw: random.Random) -> str:
+    """What is wrong with a replica's loss under a v1 optimizer: two workers and one device, the last batch odd."""
     if left_empty(loss_of):
         raise not_solved("06.divides", N_("write its line first"))
-    batches = {"batch": 96, "even": False}
+    batches = {"batch": draw.choice((90, 92, 96, 100, 104)), "even": False}  # 17 steps are more than an epoch
     try:
         cluster, alone = both(train, {**batches, "steps": 17, "loss_of": loss_of})
     except WorkerFailed as failed:
@@ -99,7 +103,7 @@ def _divisor_hint(loss_of: Any, train: Any) -> str:
         return _("two workers get half of the loss: the optimizer divides by the number of replicas once more")
     if not_verified(cluster, alone):
         return _(
-            "right for a full batch, but not where worker 0 has 29 images and worker 1 has 28: a mean over the "
+            "right for a full batch, but not where worker 0 has one image more than worker 1: a mean over the "
             "worker's own batch counts the images of the smaller part more"
         )
     return ""

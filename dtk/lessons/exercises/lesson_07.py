@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtk.language import N_, _
 from dtk.lessons.exercise import Exercise, Misconception, Trial
@@ -200,37 +201,53 @@ _GLOBAL_BATCH = Exercise(
 )
 
 
-# ---- the data that is left, tried on twelve numbers in another order each epoch, which the lesson does not show
-
-_EPOCHS, _DONE, _STEPS = 5, 2, 4  # so that no wrong product is the right one
+# ---- the data that is left, tried on a few numbers in another order each epoch, which the lesson does not show
 
 
-def _left(rest: Callable[..., Any]) -> dict[str, list[Any]] | None:
+class _Left(NamedTuple):
+    """What is tried. seed: of the order."""
+
+    epochs: int
+    done: int
+    steps: int
+    seed: int
+
+
+def _drawn(draw: random.Random) -> _Left:
+    epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
+    return _Left(epochs, 2, steps, draw.randrange(99))
+
+
+def _left(rest: Callable[..., Any], plan: _Left) -> dict[str, list[Any]] | None:
     """Runs in a worker: the batches of an answer, those that are right, and some that are not; None for None."""
     import numpy as np
     import tensorflow as tf
 
     def data() -> Any:
-        order = tf.data.Dataset.range(3 * _STEPS).shuffle(3 * _STEPS, seed=3, reshuffle_each_iteration=True)
+        order = tf.data.Dataset.range(3 * plan.steps)
+        order = order.shuffle(3 * plan.steps, seed=plan.seed, reshuffle_each_iteration=True)
         return order.batch(3)
 
     def listed(batches: Any) -> list[Any]:
-        return [np.asarray(batch).tolist() for batch in batches.take(10 * _STEPS)]
+        return [np.asarray(batch).tolist() for batch in batches.take(10 * plan.steps)]
 
-    answer = rest(data(), _EPOCHS, _DONE, _STEPS)
-    return None if answer is None else {"given": listed(answer), "whole": listed(data().repeat(_EPOCHS))}
+    answer = rest(data(), plan.epochs, plan.done, plan.steps)
+    return None if answer is None else {"given": listed(answer), "whole": listed(data().repeat(plan.epochs))}
 
 
-def _hint_for_rest(rest: Any) -> str:
+def _hint_for_rest(rest: Any, draw: random.Random) -> str:
+    plan = _drawn(draw)
+
     def hint_for(found: dict[str, list[Any]]) -> str:
-        return _said_of(found["given"], found["whole"])
+        return _said_of(found["given"], found["whole"], plan)
 
-    return watched("07.rest", rest, "rest(data, epochs, done, steps)", _left, hint_for)
+    work = functools.partial(_left, plan=plan)
+    return watched("07.rest", rest, "rest(data, epochs, done, steps)", work, hint_for)
 
 
-def _said_of(given: list[Any], whole: list[Any]) -> str:
+def _said_of(given: list[Any], whole: list[Any], plan: _Left) -> str:
     """What is wrong with the batches that are left; "" for nothing."""
-    right = whole[_DONE * _STEPS :]
+    right = whole[plan.done * plan.steps :]
     if given == right:
         return ""
     if not given:
@@ -241,7 +258,7 @@ def _said_of(given: list[Any], whole: list[Any]) -> str:
         return _("what is left comes first, and then more: `epochs` is how many there are in all")
     if given == whole[: len(right)]:
         return _("as many batches as are left, but in the order of the first epochs, which the weights have seen")
-    if given == whole[_DONE:]:
+    if given == whole[plan.done :]:
         return _("`skip` counts batches; this many epochs are done")
     return _("these are not the batches that would have come: compare them with data.repeat(epochs)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -125,12 +126,12 @@ _COMMUNICATION = Exercise(
 )
 
 
-# ---- an input pipeline, tried on six numbers in batches of four, which the lesson does not show
+# ---- an input pipeline, tried on a few numbers in batches of four, which the lesson does not show
 
-_IMAGES, _BATCH, _BATCHES = 6, 4, 6
+_BATCH, _BATCHES = 4, 6
 
 
-def _watched(pipeline: Callable[..., Any]) -> dict[str, Any] | None:
+def _watched(pipeline: Callable[..., Any], images: int) -> dict[str, Any] | None:
     """Runs in a worker: the batches that come out, how many images were read and how many decoded; None for None."""
     import numpy as np
     import tensorflow as tf
@@ -151,21 +152,24 @@ def _watched(pipeline: Callable[..., Any]) -> dict[str, Any] | None:
     def decoded(image: Any, label: Any) -> Any:
         return tf.ensure_shape(tf.numpy_function(decode, [image], tf.float32), ()), label
 
-    data = pipeline(tf.data.Dataset.range(_IMAGES).map(source), decoded, _BATCH)
+    data = pipeline(tf.data.Dataset.range(images).map(source), decoded, _BATCH)
     if data is None:
         return None
     batches = [[np.asarray(part).tolist() for part in batch] for batch in data.take(_BATCHES)]
     return {"batches": batches, **counts}
 
 
-def _hint_for_pipeline(pipeline: Any) -> str:
+def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
+    many = draw.choice((5, 6, 7))
+
     def hint_for(found: dict[str, Any]) -> str:
-        return _said_of(found["batches"], found["read"], found["decoded"])
+        return _said_of(found["batches"], found["read"], found["decoded"], many)
 
-    return watched("08.pipeline", pipeline, "pipeline(images, decoded, global_batch)", _watched, hint_for)
+    work = functools.partial(_watched, images=many)
+    return watched("08.pipeline", pipeline, "pipeline(images, decoded, global_batch)", work, hint_for)
 
 
-def _said_of(batches: list[list[Any]], read: int, decoded: int) -> str:
+def _said_of(batches: list[list[Any]], read: int, decoded: int, many: int) -> str:
     """What is wrong with what a pipeline made; "" for nothing."""
     if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
         return _("these are no batches of images and labels: is `batch` missing?")
@@ -181,10 +185,10 @@ def _said_of(batches: list[list[Any]], read: int, decoded: int) -> str:
         return _(
             "some batches are too small: the order of batch and repeat decides what happens at the end of an epoch"
         )
-    if labels != [number % _IMAGES for number in range(_BATCH * _BATCHES)]:
+    if labels != [number % many for number in range(_BATCH * _BATCHES)]:
         return _("these are other batches than before, or in another order; only the decoding is to change")
-    if decoded > _IMAGES:
-        if read == _IMAGES:
+    if decoded > many:
+        if read == many:
             return _("what is kept are the images before they are decoded, so that each epoch decodes them again")
         return _("each epoch decodes every image again; what is decoded has to be kept, before the data repeats")
     return ""

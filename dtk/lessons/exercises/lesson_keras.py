@@ -87,13 +87,14 @@ _CLIP_WRONG: tuple[tuple[Callable[[list[float]], float], str], ...] = (
 )
 
 
-def _clip_hint(apply: Any, update: Any) -> str:
+def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
     from dtk.runs import run
 
     if not callable(apply) or not callable(update):
         return _("two functions are asked for: your apply_clipped, and the lesson's update")
-    got, parts = [], []
-    for replicas, numbers in _NUMBERS:
+    got, parts, times = [], [], draw.choice((1.0, 1.1, 1.2, 1.25))
+    for replicas, plain in _NUMBERS:
+        numbers = tuple(times * number for number in plain)
         kwargs = {"how": {}, "apply": apply, "numbers": numbers}
         try:
             got.append(run(update, workers=1, replicas=replicas, kwargs=kwargs).results[0])
