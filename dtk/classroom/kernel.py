@@ -34,7 +34,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from dtk import errors
 from dtk.classroom.untouched import Untouched
 from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, Exercise, NotSolved, Trial
+from dtk.lessons.exercise import CheckFailed, NotSolved
 from dtk.watch import waiting
 
 __all__ = ["main"]
@@ -67,7 +67,7 @@ class Kernel:
         self._exercises = all_exercises(lesson)
         for name in ("check", "run", "baseline", "verify"):
             getattr(sys.modules["dtk"], name)  # is there from its first use on
-        self._judges = {Exercise: Exercise.judge, Trial: Trial.judge}
+        self._judges: dict[type, Any] = {type(each): type(each).judge for each in self._exercises.values()}
         self._untouched = Untouched()
         self._busy = False
         signal.signal(signal.SIGINT, self._interrupt)

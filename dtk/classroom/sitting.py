@@ -204,7 +204,8 @@ def _predictions(submission: Submission, lesson: Lesson) -> Iterator[tuple[str, 
     if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
         return
     for name, entries in sorted(kept(file).items()):
-        if str(name).partition(".")[0] == lesson.number:
+        if str(name).partition(".")[0] == lesson.number and {"predicted", "came out"} & set(entries):
             asked = entries.get("predicted", [{}])[0]
             out = entries.get("came out", [{}])[-1]
-            yield str(name), str(asked.get("question", "")), str(asked.get("words", "")), str(out.get("words", ""))
+            question = asked.get("question") or _("no prediction was kept")
+            yield str(name), str(question), str(asked.get("words", "")), str(out.get("words", ""))

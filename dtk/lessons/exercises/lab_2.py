@@ -17,7 +17,7 @@ from dtk.diagnosis.diagnose import diagnose
 from dtk.diagnosis.mistakes import MISTAKES
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _
-from dtk.lessons.exercise import CheckFailed, not_solved
+from dtk.lessons.exercise import CheckFailed, Trial, not_solved
 from dtk.recording.keras import Recorder
 from dtk.recording.loop import record_step
 from dtk.runs import baseline, run
@@ -66,11 +66,32 @@ def right(strategy: Any, global_batch: int, steps: int, penalty: float = 0.0, by
         step(batch)
 
 
-@dataclass(frozen=True)
-class Broken:
-    """One broken function. name: "lab2.WORD". mistake: its key in `dtk.diagnosis.mistakes`. The others: of `right`."""
+def _hint_for(answer: Callable[..., Any], penalty: float, by_fit: bool, draw: random.Random) -> str:
+    """What is wrong with the answer, "" where nothing is. The seed and the arguments are not the lab's."""
+    kwargs = {"global_batch": draw.choice((52, 56, 60, 68)), "steps": draw.randint(6, 8)}
+    seed = draw.randint(3, 99)
+    try:
+        together = run(answer, workers=2, kwargs=kwargs, seed=seed)
+        alone = baseline(answer, kwargs=kwargs, seed=seed)
+    except DtkError as error:
+        return _("it does not run: {error}", error=error)
+    try:
+        verify(together, alone)
+    except VerificationError:
+        return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
+    reference = baseline(right, kwargs={**kwargs, "penalty": penalty, "by_fit": by_fit}, seed=seed)
+    mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
+    if len(mine) != len(its):
+        return _("it takes {steps} steps where {asked} were asked for", steps=len(mine), asked=len(its))
+    if abs(mine / its - 1).max() > _CLOSE:
+        return _("workers and one device agree, but it trains something else now: change the mistake alone")
+    return ""
 
-    name: str
+
+@dataclass(frozen=True)
+class Broken(Trial):
+    """One broken function. mistake: its key in `dtk.diagnosis.mistakes`. penalty, by_fit: of `right`."""
+
     mistake: str
     penalty: float = 0.0
     by_fit: bool = False
@@ -92,42 +113,22 @@ class Broken:
             what = _("{exercise}: {named!r} is not what is wrong here", exercise=self.name, named=named)
             symptom = _(MISTAKES[named].symptom)
             raise CheckFailed(what, remedy=_("hint: it would be seen by this: {symptom}", symptom=symptom))
-        hint = self._hint_for(answer, random.Random(self.name + seed))
+        draw = random.Random(self.name + seed)
+        hint = self.hint_for(answer, penalty=self.penalty, by_fit=self.by_fit, draw=draw)
         if hint:
             what = _("{exercise}: {named!r} is named rightly, and not corrected yet", exercise=self.name, named=named)
             raise CheckFailed(what, remedy=_("hint: {hint}", hint=hint))
         print(f"{self.name}: {named}: {_(MISTAKES[named].symptom)}")
         return 1
 
-    def _hint_for(self, answer: Callable[..., Any], draw: random.Random) -> str:
-        """What is wrong with the answer, "" where nothing is. The seed and the arguments are not the lab's."""
-        kwargs = {"global_batch": draw.choice((52, 56, 60, 68)), "steps": draw.randint(6, 8)}
-        seed = draw.randint(3, 99)
-        try:
-            together = run(answer, workers=2, kwargs=kwargs, seed=seed)
-            alone = baseline(answer, kwargs=kwargs, seed=seed)
-        except DtkError as error:
-            return _("it does not run: {error}", error=error)
-        try:
-            verify(together, alone)
-        except VerificationError:
-            return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
-        reference = baseline(right, kwargs={**kwargs, "penalty": self.penalty, "by_fit": self.by_fit}, seed=seed)
-        mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
-        if len(mine) != len(its):
-            return _("it takes {steps} steps where {asked} were asked for", steps=len(mine), asked=len(its))
-        if abs(mine / its - 1).max() > _CLOSE:
-            return _("workers and one device agree, but it trains something else now: change the mistake alone")
-        return ""
-
 
 EXERCISES = [
-    Broken("lab2.first", "local mean"),
-    Broken("lab2.second", "global batch", by_fit=True),
-    Broken("lab2.third", "sharding off", by_fit=True),
-    Broken("lab2.fourth", "divided twice"),
-    Broken("lab2.fifth", "worker order", by_fit=True),
-    Broken("lab2.sixth", "regularisation", penalty=0.01),
-    Broken("lab2.seventh", "not in scope", by_fit=True),
-    Broken("lab2.eighth", "learning rate"),
+    Broken("lab2.first", _hint_for, "local mean"),
+    Broken("lab2.second", _hint_for, "global batch", by_fit=True),
+    Broken("lab2.third", _hint_for, "sharding off", by_fit=True),
+    Broken("lab2.fourth", _hint_for, "divided twice"),
+    Broken("lab2.fifth", _hint_for, "worker order", by_fit=True),
+    Broken("lab2.sixth", _hint_for, "regularisation", penalty=0.01),
+    Broken("lab2.seventh", _hint_for, "not in scope", by_fit=True),
+    Broken("lab2.eighth", _hint_for, "learning rate"),
 ]
