@@ -5,7 +5,7 @@
 
 `make test-graders` makes both environments. Every table has to be the same; nobody may be harmed, and nobody may get
 a point that is not due, but for those who replace dtk's checks: these run in the student's kernel there. A submission
-whose kernel ends loses all its points. `--first N --last M` takes a part of the submissions.
+whose kernel ends loses all its points.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def main() -> int:
     options.add_argument("--bin", type=Path, required=True, help="where the grader's commands are")
     options.add_argument("--lessons", type=Path, default=Path("notebooks"))
     options.add_argument("--times", type=int, default=2)
-    options.add_argument("--first", type=int, default=0)
-    options.add_argument("--last", type=int)
+    options.add_argument("--only", nargs="*", default=(), help="of the students, by name")
     options.add_argument("--out", type=Path, default=Path("out/submissions_through"))
     given = options.parse_args()
     (lesson,) = lessons(given.lessons, ["00"])[:1]
@@ -50,7 +49,8 @@ def main() -> int:
         shutil.rmtree(course, ignore_errors=True)
         build(given.grader, [lesson], given.lessons, course, hidden="submissions")
         released = (_released_by_nbgrader if given.grader == "nbgrader" else _released_by_otter)(course, lesson)
-        all_of_them = made(lesson, other, course / "submitted")[given.first : given.last]
+        all_of_them = made(lesson, other, course / "submitted")
+        all_of_them = [each for each in all_of_them if not given.only or each.student in given.only]
         for each in all_of_them:
             _hand_in(each, released, lesson, course)
         before = harmed(course / "submitted", given.lessons)
