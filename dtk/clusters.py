@@ -14,7 +14,9 @@ from dtk.interactive.hints import Hints
 from dtk.interactive.history import History
 from dtk.interactive.idleness import end_when_idle
 from dtk.interactive.table import table
-from dtk.interactive.talk import Outcome, Talk, workers_in_words
+from dtk.interactive.talk import Outcome, Talk
+from dtk.interactive.words import busy_in_words, none_open, open_already
+from dtk.language import _
 from dtk.runs import Run
 
 if TYPE_CHECKING:
@@ -136,14 +138,15 @@ class Cluster:
         with self._lock:
             self._check_open()
             self._talk.hold()
-            return "each cell is held before its first collective; step() lets it through one, resume() through all"
+            return _("each cell is held before its first collective; step() lets it through one, resume() through all")
 
     def step(self) -> None:
         """Lets the workers that are held through one collective, all the same."""
         with self._lock:
             self._check_open()
             if len(self._talk.idle()) == self.workers:
-                raise ClusterConfigError("step: no worker is held; cluster.pause() holds those of the next cell")
+                words = _("step: no worker is held; cluster.pause() holds those of the next cell")
+                raise ClusterConfigError(words)
             self._talk.step()
             self._await()
 
@@ -174,12 +177,12 @@ class Cluster:
         with self._lock:
             self._check_open()
             if all(peer.running is None for peer in self._talk.peers):
-                return f"no worker is in a cell; {repair.compare(self._talk)}"
+                return "; ".join((_("no worker is in a cell"), str(repair.compare(self._talk))))
             return self._usable(repair.free(self._talk))
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
-        self._end("closed: dtk.cluster() makes a new one")
+        self._end(_("closed: dtk.cluster() makes a new one"))
 
     # ---- how
 
@@ -193,7 +196,7 @@ class Cluster:
                 message = cells.function(self._talk, what, targets)
                 code = getattr(what, "__name__", "a function")
             else:
-                raise ClusterConfigError(f"run({what!r}): it takes code as a string, or a function")
+                raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
             number = self._talk.send(targets, {**message, "value": value}, code)
             self._history.add(number, message.get("code"), targets)
             return self._await()
@@ -204,7 +207,8 @@ class Cluster:
             outcome = talk.wait()
         except KeyboardInterrupt:
             freed = self._usable(repair.interrupt(talk))
-            raise RunInterrupted(f"cell {talk.number} was interrupted: {freed}", talk.started.folder) from None
+            words = _("cell {cell} was interrupted: {how}", cell=talk.number, how=freed)
+            raise RunInterrupted(words, talk.started.folder) from None
         self._history.take(outcome.ends)
         cells.say_unlike(talk, outcome)
         if outcome.held and not outcome.waits:
@@ -231,13 +235,12 @@ class Cluster:
         self._check_open()
         busy = [worker for worker in workers if not self._talk.peers[worker].idle]
         if busy:
-            how = "is in a cell or has ended" if len(busy) == 1 else "are in a cell or have ended"
-            raise ClusterConfigError(f"{who}: {workers_in_words(busy)} {how}; cluster.free() frees those that wait")
+            raise ClusterConfigError(busy_in_words(who, busy))
         return workers
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClusterConfigError(f"this cluster is {self._closed}")
+            raise ClusterConfigError(_("this cluster is {state}", state=self._closed))
 
     def _end(self, why: str) -> None:
         global _open, _ended
@@ -280,8 +283,7 @@ def cluster(
     """
     global _open
     if _open is not None:
-        words = f"a cluster of {_open.workers} workers is open, with {_open._talk.number} cells so far"
-        raise ClusterConfigError(f"{words}; go on with it, or close() it first")
+        raise ClusterConfigError(open_already(_open.workers, _open._talk.number))
     job = begin.checked(workers, replicas, seed, keras, start, isolate, on)
     _open = Cluster(begin.start(job))
     return _open
@@ -290,7 +292,5 @@ def cluster(
 def current(who: str) -> Cluster:
     """The cluster that is open; ClusterConfigError, which says `who` asked, without one."""
     if _open is None:
-        none = "there is no cluster: cluster = dtk.cluster(workers=2) makes one"
-        words = f"the cluster is {_ended}" if _ended else none
-        raise ClusterConfigError(f"{who}: {words}")
+        raise ClusterConfigError(none_open(who, _ended))
     return _open

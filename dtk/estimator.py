@@ -18,6 +18,7 @@ from typing import Any
 
 from dtk.environment import here
 from dtk.errors import ClusterConfigError
+from dtk.language import _
 
 __all__ = ["train_and_evaluate"]
 
@@ -34,8 +35,11 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     kernel = "ipykernel" in sys.modules
     if here() is None and (kernel or "TF_CONFIG" not in os.environ):
         raise ClusterConfigError(
-            "train_and_evaluate was called in this process itself; put it into a function, and have dtk start it in "
-            "processes of their own: dtk.run(train, workers=2) on a cluster, dtk.baseline(train) on one device"
+            _(
+                "train_and_evaluate was called in this process itself; put it into a function, and have "
+                "dtk start it in processes of their own: dtk.run(train, workers=2) on a cluster, "
+                "dtk.baseline(train) on one device"
+            )
         )
     return _api().train_and_evaluate(estimator, train_spec, eval_spec)
 
@@ -56,20 +60,22 @@ def _take_tf_keras() -> None:
     # Whoever used tf.keras before this has decided for the whole process.
     if not tf.keras.layers.Layer.__module__.startswith("tf_keras"):
         raise ClusterConfigError(
-            "Estimator needs tf_keras, and this run uses Keras 3; pass keras=2: dtk.run(fn, keras=2), and so for "
-            "dtk.baseline"
+            _(
+                "Estimator needs tf_keras, and this run uses Keras 3; pass keras=2: dtk.run(fn, keras=2), "
+                "and so for dtk.baseline"
+            )
         )
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
-        raise AttributeError(f"module 'dtk.estimator' has no attribute {name!r}")
+        raise AttributeError(_("module 'dtk.estimator' has no attribute {name!r}", name=name))
     from dtk.compat.estimators import revived
 
     # Programs that look at modules, pytest among them, ask for names of their own: not worth importing TensorFlow.
     found = getattr(_api(), name, None) if revived.may_have(name) else None
     if found is None:
-        raise AttributeError(f"dtk.estimator has no {name!r}, nor had tf.estimator")
+        raise AttributeError(_("dtk.estimator has no {name!r}, nor had tf.estimator", name=name))
     return found
 
 

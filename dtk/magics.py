@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.language import _
 
 __all__ = ["magics", "register"]
 
@@ -30,7 +31,8 @@ def magics() -> dict[str, Any]:
         cluster = clusters.current("%%worker")
         numbers = _numbers("%%worker", line)
         if not numbers:
-            raise ClusterConfigError("%%worker: which? %%worker 1 runs the cell on worker 1, %%workers on all")
+            words = _("%%worker: which? %%worker 1 runs the cell on worker 1, %%workers on all")
+            raise ClusterConfigError(words)
         cluster.cell(cell, numbers)
 
     return {"workers": workers, "worker": worker}
@@ -43,5 +45,6 @@ def _numbers(magic: str, line: str) -> list[int]:
     """
     words = line.replace(",", " ").split()
     if not all(word.isdecimal() for word in words):
-        raise ClusterConfigError(f"{magic} {line.strip()}: numbers of workers go there, such as {magic} 1")
+        said = _("{magic} {line}: numbers of workers go there, such as {magic} 1", magic=magic, line=line.strip())
+        raise ClusterConfigError(said)
     return sorted({int(word) for word in words})

@@ -166,6 +166,8 @@ def test_the_lessons_tables_are_true():
 def test_every_setting_by_environment_variable_is_listed():
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "dtk").rglob("*.py"))
     own = {
+        "DTK_CLASS_CONNECTION",
+        "DTK_CLASS_SECONDS",
         "DTK_DATASETS",
         "DTK_DOOR",
         "DTK_ISOLATED",

@@ -60,7 +60,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     def begin(_info: Any) -> None:
         printed[0] = 0
-        signal.signal(signal.SIGALRM, lambda *_: _stop(seconds))
+        signal.signal(signal.SIGALRM, lambda *_given: _stop(seconds))
         signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
         faulthandler.dump_traceback_later(seconds + _MORE, exit=True, file=2)
 

@@ -117,7 +117,7 @@ def _attend(box: socket.socket, deadline: float) -> int:
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: None)
+        signal.signal(each, lambda *_given: None)
     while (left := deadline - time.monotonic()) > 0:
         ready = select.select([box, woken], [], [], left)[0]
         if woken in ready:

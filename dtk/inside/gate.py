@@ -16,6 +16,7 @@ from typing import Any
 
 from dtk.inside import stands
 from dtk.inside.own import Files
+from dtk.language import _
 
 __all__ = ["Gate", "Stopped"]
 
@@ -61,13 +62,17 @@ class Gate:
         """A collective is about to get this number of its counter: returns when it may."""
         if os.getpid() != self._pid:
             raise RuntimeError(
-                "a process that a cell has forked can't take part in an all-reduce: the other workers know this worker "
-                "alone; call the strategy in the cell itself"
+                _(
+                    "a process that a cell has forked can't take part in an all-reduce: the other workers "
+                    "know this worker alone; call the strategy in the cell itself"
+                )
             )
         if not self.working:
             raise RuntimeError(
-                "a thread that a cell has left behind can't take part in an all-reduce: in no cell, the other workers "
-                "don't wait for it; join the thread in its cell"
+                _(
+                    "a thread that a cell has left behind can't take part in an all-reduce: in no cell, the "
+                    "other workers don't wait for it; join the thread in its cell"
+                )
             )
         if threading.get_ident() in self.lookers:
             raise Stopped

@@ -15,6 +15,7 @@ from typing import Any
 
 from dtk import environment, weights
 from dtk.environment import Here
+from dtk.language import _
 from dtk.process import ship, wire
 from dtk.recording.progress import progress
 
@@ -143,7 +144,7 @@ class _Life:
     def _input(self, prompt: object = "") -> str:
         """What `input` is here: the kernel asks, and says whose question it is."""
         if self.running is None:
-            raise EOFError("nobody is asked while a cell runs again in a new process")
+            raise EOFError(_("nobody is asked while a cell runs again in a new process"))
         answer = self._asked({"ask": str(prompt)})
         if "said" not in answer:
             raise EOFError("the cell is to end") if "over" in answer else KeyboardInterrupt

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from dtk.inside.own import Files
+from dtk.language import N_, _
 
 __all__ = ["Frame", "NoName", "current", "frames", "resolve"]
 
@@ -105,7 +106,7 @@ def resolve(code: str, scopes: list[Mapping[str, Any]]) -> tuple[int, Any]:
     try:
         node: Any = ast.parse(code.strip(), mode="eval").body
     except SyntaxError:
-        raise NoName(f"{code}: no name, such as loss or model.weights[0]") from None
+        raise NoName(_("{code}: no name, such as loss or model.weights[0]", code=code)) from None
     way: list[tuple[bool, Any]] = []
     while not isinstance(node, ast.Name):
         if isinstance(node, ast.Attribute):
@@ -113,12 +114,13 @@ def resolve(code: str, scopes: list[Mapping[str, Any]]) -> tuple[int, Any]:
         elif isinstance(node, ast.Subscript) and (index := _constant(node.slice)) is not None:
             way.insert(0, (False, index[0]))
         else:
-            raise NoName(f"{code}: more than a name with attributes and numbers, such as loss or model.weights[0]")
+            words = N_("{code}: more than a name with attributes and numbers, such as loss or model.weights[0]")
+            raise NoName(_(words, code=code))
         node = node.value
     for k, scope in enumerate(scopes):
         if node.id in scope:
             return k, _along(scope[node.id], way, code)
-    raise NoName(f"no {node.id} here")
+    raise NoName(_("no {name} here", name=node.id))
 
 
 def _constant(node: ast.expr) -> tuple[Any] | None:

@@ -12,6 +12,7 @@ from dtk.inside import again
 from dtk.inside.gate import Stopped
 from dtk.inside.look import digest_of, look, numbers, variables_of
 from dtk.inside.snapshot import snapshot
+from dtk.language import N_, _
 
 __all__ = ["do"]
 
@@ -45,7 +46,7 @@ def _mirrored(life: Any, names: list[str]) -> Iterator[tuple[str, Copies]]:
     space = life.shell.user_ns
     for name in names or [name for name in space if not name.startswith("_")]:
         if name not in space:
-            raise DtkError(f"worker {life.place.worker} has no {name}")
+            raise DtkError(_("worker {worker} has no {name}", worker=life.place.worker, name=name))
         for label, variable in variables_of(space[name]):
             if names or variable.kept == "mirrored":
                 yield f"{name}{label}", variable
@@ -71,7 +72,13 @@ def _take(life: Any, message: Message) -> Message:
     found = dict(_mirrored(life, message["names"]))
     lacking = [name for name in message["given"] if name not in found]
     if lacking and message["names"]:
-        raise DtkError(f"worker {life.place.worker} has no {lacking[0]}: run the cell that makes it there first")
+        raise DtkError(
+            _(
+                "worker {worker} has no {lacking}: run the cell that makes it there first",
+                worker=life.place.worker,
+                lacking=lacking[0],
+            )
+        )
     with np.load(life.place.run.path / message["file"]) as arrays:
         given = {name: arrays[f"a{k}"] for k, name in enumerate(message["given"])}
     gives = life.place.worker == message["giver"]
@@ -80,7 +87,15 @@ def _take(life: Any, message: Message) -> Message:
             continue
         own = found[name].arrays()[0]
         if own.shape != array.shape:
-            raise DtkError(f"{name} has the shape {own.shape} on worker {life.place.worker}, and {array.shape} there")
+            raise DtkError(
+                _(
+                    "{name} has the shape {shape} on worker {worker}, and {shape2} there",
+                    name=name,
+                    shape=own.shape,
+                    worker=life.place.worker,
+                    shape2=array.shape,
+                )
+            )
         found[name].assign([array])
     return {"taken": len(given)}
 
@@ -92,8 +107,11 @@ def _pull(life: Any, message: Message) -> Message:
         value = eval(compile(message["code"], "<pull>", "eval"), life.shell.user_ns)
         return dict(life.kept(numbers(value), message["id"]))
     except (KeyboardInterrupt, Stopped):
-        words = "its value is made by all workers together (a metric's result, a reduction): run it in a cell on all"
-        raise DtkError(f"{message['code']}: {words}") from None
+        words = N_(
+            "{code}: its value is made by all workers together (a metric's result, a reduction): run "
+            "it in a cell on all"
+        )
+        raise DtkError(_(words, code=message["code"])) from None
     finally:
         life.gate.open()
 

@@ -13,6 +13,7 @@ from dtk import environment, places
 from dtk.errors import ClusterConfigError, WorkerFailed
 from dtk.inside.serve import serve
 from dtk.interactive.peers import Peer, admit, lost
+from dtk.language import N_, _
 from dtk.launch import launch, request, tf_config
 from dtk.launch.doors import Links
 from dtk.launch.folders import set_aside
@@ -49,7 +50,8 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
     here = isinstance(place, Localhost)
     request.check_sizes(workers, replicas, here)
     if here and environment.on_colab() and workers > 1:
-        raise ClusterConfigError(f"workers={workers}: Colab has room for one; dtk.cluster(workers=1, replicas=2)")
+        words = _("workers={workers}: Colab has room for one", workers=workers)
+        raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
         payload=b"",
         **request.of_each_job(serve, seed, keras, start, None, record=False),
@@ -108,8 +110,9 @@ def replace(started: Started, number: int) -> Peer:
     started.site.source.poll(0)
     gone = started.site.lost().get(number)
     if gone:
-        words = f"worker {number} on {started.site.machine(number).host} {gone}"
-        raise ClusterConfigError(f"{words}; close() this cluster: a new one takes other machines")
+        host = started.site.machine(number).host
+        words = N_("worker {worker} on {host} {gone}; close() this cluster: a new one takes other machines")
+        raise ClusterConfigError(_(words, worker=number, host=host, gone=gone))
     kill(started, [old])
     old.close()
     peer = _process(started, number, again=True)
@@ -174,7 +177,12 @@ def _connect(started: Started, peers: list[Peer]) -> None:
         if time.monotonic() > deadline:
             late = ", ".join(peer.name for peer in peers if not peer.ready)
             log = started.folder.worker(next(peer.number for peer in peers if not peer.ready)).log_end(5)
-            words = f"{late} was not ready after {START_SECONDS:g} s; the end of its log: " + " / ".join(log)
+            words = _(
+                "{worker} was not ready after {seconds:g} s; the end of its log: {log}",
+                worker=late,
+                seconds=START_SECONDS,
+                log=" / ".join(log),
+            )
             raise WorkerFailed(words, worker=peers[0].number, folder=started.folder)
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dtk.errors import ClusterConfigError
 from dtk.interactive.peers import Peer
 from dtk.interactive.waits import place_of
-from dtk.live.fold import label
+from dtk.interactive.words import workers_in_words
+from dtk.language import N_, _, columns
+from dtk.view.palette import worker_name
 
 if TYPE_CHECKING:
     from dtk.interactive.talk import Talk
@@ -41,9 +43,9 @@ def show(talk: Talk, peer: Peer, message: Message) -> None:
 def _stand(talk: Talk, worker: int, said: Message | None) -> str:
     """Where a worker stands, in words."""
     if said is None or said.get("cell") is None:
-        return "has ended" if talk.peers[worker].lost is not None else "in no cell" if said else "not known"
+        return _("has ended") if talk.peers[worker].lost is not None else _("in no cell") if said else _("not known")
     words = talk.in_words(place_of(said["place"]))
-    return f"held in {words}" if said["held"] else words
+    return _("held in {place}", place=words) if said["held"] else words
 
 
 def read(peers: Sequence[Peer], code: str) -> dict[int, Message]:
@@ -51,12 +53,14 @@ def read(peers: Sequence[Peer], code: str) -> dict[int, Message]:
     found = {}
     for worker, said in ask(peers, READ_SECONDS, "read", code=code).items():
         if said is None:
-            raise ClusterConfigError(f"pull: worker {worker} has ended or did not answer for {READ_SECONDS:g} s")
+            words = N_("pull: worker {worker} has ended or did not answer for {seconds:g} s")
+            raise ClusterConfigError(_(words, worker=worker, seconds=READ_SECONDS))
         if "refused" in said:
-            names = "while a worker is in a cell, names alone are read"
-            raise ClusterConfigError(f"pull: worker {worker}: {said['refused']}; {names}")
+            words = N_("pull: worker {worker}: {why}; while a worker is in a cell, names alone are read")
+            raise ClusterConfigError(_(words, worker=worker, why=said["refused"]))
         if "message" in said:
-            raise ClusterConfigError(f"pull: {code} can't be read on worker {worker}: {said['message']}")
+            words = N_("pull: {name} can't be read on worker {worker}: {why}")
+            raise ClusterConfigError(_(words, name=code, worker=worker, why=said["message"]))
         found[worker] = said
     return found
 
@@ -66,7 +70,7 @@ def side_by_side(code: str, answers: Mapping[int, Message | None], lines: Mappin
 
     answers: by worker (`dtk.inside.beside.answer`). lines: where each stands. replicas: of a worker.
     """
-    stands = [f"worker {worker}: {line}" for worker, line in sorted(lines.items())]
+    stands = [f"{worker_name(worker)}: {line}" for worker, line in sorted(lines.items())]
     rows = {worker: (said or {}).get("values", []) for worker, said in sorted(answers.items())}
     whys = list(dict.fromkeys((said or {}).get("none", "") for said in answers.values()))
     if not code or (not any(rows.values()) and whys != [""]):
@@ -79,11 +83,11 @@ def side_by_side(code: str, answers: Mapping[int, Message | None], lines: Mappin
 def _by_replica(
     rows: Mapping[int, Sequence[Message]], answers: Mapping[int, Message | None], replicas: int
 ) -> list[str]:
-    table = [["", "value", "shape", "digest", ""]]
+    table = [["", _("value"), _("shape"), _("digest"), ""]]
     for worker, said in answers.items():
-        why = "did not answer" if said is None else said.get("none", "")
+        why = _("did not answer") if said is None else said.get("none", "")
         for row in rows[worker] or [{"text": why}]:
-            of = f"in {row['of']}" if row.get("of") else ""
+            of = _("in {function}", function=row["of"]) if row.get("of") else ""
             table.append(
                 [_whose(worker, row.get("replica"), replicas), row["text"], _shape(row), row.get("digest", ""), of]
             )
@@ -97,13 +101,13 @@ def _by_part(code: str, rows: Mapping[int, Sequence[Message]], replicas: int) ->
     for worker in rows:
         for row in rows[worker]:
             by_label.setdefault(row["label"], {})[worker, row["replica"]] = row
-    table = [["", "shape", *(_whose(*column, replicas) for column in columns), ""]]
+    table = [["", _("shape"), *(_whose(*column, replicas) for column in columns), ""]]
     for part, have in list(by_label.items())[:_MOST]:
         digests = [have.get(column, {}).get("digest", "") for column in columns]
         shape = _shape(next(iter(have.values())))
-        table.append([f"{code}{part}", shape, *digests, "" if len({*digests}) == 1 else "differ"])
+        table.append([f"{code}{part}", shape, *digests, "" if len({*digests}) == 1 else _("differ")])
     more = len(by_label) - _MOST
-    return [*_aligned(table), *([f"... and {more} more"] if more > 0 else [])]
+    return [*_aligned(table), *([_("... and {n} more", n=more)] if more > 0 else [])]
 
 
 def _verdict(code: str, rows: Mapping[int, Sequence[Message]]) -> str:
@@ -116,14 +120,22 @@ def _verdict(code: str, rows: Mapping[int, Sequence[Message]]) -> str:
     for row in (row for worker in have for row in rows[worker]):
         by_label.setdefault(row["label"], []).append(row.get("digest") or row["text"])
     differ = sum(len({*digests}) > 1 for digests in by_label.values())
-    of = f" in {differ} of {len(by_label)} parts" if len(by_label) > 1 else ""
-    words = f"differs{of}" if differ else "is equal on all replicas" if len(have) == len(rows) else "is"
-    only = f" on worker{'s' * (len(have) > 1)} {label(have)} only" if len(have) < len(rows) else ""
-    return f"{code} {words}{',' * (words != 'is' and bool(only))}{only}"
+    some, parts = len(have) < len(rows), len(by_label)
+    if not differ:
+        words = N_("{name} is on {workers} only") if some else N_("{name} is equal on all replicas")
+    elif parts > 1:
+        words = N_("{name} differs in {differ} of {parts} parts")
+        if some:
+            words = N_("{name} differs in {differ} of {parts} parts, on {workers} only")
+    else:
+        words = N_("{name} differs, on {workers} only") if some else N_("{name} differs")
+    return _(words, name=code, workers=workers_in_words(have), differ=differ, parts=parts)
 
 
 def _whose(worker: int, replica: int | None, replicas: int) -> str:
-    return f"worker {worker}" if replica is None else f"worker {worker}, replica {worker * replicas + replica}"
+    if replica is None:
+        return worker_name(worker)
+    return _("worker {worker}, replica {replica}", worker=worker, replica=worker * replicas + replica)
 
 
 def _shape(row: Message) -> str:
@@ -131,6 +143,6 @@ def _shape(row: Message) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-    cells = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in table]
+    widths = [max(columns(row[k]) for row in table) for k in range(len(table[0]))]
+    cells = [[text + " " * (width - columns(text)) for text, width in zip(row, widths, strict=True)] for row in table]
     return ["  ".join(row).rstrip() for row in cells]

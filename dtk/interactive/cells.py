@@ -14,8 +14,10 @@ from dtk.interactive import beside, bring
 from dtk.interactive.failed import CellFailed
 from dtk.interactive.labels import named
 from dtk.interactive.peers import Peer
-from dtk.interactive.talk import Outcome, Talk, workers_in_words
+from dtk.interactive.talk import Outcome, Talk
 from dtk.interactive.waits import Place
+from dtk.interactive.words import in_line, workers_in_words
+from dtk.language import N_, _
 from dtk.process import ship
 from dtk.watch import explain
 
@@ -46,8 +48,10 @@ def numbers(workers: Sequence[int] | None, count: int) -> list[int]:
     asked = [workers] if isinstance(workers, int) else list(range(count) if workers is None else workers)
     for worker in asked:
         if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < count:
-            there = "there is worker 0 only" if count == 1 else f"the workers are 0 to {count - 1}"
-            raise ClusterConfigError(f"worker {worker}: {there}")
+            there = N_("worker {worker}: the workers are 0 to {last}")
+            if count == 1:
+                there = N_("worker {worker}: there is worker 0 only")
+            raise ClusterConfigError(_(there, worker=worker, last=count - 1))
     return sorted({*asked})
 
 
@@ -63,8 +67,9 @@ def checked(code: str) -> str:
         compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         line = (error.text or "").strip()
-        where = f"line {error.lineno}" + (f" (`{line}`)" if line else "")
-        raise ClusterConfigError(f"{where}: {error.msg}; the cell was sent to no worker") from None
+        where = in_line(error.lineno or 0, line)
+        words = _("{where}: {error}; the cell was sent to no worker", where=where, error=error.msg)
+        raise ClusterConfigError(words) from None
     blank = len(code) - len(code.lstrip("\n"))
     return "#\n" * blank + code[blank:]
 
@@ -124,13 +129,16 @@ def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
     for worker, end in errors.items():
         at = talk.in_words(end["place"])
         words = explain.in_one_sentence(end["type"], end["message"])
-        groups.setdefault(f"{words}, in {at}" if end["place"][0] else words, []).append(worker)
+        words = _("{words}, in {place}", words=words, place=at) if end["place"][0] else words
+        groups.setdefault(words, []).append(worker)
     said += [(workers, words) for words, workers in groups.items()]
     for peer in sorted(outcome.lost, key=lambda peer: peer.number):
-        said.append(([peer.number], f"{peer.gone or explain.exit_in_words(peer.lost)}: {peer.remedy}"))
+        ended = peer.gone or explain.exit_in_words(peer.lost)
+        said.append(([peer.number], _("{what}: {remedy}", what=ended, remedy=peer.remedy)))
     for wait in outcome.waits:
         awaited = workers_in_words(wait.awaited)
-        said.append(([wait.worker], f"waits for {awaited} in {talk.in_words(wait.place)}"))
+        words = _("waits for {workers} in {place}", workers=awaited, place=talk.in_words(wait.place))
+        said.append(([wait.worker], words))
     if not said:
         return None
     freed = outcome.waits and not outcome.lost
@@ -140,7 +148,7 @@ def error_of(talk: Talk, outcome: Outcome) -> CellFailed | None:
         tracebacks={worker: end["traceback"] for worker, end in outcome.errors.items()},
         waits={wait.worker: list(wait.awaited) for wait in outcome.waits},
         said=said,
-        remedy="run the rest on the workers that are awaited, or cluster.free()" if freed else "",
+        remedy=_("run the rest on the workers that are awaited, or cluster.free()") if freed else "",
     )
 
 
@@ -150,7 +158,8 @@ def say_held(talk: Talk, outcome: Outcome) -> None:
     for worker, place in sorted(outcome.held.items()):
         by_place.setdefault(place, []).append(worker)
     for place, workers in by_place.items():
-        environment.say(f"{workers_in_words(workers)}: held before a collective in {talk.in_words(place)}")
+        words = N_("{workers}: held before a collective in {place}")
+        environment.say(_(words, workers=workers_in_words(workers), place=talk.in_words(place)))
 
 
 def say_unlike(talk: Talk, outcome: Outcome) -> None:
@@ -162,7 +171,12 @@ def say_unlike(talk: Talk, outcome: Outcome) -> None:
     if found is None:
         return
     one, other = (talk.in_words(place) for place in (found.place, found.elsewhere))
-    met = f"{named([found.one])} {one} and {named([found.other])} {other} met in one collective"
+    labels = f"{named([found.one])} {one}", f"{named([found.other])} {other}"
     late = found.late(talk.waited)
-    rest = f"right if worker {late} ran the rest of the same step; if not, " if late is not None else ""
-    environment.say(f"{met}: {rest}what it gave is made of unlike parts")
+    words = N_("{one} and {other} met in one collective: what it gave is made of unlike parts")
+    if late is not None:
+        words = N_(
+            "{one} and {other} met in one collective: right if worker {late} ran the rest of the same step; if not, "
+            "what it gave is made of unlike parts"
+        )
+    environment.say(_(words, one=labels[0], other=labels[1], late=late))

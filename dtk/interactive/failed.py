@@ -7,6 +7,7 @@ from typing import Any
 
 from dtk.errors import DtkError, folded
 from dtk.interactive.labels import colored
+from dtk.language import N_, _
 
 __all__ = ["CellFailed"]
 
@@ -61,8 +62,8 @@ class CellFailed(DtkError):
         """The sentence, a line for each part of it, and for each way on."""
         said = [f"{colored(workers)} {words}" if workers else words for workers, words in self._said]
         awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
-        rest = [
-            f"%%worker {worker}, with the lines that it has not run, lets it catch up" for worker in sorted(awaited)
-        ]
-        ways = [*rest, "cluster.free() ends the wait"] if self.remedy else []
-        return [f"{type(self).__name__}:", *said, *(f"{'or' if k else 'then'}: {way}" for k, way in enumerate(ways))]
+        one = N_("%%worker {worker}, with the lines that it has not run, lets it catch up")
+        rest = [_(one, worker=worker) for worker in sorted(awaited)]
+        ways = [*rest, _("cluster.free() ends the wait")] if self.remedy else []
+        heads = [_("then: {way}", way=way) for way in ways[:1]] + [_("or: {way}", way=way) for way in ways[1:]]
+        return [f"{type(self).__name__}:", *said, *heads]

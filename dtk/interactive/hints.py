@@ -13,6 +13,7 @@ from typing import Any
 
 from dtk.interactive.output import shell
 from dtk.interactive.peers import Peer
+from dtk.language import _
 
 __all__ = ["Hints"]
 
@@ -68,7 +69,7 @@ class Hints:
         said = self._ask("describe", code, cursor_pos, detail=detail_level)
         if not said or not said.get("text"):
             return self._inspect(code, cursor_pos, detail_level, omit_sections)
-        text = f"On worker {said['worker']}\n{said['text']}"
+        text = "\n".join((_("On worker {worker}", worker=said["worker"]), said["text"]))
         return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
 
     def _ask(self, what: str, code: str, at: int, **more: Any) -> dict[str, Any] | None:

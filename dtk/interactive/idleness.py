@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from dtk.language import N_, _
 from dtk.process.warm import idle_seconds
 
 __all__ = ["end_when_idle"]
@@ -27,6 +28,7 @@ def end_when_idle(
         while not stop.wait(min(limit, max(0.1, limit - (time.monotonic() - used())))):
             with lock:
                 if time.monotonic() - used() >= limit:
-                    end(f"ended: no cell came for {limit:g} s (DTK_WARM_IDLE); dtk.cluster() makes a new one")
+                    words = N_("ended: no cell came for {limit:g} s (DTK_WARM_IDLE); dtk.cluster() makes a new one")
+                    end(_(words, limit=limit))
 
     threading.Thread(target=watch, daemon=True, name="dtk-cluster").start()

@@ -12,6 +12,7 @@ from typing import Any
 
 from dtk import environment
 from dtk.interactive.labels import colored
+from dtk.language import _
 from dtk.live.fold import Fold
 from dtk.live.log_lines import clean
 from dtk.records import RunFolder
@@ -83,7 +84,7 @@ class Output:
     def skip(self) -> None:
         """What was printed so far is not shown: TensorFlow's words at the start."""
         for tail in self._tails:
-            for _ in tail.items(None, None):
+            for _item in tail.items(None, None):
                 pass
             tail.part = b""
 
@@ -100,7 +101,8 @@ class Output:
         self._show(last=True)
         for number, tail in enumerate(self._tails):
             if tail.left_out:
-                print(f"{colored([number])} ... {tail.left_out:,} further lines in {tail.folder / 'log.txt'}")
+                words = _("... {n:,} further lines in {file}", n=tail.left_out, file=tail.folder / "log.txt")
+                print(f"{colored([number])} {words}")
 
     def _take(self, number: int, log: int | None, shown: int | None) -> None:
         self._add(number, self._tails[number].items(log, shown))

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtk.errors import DtkError
+from dtk.language import N_, _
 from dtk.launch.doors import Link, Links
 from dtk.launch.place import Site
 from dtk.process.wire import Message
+from dtk.view.palette import worker_name
 
 __all__ = ["Peer", "admit", "lost"]
 
@@ -34,14 +36,14 @@ class Peer:
 
     @property
     def name(self) -> str:
-        return f"worker {self.number}"
+        return worker_name(self.number)
 
     @property
     def remedy(self) -> str:
         """When it has ended."""
         if self.gone:
-            return "close() this cluster; a new one takes other machines"
-        return f"cluster.restart(worker={self.number}) replaces it"
+            return _("close() this cluster; a new one takes other machines")
+        return _("{call} replaces it", call=f"cluster.restart(worker={self.number})")
 
     @property
     def idle(self) -> bool:
@@ -86,12 +88,13 @@ def admit(links: Links, peers: list[Peer]) -> None:
 def lost(peers: list[Peer], site: Site) -> list[Peer]:
     """Those that have ended since the last look."""
     if not site.source.lives():
-        raise DtkError("the process that the workers were forked from has ended, and they with it; make a new cluster")
+        words = N_("the process that the workers were forked from has ended, and they with it; make a new cluster")
+        raise DtkError(_(words))
     found, gone = [], site.lost()
     for peer in peers:
         if peer.lost is None and (peer.key in site.source.exited or peer.number in gone):
             peer.lost, peer.running = site.source.exited.get(peer.key, (-signal.SIGKILL, 0))[0], None
             if peer.number in gone:
-                peer.gone = f"on {site.machine(peer.number).host} {gone[peer.number]}"
+                peer.gone = _("on {host} {what}", host=site.machine(peer.number).host, what=gone[peer.number])
             found.append(peer)
     return found

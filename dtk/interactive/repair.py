@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dtk.interactive import begin, bring
-from dtk.interactive.talk import Outcome, Talk, workers_in_words
+from dtk.interactive.talk import Outcome, Talk
+from dtk.interactive.words import workers_in_words
+from dtk.language import N_, _, ngettext
 
 __all__ = ["Freed", "Settled", "compare", "free", "interrupt", "settle", "sync"]
 
@@ -22,11 +24,11 @@ GATE_SECONDS, STILL_SECONDS, PYTHON_SECONDS, CANCEL_SECONDS, ABORT_SECONDS = 2.0
 _ABOVE = 1000  # between the highest key ever used and the next
 
 HOW = {
-    "gate": "stopped before the next all-reduce, so that no step is lost",
-    "python": "stopped in the middle of its Python code",
-    "cancel": "the collective that was under way is cancelled, and its step lost",
-    "abort": "the collectives that were under way are aborted, and their step lost",
-    "process": "it takes a new process",
+    "gate": N_("stopped before the next all-reduce, so that no step is lost"),
+    "python": N_("stopped in the middle of its Python code"),
+    "cancel": N_("the collective that was under way is cancelled, and its step lost"),
+    "abort": N_("the collectives that were under way are aborted, and their step lost"),
+    "process": N_("it takes a new process"),
 }
 
 
@@ -41,16 +43,25 @@ class Settled:
     lone: Sequence[str] = ()
 
     def __str__(self) -> str:
-        lone = f"; not all workers have {_listed(self.lone)}" if self.lone else ""
         if self.differing:
-            return f"replicas differ in {_listed(self.differing)}: cluster.sync() gives all workers worker 0's{lone}"
-        if not self.compared:
-            return f"there are no variables to compare{lone}"
-        return f"replicas are equal ({self.compared} variable{'s' * (self.compared > 1)} compared){lone}"
+            words = N_("replicas differ in {names}: cluster.sync() gives all workers worker 0's")
+            said = [_(words, names=_listed(self.differing))]
+        elif not self.compared:
+            said = [_("there are no variables to compare")]
+        else:
+            n = self.compared
+            said = [
+                ngettext("replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n)
+            ]
+        if self.lone:
+            said.append(_("not all workers have {names}", names=_listed(self.lone)))
+        return "; ".join(said)
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
+    if len(names) == 1:
+        return names[0]
+    return ngettext("{name} and {n} more", "{name} and {n} more", len(names) - 1, name=names[0])
 
 
 @dataclass
@@ -64,7 +75,7 @@ class Freed:
 
     def __str__(self) -> str:
         whom = f" ({workers_in_words(self.new)})" if self.new else ""
-        return f"{HOW[self.how]}{whom}; {self.settled}"
+        return f"{_(HOW[self.how])}{whom}; {self.settled}"
 
 
 def interrupt(talk: Talk) -> Freed:
@@ -191,4 +202,6 @@ def sync(talk: Talk, names: list[str], giver: int) -> str:
         talk.do("take", names=names, given=given, file=file, giver=giver)
     finally:
         talk.started.links.remove(file)
-    return f"{len(given)} variable{'s' * (len(given) != 1)} from worker {giver}; {compare(talk)}"
+    n = len(given)
+    words = ngettext("{n} variable from worker {worker}", "{n} variables from worker {worker}", n, worker=giver)
+    return f"{words}; {compare(talk)}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dtk.interactive import begin, bring, repair
 from dtk.interactive.talk import Talk
+from dtk.language import _, ngettext
 
 __all__ = ["restart"]
 
@@ -21,7 +22,7 @@ def restart(talk: Talk, worker: int, cells: Sequence[tuple[int, str]]) -> str:
     file = f"worker-{others[0] if others else worker}/lent-{time.monotonic_ns()}.pkl"
     lent = talk.do("lend", others[:1], file=file)[others[0]] if others else {"optimizers": {}}
     done = talk.do("replay", [worker], cells=list(cells), optimizers=lent["optimizers"])[worker]
-    said = [f"worker {worker} is a new process; {_cells(len(cells), done['cut'], done['failed'])}"]
+    said = [_("worker {worker} is a new process", worker=worker), _cells(len(cells), done["cut"], done["failed"])]
     if others:
         bring.files(talk.started, [worker], [file])
         given = {name: lent[name] for name in ("names", "far", "counts")}
@@ -29,11 +30,13 @@ def restart(talk: Talk, worker: int, cells: Sequence[tuple[int, str]]) -> str:
         talk.started.links.remove(file)
         repair.settle(talk, enable=True)
         if got["taken"]:
-            said.append(f"{', '.join(got['taken'])} from worker {others[0]}")
+            said.append(_("{names} from worker {worker}", names=", ".join(got["taken"]), worker=others[0]))
         if got["lacking"]:
-            said.append(f"it lacks {', '.join(got['lacking'])}")
+            said.append(_("it lacks {names}", names=", ".join(got["lacking"])))
         said.append(repair.sync(talk, [], others[0]))
-    said += [f"{peer.name} has ended, too: {peer.remedy}" for peer in talk.peers if peer.lost is not None]
+    for peer in talk.peers:
+        if peer.lost is not None:
+            said.append(_("{worker} has ended, too: {remedy}", worker=peer.name, remedy=peer.remedy))
     talk.output.skip()
     return "; ".join(said)
 
@@ -43,10 +46,18 @@ def _cells(count: int, cut: Sequence[int], failed: Sequence[int]) -> str:
     >>> _cells(4, [3], [])
     '3 of 4 cells ran again, cell 3 up to its first all-reduce'
     """
-    words = f"{count - len(cut) - len(failed)} of {count} cells ran again"
+    again = count - len(cut) - len(failed)
+    said = [_("{again} of {all} cells ran again", again=again, all=count)]
     if cut:
-        words += f", cell{'s' * (len(cut) > 1)} {', '.join(map(str, cut))} up to "
-        words += "their first all-reduce" if len(cut) > 1 else "its first all-reduce"
+        words = ngettext(
+            "cell {cells} up to its first all-reduce",
+            "cells {cells} up to their first all-reduce",
+            len(cut),
+            cells=", ".join(map(str, cut)),
+        )
+        said.append(words)
     if failed:
-        words += f", cell{'s' * (len(failed) > 1)} {', '.join(map(str, failed))} raised"
-    return words
+        said.append(
+            ngettext("cell {cells} raised", "cells {cells} raised", len(failed), cells=", ".join(map(str, failed)))
+        )
+    return ", ".join(said)

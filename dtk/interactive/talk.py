@@ -17,7 +17,9 @@ from dtk.interactive.output import Output
 from dtk.interactive.peers import Peer, lost
 from dtk.interactive.view import View
 from dtk.interactive.waits import Place, Unlike, Wait, Where, stuck, unlike
-from dtk.live.fold import label
+from dtk.interactive.words import in_line, refusal
+from dtk.language import N_, _
+from dtk.view.palette import worker_name
 
 __all__ = ["Outcome", "Talk"]
 
@@ -77,12 +79,14 @@ class Talk:
         lost(self.peers, self.started.site)
         for peer in (self.peers[worker] for worker in targets):
             if peer.lost is not None:
-                raise ClusterConfigError(f"{peer.name} {peer.gone or 'has ended'}: {peer.remedy}")
+                raise ClusterConfigError(refusal(peer, peer.gone or _("has ended")))
             if peer.running is not None:
-                raise ClusterConfigError(
-                    f"{peer.name} is still in cell {peer.running}, {self.position(peer.number)}: run the rest on the "
-                    "workers it waits for, cluster.resume() where it is held, or cluster.free()"
+                words = N_(
+                    "{worker} is still in cell {cell}, {place}: run the rest on the workers it waits for, "
+                    "cluster.resume() where it is held, or cluster.free()"
                 )
+                at = self.position(peer.number)
+                raise ClusterConfigError(_(words, worker=peer.name, cell=peer.running, place=at))
         self.number += 1
         self.codes[self.number] = code
         self.output.begin()
@@ -238,13 +242,13 @@ class Talk:
             while peer.number not in answers:
                 answer = peer.cells.next(TASK_SECONDS)
                 if answer is None:
-                    how = "has ended" if peer.cells.closed else f"did not answer for {TASK_SECONDS:g} s"
-                    raise ClusterConfigError(f"{peer.name} {how}: {peer.remedy}")
+                    late = _("did not answer for {seconds:g} s", seconds=TASK_SECONDS)
+                    raise ClusterConfigError(refusal(peer, _("has ended") if peer.cells.closed else late))
                 if answer.get("id") == number:
                     answers[peer.number] = answer
         for worker, answer in answers.items():
             if answer["status"] == "error":
-                raise ClusterConfigError(answer["message"] or f"worker {worker}: {answer['type']}")
+                raise ClusterConfigError(answer["message"] or f"{worker_name(worker)}: {answer['type']}")
         return answers
 
     def idle(self) -> list[Peer]:
@@ -271,16 +275,16 @@ class Talk:
         """ "line 3 (`total = ...`)", with where that is called if it is in another line of the cell."""
         file, line, cell, outer = place
         words = self._line_in_words(file, line)
-        return words if (file, line) == (cell, outer) else f"{words}, called in {self._line_in_words(cell, outer)}"
+        if (file, line) == (cell, outer):
+            return words
+        return _("{line}, called in {other}", line=words, other=self._line_in_words(cell, outer))
 
     def _line_in_words(self, file: str, line: int) -> str:
         text = self._text(file, line)
-        of = ""
         if file.startswith("<cell "):
-            of = f" of {file[1:-1]}" if file != f"<cell {self.number}>" else ""
-        elif os.path.isfile(file):  # a script; a function of the notebook has no file
-            of = f" of {os.path.basename(file)}"
-        return f"line {line}{of} (`{text}`)" if text else "a line that is not known"
+            return in_line(line, text, "" if file == f"<cell {self.number}>" else file[6:-1])
+        # A script; a function of the notebook has no file.
+        return in_line(line, text, file=os.path.basename(file) if os.path.isfile(file) else "")
 
 
 def group_of(counter: str) -> str:
@@ -290,8 +294,3 @@ def group_of(counter: str) -> str:
     '0.1'
     """
     return counter.rpartition(".")[0]
-
-
-def workers_in_words(numbers: Sequence[int]) -> str:
-    """ "worker 1", "workers 0-2"."""
-    return f"worker{'s' * (len(numbers) > 1)} {label(sorted(numbers))}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from dtk.language import _
 from dtk.live import show
 from dtk.watch.reader import Reader, size
 
@@ -38,7 +39,8 @@ class View:
         if due and self._recorded() != self._before:
             job = self._started.job
             reader = Reader(self._started.folder)  # of the session, so that its curve goes on
-            title = f"{show.heading(job.workers, job.replicas, job.mode)}, cell {outcome.number}"
+            heading = show.heading(job.workers, job.replicas, job.mode)
+            title = _("{heading}, cell {cell}", heading=heading, cell=outcome.number)
             self._live = reader, show.show(job.workers, job.replicas, job.mode, reader, title=title)
         if self._live is not None:
             reader, live = self._live

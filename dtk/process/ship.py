@@ -16,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from dtk.errors import NotShippable
+from dtk.language import N_, _
 from dtk.process import beside
 
 __all__ = [
@@ -136,7 +137,7 @@ def own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
     if not inspect.isroutine(fn) and not inspect.isclass(fn):
         fn = type(fn)  # an object with __call__
     members = list(vars(fn).items()) if inspect.isclass(fn) else []
-    for _, value in [*members, *captured(fn)]:
+    for _name, value in [*members, *captured(fn)]:
         if id(value) not in seen and (inspect.isroutine(value) or inspect.isclass(value)) and is_own(value):
             yield from own_functions(value, seen)
 
@@ -171,13 +172,16 @@ def _explain(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exce
     given += [(f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
     for name, value in given:
         if not _travels(value):
-            return f"`{name}`, {_kind(value)}, can't travel to a worker; make it inside the function"
+            words = N_("`{name}`, {kind}, can't travel to a worker; make it inside the function")
+            return _(words, name=name, kind=_kind(value))
     found = _culprit(fn, set())
     if found:
         owner, name, value = found
-        return f"`{name}`, {_kind(value)}, is captured by `{owner}`; create it inside"
+        words = N_("`{name}`, {kind}, is captured by `{owner}`; create it inside")
+        return _(words, name=name, kind=_kind(value), owner=owner)
     label = getattr(fn, "__name__", type(fn).__name__)
-    return f"`{label}` can't travel to a worker: {type(error).__name__}: {error}"
+    said = f"{type(error).__name__}: {error}"
+    return _("`{name}` can't travel to a worker: {error}", name=label, error=said)
 
 
 def _culprit(fn: Any, seen: set[int]) -> tuple[str, str, Any] | None:
@@ -243,7 +247,7 @@ def _travels(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     name = type(value).__name__.lstrip("_")
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    return _("an {kind}", kind=name) if name[0] in "AEIOUaeiou" else _("a {kind}", kind=name)
 
 
 # ---- the way back
@@ -270,6 +274,6 @@ def pack_result(result: Any) -> bytes:
         _ResultPickler(buffer).dump(result)
     except Exception as error:
         kind = type(result).__name__
-        words = f"the function returned a {kind} that can't be pickled ({error}); return numbers, arrays or strings"
-        raise TypeError(words) from None
+        words = N_("the function returned a {kind} that can't be pickled ({error}); return numbers, arrays or strings")
+        raise TypeError(_(words, kind=kind, error=error)) from None
     return buffer.getvalue()

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
+from dtk.language import _
 from dtk.process import owned
 from dtk.process.vitals import Vitals, ask, listening, vitals
 
@@ -246,7 +247,7 @@ def idle_seconds() -> float:
     except ValueError:
         seconds = -1.0
     if not seconds >= 0:
-        raise DtkError(f"DTK_WARM_IDLE={stated}: it takes seconds, from 0 up")
+        raise DtkError(_("DTK_WARM_IDLE={stated}: it takes seconds, from 0 up", stated=stated))
     return seconds
 
 
@@ -294,6 +295,6 @@ def warm() -> None:
 
 @atexit.register
 def _close_all() -> None:
-    for (owner, *_), process in list(_parents.items()):
+    for (owner, *_rest), process in list(_parents.items()):
         if owner == os.getpid():
             process.close()

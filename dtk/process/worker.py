@@ -26,6 +26,7 @@ from dtk import environment, events
 from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
 from dtk.environment import Here
+from dtk.language import _
 from dtk.process import isolation, ship
 from dtk.process.family import die_with
 from dtk.recording import marks, updates
@@ -127,7 +128,7 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
     marks.listen(here)
     updates.listen(here)
-    wrapt.register_post_import_hook(lambda _: _imported(here, spec["listen"]), "tensorflow")
+    wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
@@ -136,7 +137,7 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     here.journal.event(events.Running(here.now()))
     result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
-        raise TypeError("the function returned a coroutine; write an ordinary function")
+        raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     updates.keep_beside(here)
     progress(here).finish()
     updates.write(here)

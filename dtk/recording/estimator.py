@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,15 +13,14 @@ from dtk.compat.estimators import taps
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.events import Loop, Optimizer, Outcome, Replicas, Training
+from dtk.language import _
+from dtk.recording.estimator_checks import SAME_STEPS, check_checkpoint, check_sharding, check_writable
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import fingerprint, first_leaf
 from dtk.recording.progress import Progress, progress
 from dtk.records import Record
 
 __all__ = ["EstimatorRecorder", "listen"]
-
-SAME_STEPS = 3  # steps in which two workers saw the same examples, until that is no chance
-FRESH = "give every run a directory of its own: model_dir=str(dtk.run_dir() / 'model')"
 
 
 class EstimatorRecorder:
@@ -63,7 +60,9 @@ class EstimatorRecorder:
         self.model_dir: str | None = None
         self.global_step: int | None = None
         if self._place is None:
-            print("dtk.EstimatorRecorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+            print(
+                _("dtk.EstimatorRecorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+            )
 
     def __reduce__(self) -> Any:
         return EstimatorRecorder, ()  # the class made in __new__ has no name to be found by
@@ -76,13 +75,15 @@ class EstimatorRecorder:
         self._rows, self._copies = taps.replica_rows(), taps.variables()
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
-            raise ClusterConfigError("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
+            raise ClusterConfigError(
+                _("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
+            )
         if EstimatorRecorder.recording is not self:
             self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
             return
         self._before = None
         if self.model_dir is not None:
-            _check_checkpoint(self.model_dir, self._copies, self._place)
+            check_checkpoint(self.model_dir, self._copies, self._place)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._place is None:
@@ -143,44 +144,7 @@ def _record(state: Progress, rows: list[Any], began: float) -> None:
     ]
     place.journal.record(mine)
     if place.worker > 0 and state.steps == SAME_STEPS + 1:
-        _check_sharding(place)
-
-
-def _check_sharding(place: Here) -> None:
-    """Raises where this worker's first steps saw just what worker 0's did. A step ends on all workers together."""
-    pairs = [
-        (mine, other)
-        for other in place.run.worker(0).records
-        for mine in place.folder.records
-        if mine.step == other.step <= SAME_STEPS
-    ]
-    same = [abs(mine.data - other.data) < 1e-6 * max(1.0, abs(other.data)) for mine, other in pairs]
-    if len(same) < SAME_STEPS or not all(same) or any(math.isnan(mine.data) for mine, _ in pairs):
-        return
-    raise ClusterConfigError(
-        f"worker {place.worker} is given the same examples as worker 0 (in steps 1 to {SAME_STEPS}): input_fn does not "
-        "divide the data; write input_fn(input_context=None) with dataset.shard(input_context.num_input_pipelines, "
-        "input_context.input_pipeline_id) before batch, or give each worker's shuffle a seed of its own"
-    )
-
-
-def _check_checkpoint(model_dir: str, copies: dict[str, list[Any]], place: Here) -> None:
-    """Raises where the checkpoint that training would go on from is another model's; says where it goes on."""
-    import tensorflow as tf
-
-    latest = tf.train.latest_checkpoint(model_dir)
-    if latest is None:
-        return
-    there = dict(tf.train.list_variables(latest))
-    wanted = {name: list(each[0].shape) for name, each in copies.items()}
-    wrong = next((name for name, shape in wanted.items() if there.get(name) != shape), None)
-    if wrong is not None:
-        found = f"the shape {there[wrong]} there" if wrong in there else "not there"
-        raise ClusterConfigError(
-            f"model_dir {model_dir} holds a checkpoint of another model ({wrong}: shape {wanted[wrong]} here, {found})"
-            f"; {FRESH}"
-        )
-    print(f"dtk: training goes on from {latest}, which model_dir held before this run; {FRESH}, to begin anew")
+        check_sharding(place)
 
 
 def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
@@ -200,7 +164,7 @@ class _Listener:
         self.recorder: Any = None
 
     def before_training(self, estimator: Any) -> None:
-        _check_writable(estimator.model_dir)
+        check_writable(estimator.model_dir)
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
@@ -251,7 +215,9 @@ class _Listener:
             if ended and not new:
                 break
         if count == 0:
-            raise ClusterConfigError("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
+            raise ClusterConfigError(
+                _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
+            )
 
     def _save_last_checkpoint(self, model_dir: str) -> None:
         """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
@@ -278,15 +244,3 @@ def _link(file: Path, to: Path) -> None:
     except OSError:  # another file system, or one without links
         shutil.copyfile(file, to.with_suffix(".part"))
         os.replace(to.with_suffix(".part"), to)
-
-
-def _check_writable(model_dir: str) -> None:
-    if "://" in model_dir:
-        return  # an object store; TensorFlow's own file systems know
-    try:
-        Path(model_dir).mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=model_dir)
-        os.close(descriptor)
-        os.unlink(name)
-    except OSError as error:
-        raise ClusterConfigError(f"model_dir {model_dir} can't be written to ({error.strerror}); {FRESH}") from None

@@ -19,6 +19,7 @@ from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.events import FaultCame, of_kind
 from dtk.faults import Fault
+from dtk.language import N_, _, ngettext
 from dtk.lines import Tail
 from dtk.recording.blackhole import drop_all
 from dtk.records import Record, RunFolder
@@ -46,12 +47,17 @@ def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
         if number in came:
             continue
         steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
-        why = f"worker {fault.worker} recorded {steps} step{'s' * (steps != 1)}"
         if fault.attempt is not None and fault.attempt > len(starts):
-            why = f"there was no attempt {fault.attempt}"
-        elif not steps:
-            why += ", and it is dtk.Recorder, dtk.record_step or dtk.EstimatorRecorder that brings faults"
-        said.append(f"the fault {fault} never came: {why}")
+            why = _("there was no attempt {attempt}", attempt=fault.attempt)
+        elif steps:
+            why = ngettext("worker {w} recorded {n} step", "worker {w} recorded {n} steps", steps, w=fault.worker)
+        else:
+            why = _(
+                "worker {worker} recorded 0 steps, and it is dtk.Recorder, dtk.record_step or "
+                "dtk.EstimatorRecorder that brings faults",
+                worker=fault.worker,
+            )
+        said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
     return said
 
 
@@ -103,8 +109,10 @@ class Injector:
         elif fault.kind == "nan":
             held = weights() if weights is not None else []
             if not held:
-                words = "a loop has to pass model=model to dtk.record_step; an Estimator's variables can't be reached"
-                raise ClusterConfigError(f"dtk.faults.nan: no weights are known here; {words}")
+                remedy = N_(
+                    "a loop has to pass model=model to dtk.record_step; an Estimator's variables can't be reached"
+                )
+                raise ClusterConfigError(_("dtk.faults.nan: no weights are known here"), remedy=_(remedy))
             make_nan(held)
         else:
             _drop_network()

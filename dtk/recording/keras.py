@@ -9,6 +9,7 @@ from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
 from dtk.environment import Here, here
 from dtk.events import Loop, NoLoss, Scope, Training
+from dtk.language import _
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import element_shapes, fingerprint
 from dtk.recording.progress import Known, Progress, check_strategy, progress
@@ -82,7 +83,7 @@ class Recorder:
         place = here()
         self._tap = None
         if place is None:
-            print("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+            print(_("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
             return
         check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
         check_any_strategy("dtk.Recorder", place)
@@ -127,7 +128,7 @@ class Recorder:
             state.save_final(self._known)
             self._known.lost += self._tap.lost
             if state.steps == self._before and not self._first_epoch:
-                print("dtk.Recorder: no step of this fit was recorded: its train function never called train_step")
+                print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
             tap.detach(self.model)
         self._tap = None
 

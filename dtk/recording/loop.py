@@ -12,6 +12,7 @@ from dtk.compat.steps.tap import layers_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.events import Loop, Running, Scope, Training, of_kind
+from dtk.language import N_, _, ngettext
 from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.recording.progress import Known, Progress, check_strategy, progress
 from dtk.recording.trained import Trained, trained
@@ -63,7 +64,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     place = here()
     if place is None:
         if not _said:
-            print("dtk.record_step: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+            print(_("dtk.record_step: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
         _said = True
         return
     if _loop is None or _loop.place is not place:
@@ -103,20 +104,20 @@ def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[l
 
     if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
         raise ClusterConfigError(
-            "dtk.record_step was called inside of strategy.run, where one replica can't see the others; call it after, "
-            "with what strategy.run returned"
+            _(
+                "dtk.record_step was called inside of strategy.run, where one replica can't see the "
+                "others; call it after, with what strategy.run returned"
+            )
         )
-    shares: list[list[Any]] = [[] for _ in range(place.replicas)]
+    shares: list[list[Any]] = [[] for _replica in range(place.replicas)]
     for name, values in losses.items():
         for mine, share in zip(shares, _checked_losses(name, values, place), strict=True):
             mine.append(tf.cast(share, tf.float64))
     leaves = tf.nest.flatten(batch)
     locals_ = [local_values(leaf) for leaf in leaves]
     if not leaves or any(len(values) != len(shares) for values in locals_):
-        raise ClusterConfigError(
-            f"dtk.record_step: the batch has no part for each of the {len(shares)} replicas; pass batch= as the "
-            "distributed dataset gave it"
-        )
+        words = N_("dtk.record_step: the batch has no part for each of the {n} replicas")
+        raise ClusterConfigError(_(words, n=len(shares)), remedy=_("pass batch= as the distributed dataset gave it"))
     parts = [tf.nest.pack_sequence_as(batch, [values[r] for values in locals_]) for r in range(len(shares))]
     return shares, parts
 
@@ -126,19 +127,23 @@ def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
 
     shares = local_values(values)
     if len(shares) != place.replicas:
-        raise ClusterConfigError(
-            f"dtk.record_step got {len(shares)} loss{'es' * (len(shares) != 1)} for the {place.replicas} replicas of "
-            "this process; pass what strategy.run returned, before any strategy.reduce"
+        words = ngettext(
+            "dtk.record_step got {n} loss for the {replicas} replicas of this process",
+            "dtk.record_step got {n} losses for the {replicas} replicas of this process",
+            len(shares),
+            replicas=place.replicas,
         )
+        raise ClusterConfigError(words, remedy=_("pass what strategy.run returned, before any strategy.reduce"))
     for replica, share in enumerate(shares):
         shape = tf.convert_to_tensor(share).shape
         if shape.rank != 0:
-            which = f"`{name}` of replica {replica}" if name != "loss" else f"the loss of replica {replica}"
-            raise ClusterConfigError(
-                f"dtk.record_step: {which} has the shape {tuple(shape.as_list())}, but should be "
-                "one number, the replica's share; return tf.nn.compute_average_loss(per_example_loss, "
-                "global_batch_size=global_batch) from the step"
+            words = N_(
+                "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, the "
+                "replica's share"
             )
+            call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
+            what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
+            raise ClusterConfigError(what, remedy=_("return {call} from the step", call=call))
     return shares
 
 
@@ -208,8 +213,10 @@ class _Loop:
             model.trained_in = self.progress.trainings
         if given < 0 and self.place.run.attempt > 1 and self.place.worker == 0:
             print(
-                "dtk.record_step: this start of the cluster counts its steps from 1; where training goes on from a "
-                "checkpoint, pass step=optimizer.iterations, so that steps keep their numbers"
+                _(
+                    "dtk.record_step: this start of the cluster counts its steps from 1; where training goes "
+                    "on from a checkpoint, pass step=optimizer.iterations, so that steps keep their numbers"
+                )
             )
         self.progress.before_step(weights=self._trainable)
 
@@ -221,7 +228,8 @@ class _Loop:
         before, self.given = self.given, given
         if before is None or given == before + 1:
             return
-        what = f"step {given} was recorded twice" if given == before else f"step {given} came after step {before}"
-        raise ClusterConfigError(
-            f"dtk.record_step: {what}; call it once in each step, after the optimizer has counted it"
-        )
+        words = N_("dtk.record_step: step {step} came after step {before}")
+        if given == before:
+            words = N_("dtk.record_step: step {step} was recorded twice")
+        remedy = _("call it once in each step, after the optimizer has counted it")
+        raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)

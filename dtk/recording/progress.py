@@ -13,6 +13,7 @@ from dtk.compat.per_replica import differing_copy, key_of, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.events import Counted, Finished, Losses, Met, Optimizer, Replicas, of_kind
+from dtk.language import _
 from dtk.recording.injecting import Injector, Weights
 from dtk.records import Record
 
@@ -182,16 +183,24 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     """
     if place.role == "evaluator":
         raise ClusterConfigError(
-            f"{who}: the evaluator trains a model of its own, beside the workers'; give it a function that evaluates "
-            "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
+            _(
+                "{who}: the evaluator trains a model of its own, beside the workers'; give it a function "
+                "that evaluates checkpoints (evaluator=True is for Estimator's train_and_evaluate)",
+                who=who,
+            )
         )
     strategy = strategy_of(weights)
     together = strategy is None or strategy.num_replicas_in_sync > place.replicas
     if place.workers == 1 or place.mode == "apart" or together:
         return
     raise ClusterConfigError(
-        f"{who}: the model was made under {type(strategy).__name__}, so each of the {place.workers} workers "
-        "trains alone; use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()"
+        _(
+            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
+            "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
+            who=who,
+            name=type(strategy).__name__,
+            workers=place.workers,
+        )
     )
 
 

@@ -23,6 +23,7 @@ from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.events import Ring as RingEvent
 from dtk.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
+from dtk.language import N_, _
 from dtk.recording.neighbours import Neighbours, RingBroken
 
 __all__ = ["Ring", "ring"]
@@ -54,11 +55,11 @@ def ring(timeout: float = 10.0) -> Ring:
     """
     place = here()
     if place is None:
-        raise RuntimeError("dtk.ring() is for use inside a function that dtk.run runs")
+        raise RuntimeError(_("dtk.ring() is for use inside a function that dtk.run runs"))
     if place.role == "evaluator":
-        raise ClusterConfigError("dtk.ring() was called in the evaluator, which is no part of the workers' ring")
+        raise ClusterConfigError(_("dtk.ring() was called in the evaluator, which is no part of the workers' ring"))
     if not timeout > 0:
-        raise ClusterConfigError(f"timeout={timeout!r}: it takes seconds above 0")
+        raise ClusterConfigError(_("timeout={timeout!r}: it takes seconds above 0", timeout=timeout))
     return Ring(place, timeout)
 
 
@@ -103,7 +104,9 @@ class Ring:
         """
         whole = np.array(gradient)
         if whole.dtype.kind not in "iuf":
-            raise ClusterConfigError(f"ring.split takes an array of numbers, not one of type {whole.dtype}")
+            raise ClusterConfigError(
+                _("ring.split takes an array of numbers, not one of type {dtype}", dtype=whole.dtype)
+            )
         chunks = np.array_split(whole.ravel(), self.workers)
         self._round, self._step, self._shape = self._round + 1, 0, whole.shape
         self._held = {number: (chunk.copy(), [self.worker]) for number, chunk in enumerate(chunks)}
@@ -126,7 +129,7 @@ class Ring:
             RingBroken: a neighbour is late or has gone.
         """
         if self._neighbours is None:
-            raise ClusterConfigError("ring.exchange: this ring has one worker, and no other to exchange with")
+            raise ClusterConfigError(_("ring.exchange: this ring has one worker, and no other to exchange with"))
         self._check_number(number)
         self._settle(number, values)
         self._step += 1
@@ -157,11 +160,13 @@ class Ring:
         sender = receiver if sender is None else sender
         for other in (receiver, sender):
             if isinstance(other, bool) or other not in range(self.workers) or other == self.worker:
-                words = f"this is worker {self.worker}; the others are among 0 to {self.workers - 1}"
-                raise ClusterConfigError(f"ring.swap: worker {other}, but {words}")
+                words = N_("ring.swap: worker {other}, but this is worker {worker}; the others are among 0 to {last}")
+                raise ClusterConfigError(_(words, other=other, worker=self.worker, last=self.workers - 1))
         array = np.array(values).ravel()
         if array.dtype.kind not in "iuf":
-            raise ClusterConfigError(f"ring.swap takes an array of numbers, not one of type {array.dtype}")
+            raise ClusterConfigError(
+                _("ring.swap takes an array of numbers, not one of type {dtype}", dtype=array.dtype)
+            )
         assert self._neighbours is not None  # a ring of one has no other worker, which was refused above
         message = array.dtype.str.encode() + b"\n" + array.tobytes()
         kind, body = self._neighbours.trade(message, int(receiver), int(sender)).split(b"\n", 1)
@@ -175,7 +180,9 @@ class Ring:
             chunks: all of them, by number.
         """
         if len(chunks) != self.workers or not self._held:
-            raise ClusterConfigError(f"ring.join got {len(chunks)} chunks; it takes the {self.workers} of ring.split")
+            raise ClusterConfigError(
+                _("ring.join got {n} chunks; it takes the {workers} of ring.split", n=len(chunks), workers=self.workers)
+            )
         for number, values in enumerate(chunks):
             self._settle(number, values)
         return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
@@ -187,17 +194,25 @@ class Ring:
 
     def _check_number(self, number: int) -> None:
         if not self._held:
-            raise ClusterConfigError("ring.exchange: cut the gradient into chunks first, with ring.split")
+            raise ClusterConfigError(_("ring.exchange: cut the gradient into chunks first, with ring.split"))
         if isinstance(number, bool) or number not in range(self.workers):
-            words = f"there are the chunks 0 to {self.workers - 1}; numbers go round with % {self.workers}"
-            raise ClusterConfigError(f"ring.exchange: chunk {number} in step {self._step + 1}, but {words}")
+            words = N_(
+                "ring.exchange: chunk {chunk} in step {step}, but there are the chunks 0 to {last}; "
+                "numbers go round with % {workers}"
+            )
+            known = {"last": self.workers - 1, "workers": self.workers}
+            raise ClusterConfigError(_(words, chunk=number, step=self._step + 1, **known))
 
     def _take(self, head: bytes, body: bytes) -> tuple[int, np.ndarray]:
         """A neighbour's message, checked and written down."""
         about, sender = json.loads(head), self._neighbours.previous if self._neighbours else 0
         if (about["round"], about["step"]) != (self._round, self._step):
-            words = f"worker {sender} is at step {about['step']} of all-reduce {about['round']}, this worker at step "
-            raise RingBroken(f"{words}{self._step} of {self._round}; all must call ring.exchange equally often")
+            words = N_(
+                "worker {worker} is at step {its} of all-reduce {its_round}, this worker at step {step} "
+                "of {round}; all must call ring.exchange equally often"
+            )
+            theirs = {"its": about["step"], "its_round": about["round"]}
+            raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **theirs))
         number, values = int(about["chunk"]), np.frombuffer(body, np.dtype(about["dtype"])).copy()
         if number in self._arrived:
             self._used(number, "overwritten", None)  # it never left again, so what became of it is not known
@@ -222,7 +237,7 @@ class Ring:
     def _suspect(self) -> int:
         """The worker that all wait for: going back, the first that is not itself in an unfinished exchange."""
         worker = self.worker
-        for _ in range(self.workers - 1):
+        for _neighbour in range(self.workers - 1):
             worker = (worker - 1) % self.workers
             said = self._place.run.worker(worker).events
             if len(of_kind(said, RingSent)) == len(of_kind(said, RingReceived)):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dtk.compat.per_replica import key_of
 from dtk.errors import ClusterConfigError
+from dtk.language import _
 
 __all__ = ["Trained", "trained"]
 
@@ -63,7 +64,10 @@ def _weights(model: Any) -> list[Any]:
     held = getattr(model, "variables", None) if held is None else held
     if held is None:
         raise ClusterConfigError(
-            f"dtk.record_step: model= is a {type(model).__name__}, which has neither weights nor variables; pass the "
-            "model itself, or a list or dictionary of models"
+            _(
+                "dtk.record_step: model= is a {name}, which has neither weights nor variables; pass the "
+                "model itself, or a list or dictionary of models",
+                name=type(model).__name__,
+            )
         )
     return list(held)
