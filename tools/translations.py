@@ -29,6 +29,7 @@ NOTEBOOKS = ROOT / "notebooks"
 STAMP = "translates"  # in a text's metadata, under "dtk", and in the first line of a page
 PAGES = {  # the English page: where a language has it
     "README.md": "README.{}.md",
+    "docs/in_the_page.md": "docs/in_the_page.{}.md",
     "docs/teaching/README.md": "docs/teaching/README.{}.md",
     "notebooks/README.md": "notebooks/{}/README.md",
     "notebooks/AI_GUIDE.md": "notebooks/{}/AI_GUIDE.md",
