@@ -1,12 +1,14 @@
-"""The command line: `dtk run`, `show`, `report`, `demo`, `class`, `doctor`, `agent`, `worker`, `ps`, `clean`."""
+"""The command line: `dtk run`, `show`, `report`, `demo`, `lessons`, `lab`, `class`, `doctor`, `ps` and others."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import dtk
 from dtk.errors import DtkError
@@ -30,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="train on a localhost cluster, prove it against one device, draw it")
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
+    _add_lessons(commands)
     _add_class(commands.add_parser("class", help="for teachers: editions of the lessons, grading"))
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
@@ -44,6 +47,18 @@ def parser() -> argparse.ArgumentParser:
     clean = commands.add_parser("clean", help="end what outlived its kernel")
     clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
     return found
+
+
+def _add_lessons(of: Any) -> None:
+    lessons = of.add_parser("lessons", help="copy the lessons, which came with dtk, into a folder")
+    usage = "dtk lab [options] [DIR] [-- JupyterLab's own options]"
+    lab = of.add_parser("lab", usage=usage, help="open the lessons in JupyterLab; copy them where there are none")
+    for each in (lessons, lab):
+        each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
+        each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
+        editions = ("student", "solution")
+        each.add_argument("--edition", choices=editions, help="without solutions, or solved (default: as they are)")
+    lessons.add_argument("--overwrite", action="store_true", help="also the files that you have changed")
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
@@ -120,6 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _report(options.dir, options.baseline, options.out)
         elif options.command == "demo":
             _demo(options.out, options.workers)
+        elif options.command in ("lessons", "lab"):
+            _lessons(options, given[split + 1 :])
         elif options.command == "agent":
             _agent(options.storage, options.patience)
         elif options.command == "worker":
@@ -145,10 +162,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _has_command(given: Sequence[str]) -> bool:
     """Whether what stands behind `--` is another program's."""
-    return given[0] == "run" or list(given[:2]) == ["class", "boxed"]
+    return given[0] in ("run", "lab") or list(given[:2]) == ["class", "boxed"]
 
 
 def _class(options: argparse.Namespace, command: list[str]) -> int:
+    if getattr(options, "lessons", None) == Path("notebooks") and not options.lessons.is_dir():
+        from dtk import lesson_files
+
+        options.lessons = lesson_files.brought()  # without a clone
     if options.step == "grade":
         from dtk.classroom import grade
 
@@ -165,6 +186,20 @@ def _class(options: argparse.Namespace, command: list[str]) -> int:
         return 0
     _class_build(options)
     return 0
+
+
+def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
+    from dtk import language, lesson_files
+
+    if options.language in language.languages():
+        os.environ[language.ASKED] = options.language  # for what is said here, and in JupyterLab's kernels
+    chosen = (options.dir, options.language or language.language(), options.edition or "")
+    if options.command == "lab":
+        lesson_files.lab(*chosen, options=jupyter)
+    else:
+        copied = lesson_files.bring(*chosen, overwrite=options.overwrite)
+        print(copied)
+        print(f"next: `dtk lab {copied.folder}` opens them in JupyterLab; begin with 00_start_here")
 
 
 def _class_build(options: argparse.Namespace) -> None:
@@ -205,7 +240,7 @@ def _demo(out: Path, workers: int) -> None:
 
     for path in demo(out, workers):
         print(f"wrote {path}")
-    print("next: `make lab` opens the lessons in JupyterLab; begin with 00_start_here")
+    print("next: `dtk lab` (in a clone: `make lab`) opens the lessons in JupyterLab; begin with 00_start_here")
 
 
 def _agent(storage: str, patience: float) -> None:

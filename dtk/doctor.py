@@ -21,6 +21,7 @@ from dtk.compat.estimators import revived as estimator
 from dtk.errors import DtkError
 from dtk.launch import request
 from dtk.process import owned
+from dtk.published import page
 from dtk.runs import run
 
 __all__ = ["Finding", "examine"]
@@ -57,12 +58,12 @@ def _versions() -> Iterator[Finding]:
     yield Finding("ok", "packages", ", ".join(f"{name} {number}" for name, number in found.items() if number))
     tensorflow = found["tensorflow"]
     if tensorflow is None:
-        yield Finding("bad", "tensorflow", "is not installed", "pip install dtk brings it")
+        yield Finding("bad", "tensorflow", "is not installed", "pip install tensorflow")
     elif not TESTED[0] <= tuple(int(part) for part in tensorflow.split(".")[:2]) <= TESTED[1]:
         first, last = (".".join(map(str, number)) for number in TESTED)
         yield Finding("note", "tensorflow", f"{tensorflow} was not tested", f"{first} to {last} were")
     else:
-        kind = "TensorFlow's own" if estimator.is_native() else "revived (docs/explanation/estimator.md)"
+        kind = "TensorFlow's own" if estimator.is_native() else f"revived ({page('explanation/estimator.md')})"
         keras = "Keras 2" if versions.installed_keras_2() else "Keras 3; Keras 2 by dtk.run(..., keras=2)"
         yield Finding("ok", "flavours", f"fit with {keras}; dtk.estimator is {kind}")
 

@@ -109,7 +109,7 @@ def test_the_job_of_agents_is_the_exported_one_but_for_what_agents_need():
 def test_without_the_client_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(
-        dtk.ClusterConfigError, match=r'its client is not installed here; pip install "dtk\[kubernetes\]"'
+        dtk.ClusterConfigError, match=r'its client is not installed here; pip install "dtk-toolkit\[kubernetes\]"'
     ):
         dtk.places.Kubernetes("example.org/me/train:1").lend([], lambda: None)
 

@@ -52,19 +52,20 @@ def test_badge_and_setup_cell_come_first_and_once(made_up):
 
 def test_a_new_version_or_address_replaces_the_old(made_up, monkeypatch):
     heads.write_heads(made_up, NAME)
-    said = {"pyproject.toml": "https://github.com/somebody/fork.git", "dtk/__init__.py": "2.0.0"}
-    monkeypatch.setattr(heads, "_stated", lambda path, pattern: said[path])
+    said = {"Repository": "https://github.com/somebody/fork.git", "__version__": "2.0.0", "name": "fork-kit"}
+    monkeypatch.setattr(heads, "_stated", lambda path, pattern: said[pattern.strip("^").partition(" ")[0]])
     heads.write_heads(made_up, NAME)
     text = "".join(cell.source for cell in made_up.cells)
     assert re.findall(r"https://colab\.research\.google\.com/github/[^)]*", text) == [
         f"https://colab.research.google.com/github/somebody/fork/blob/v2.0.0/notebooks/{NAME}"
     ]
-    assert re.findall(r'git\+[^"]*', text) == ["git+https://github.com/somebody/fork@v2.0.0"]
+    wheel = "https://github.com/somebody/fork/releases/download/v2.0.0/fork_kit-2.0.0-py3-none-any.whl"
+    assert re.findall(r"%pip install --quiet (\S+\.whl)", text) == [wheel]
     assert len(made_up.cells) == 3
 
 
 def test_the_tag_is_this_versions():
-    assert f'@v{dtk.__version__}"' in heads.setup_source()
+    assert f"/v{dtk.__version__}/dtk_toolkit-{dtk.__version__}-" in heads.setup_source()
     assert f"/blob/v{dtk.__version__}/notebooks/{NAME})" in heads.badge(NAME)
 
 
@@ -78,11 +79,12 @@ def test_the_setup_cell_does_nothing_where_dtk_is(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_setup_cell_installs_the_tag_where_dtk_is_not(monkeypatch):
+def test_the_setup_cell_installs_the_release_where_dtk_is_not(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (asked,) = run_setup()
     assert asked[0] == "pip"
-    assert re.fullmatch(r'install --quiet "dtk @ git\+https://github\.com/[\w-]+/[\w-]+@v[\d.]+"', asked[1])
+    address = r"https://github\.com/[\w-]+/[\w-]+/releases/download/v[\d.]+/\w+-[\d.]+-py3-none-any\.whl"
+    assert re.fullmatch(f"install --quiet {address}", asked[1])
 
 
 def test_heads_are_written_without_running_a_lesson(made_up, tmp_path, capsys):

@@ -35,7 +35,7 @@ def train(strategy):
 @pytest.mark.trains
 def test_a_node_dies_another_takes_its_place_and_then_falls_silent(engine, capfd):
     if engine == "ray" and importlib.util.find_spec("ray") is None:
-        pytest.skip('Ray is not installed: pip install "dtk[ray]"')
+        pytest.skip('Ray is not installed: pip install "dtk-toolkit[ray]"')
     machines, baseline = dtk.places.Practice(3, engine=engine), dtk.baseline(train)
     try:
         lost = machines.power_off(worker=1, step=8)

@@ -13,6 +13,7 @@ import lanes
 import pytest
 
 import dtk
+from dtk import published
 
 ROOT = Path(__file__).parent.parent
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)")
@@ -142,8 +143,30 @@ def test_the_version_is_said_once_and_in_the_changelog():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert settings["project"]["dynamic"] == ["version"]
-    assert settings["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "dtk.__version__"
+    assert settings["tool"]["hatch"]["version"]["path"] == "dtk/__init__.py"
     assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_name_and_the_address_are_said_alike():
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["name"], project["urls"]["Repository"]) == (published.DISTRIBUTION, published.REPOSITORY)
+
+
+def test_nobody_is_told_to_install_what_is_somebody_elses():
+    """`dtk` on PyPI is another project."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    texts = (".py", ".md", ".ipynb", ".po", ".yml")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name.endswith(texts)]
+    if not files:
+        pytest.skip("no clone")
+    wrong = re.compile(r"""pip3? install (?:-\S+ )*[\\"'`]*dtk(?![-\w])|["'`]dtk\[\w+\]""")
+    told = {
+        str(file.relative_to(ROOT)): wrong.findall(file.read_text(encoding="utf-8"))
+        for file in files
+        if file.name != Path(__file__).name
+    }
+    assert not {name: found for name, found in told.items() if found}
 
 
 def test_the_documents_name_targets_that_exist():

@@ -1,7 +1,9 @@
 """What every lesson begins with: an "Open in Colab" badge under its title, and one set-up cell before all others.
 
-Both name the repository, which `[project.urls]` in pyproject.toml says, at the tag of `dtk.__version__`: change it
-there, then `python tools/notebooks.py --heads notebooks/*.ipynb` rewrites all lessons without running them.
+Both name the repository, which `[project.urls]` in pyproject.toml says, at the tag of `dtk.__version__`, and the cell
+the wheel of that release, called as `[project]` says: change it there, then `python tools/notebooks.py --heads
+notebooks/*.ipynb notebooks/*/*.ipynb` rewrites all lessons without running them. The wheel is the GitHub release's, and
+not PyPI's: a name there is anybody's until it is taken, and the badge trusts the repository already.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 from nbformat.v4 import new_code_cell
 
-__all__ = ["badge", "place_of", "setup_source", "title_cell", "write_heads"]
+__all__ = ["badge", "place_of", "setup_source", "title_cell", "wheel", "write_heads"]
 
 ROOT = Path(__file__).parent.parent
 IS_BADGE = re.compile(r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\([^)]*\)$", flags=re.MULTILINE)
@@ -22,7 +24,7 @@ _SETUP = """\
 import importlib.util
 
 if importlib.util.find_spec("dtk") is None:
-    %pip install --quiet "dtk @ git+{repository}@{tag}\""""
+    %pip install --quiet {wheel}"""
 
 Notebook = Any  # nbformat's NotebookNode has no types
 
@@ -40,8 +42,14 @@ def _repository() -> str:
     return re.sub(r"(\.git|/)+$", "", _stated("pyproject.toml", r'^Repository = "(https://[^"]+)"$'))
 
 
-def _tag() -> str:
-    return "v" + _stated("dtk/__init__.py", r'^__version__ = "([^"]+)"$')
+def _version() -> str:
+    return _stated("dtk/__init__.py", r'^__version__ = "([^"]+)"$')
+
+
+def wheel() -> str:
+    """The address of this version's wheel, in the release that .github/workflows/release.yml makes of the tag."""
+    name = _stated("pyproject.toml", r'^name = "([^"]+)"').replace("-", "_")
+    return f"{_repository()}/releases/download/v{_version()}/{name}-{_version()}-py3-none-any.whl"
 
 
 def place_of(path: Path) -> str:
@@ -53,13 +61,13 @@ def place_of(path: Path) -> str:
 def badge(name: str) -> str:
     """The Markdown of a lesson's badge; name: the notebook's place in notebooks/. It takes a repository on GitHub."""
     repository = _repository().removeprefix("https://github.com/")
-    address = f"https://colab.research.google.com/github/{repository}/blob/{_tag()}/notebooks/{name}"
+    address = f"https://colab.research.google.com/github/{repository}/blob/v{_version()}/notebooks/{name}"
     return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({address})"
 
 
 def setup_source() -> str:
-    """The set-up cell's code, the same in all lessons; `%pip` takes the tag's own dtk."""
-    return _SETUP.format(repository=_repository(), tag=_tag())
+    """The set-up cell's code, the same in all lessons; `%pip` takes the release's own dtk."""
+    return _SETUP.format(wheel=wheel())
 
 
 def title_cell(notebook: Notebook) -> Any | None:

@@ -24,7 +24,7 @@ from dtk.errors import DtkError
 from dtk.language import ENGLISH, _, languages
 from dtk.lessons.exercise import Exercise
 
-__all__ = ["EDITIONS", "build"]
+__all__ = ["EDITIONS", "build", "texts"]
 
 _BADGE = re.compile(
     r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\(https://colab[^)]*/github/([^)]*)/notebooks/[^)]*\)\n*", re.MULTILINE
@@ -58,19 +58,24 @@ def build(
     """
     if out.exists() and any(out.iterdir()):
         raise DtkError(f"{out} is not empty", remedy="name a new folder; nothing of another build may be left in it")
-    texts: dict[str, str] = {}
+    found = texts(edition, lessons, folder, variant, hidden)
+    for place, text in found.items():
+        file = out / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return [out / place for place in sorted(found)]
+
+
+def texts(edition: str, lessons: Sequence[Lesson], folder: Path, variant: str = "", hidden: str = "") -> dict[str, str]:
+    """{place in the folder: text} of what `build` writes."""
+    found: dict[str, str] = {}
     for lesson in lessons:
         place, notebook = EDITIONS[edition](lesson, hidden)
         cells = [_for_class(cell, _settings(folder, variant), _published(lesson)) for cell in notebook]
         metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
         whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-        texts[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
-    texts |= _beside(edition, lessons, folder)
-    for place, text in texts.items():
-        file = out / place
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return [out / place for place in sorted(texts)]
+        found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    return found | _beside(edition, lessons, folder)
 
 
 def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:

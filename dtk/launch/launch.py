@@ -19,6 +19,7 @@ from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.process import ship
+from dtk.published import page
 from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch.hindrances import refused_by_the_machine
@@ -35,9 +36,7 @@ _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 # Said once a kernel: there is nothing that the learner could do about it.
-OPEN = N_(
-    "TensorFlow's servers listen on every address of this machine while a run lasts; see docs/guide/shared_machines.md"
-)
+OPEN = N_("TensorFlow's servers listen on every address of this machine while a run lasts; see {page}")
 _said_here: set[str] = set()
 
 Tick = Callable[[Sequence[Line | str]], None]
@@ -226,7 +225,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if watch.alone:
             _say(_(ALONE, workers=job.workers), said)
         if watch.open:
-            _say(_(OPEN), _said_here)
+            _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
         if watch.culprit() is not None:
             raise _failure(members)
         if watch.finished:

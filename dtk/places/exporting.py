@@ -18,6 +18,7 @@ from dtk.launch.outside import PROGRAM
 from dtk.places import manifests
 from dtk.process import beside, ship, source
 from dtk.process.agent import MODULES
+from dtk.published import page
 
 __all__ = ["export"]
 
@@ -111,7 +112,7 @@ def _check_plain(found: source.Written, keras: int | None) -> None:
     if found.reason:
         raise ClusterConfigError(f"plain=True: no program can be written, as {found.reason}")
     if found.uses_dtk:
-        words = "the function uses dtk; docs/guide/without_dtk.md has what to write in its place"
+        words = f"the function uses dtk; {page('guide/without_dtk.md')} has what to write in its place"
         raise ClusterConfigError(f"plain=True: {words}")
     if keras == 3:
         words = "Keras 3's fit fails over several workers without dtk's corrections; leave keras= out, for tf_keras"

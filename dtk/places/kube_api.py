@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.published import page
 
 __all__ = ["NEEDED", "Api", "Refused", "system_words"]
 
 REQUEST_SECONDS = (5.0, 20.0)  # to connect; to answer
-PAGE = "docs/guide/clusters.md"
+PAGE = page("guide/clusters.md")
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")  # of a pod that a kernel is in
 
 # (verb, API group, resource, subresource). Those of PAGE's Role that no run goes without; the others give words.
@@ -48,7 +49,7 @@ class Api:
         try:
             from kubernetes import client
         except ImportError:
-            words = 'on Kubernetes: its client is not installed here; pip install "dtk[kubernetes]"'
+            words = 'on Kubernetes: its client is not installed here; pip install "dtk-toolkit[kubernetes]"'
             raise ClusterConfigError(words) from None
         self._client = client
         self._configuration, own = _configured(client, context)

@@ -15,7 +15,7 @@ from dtk.errors import ClusterConfigError
 from dtk.places import kube_pods, manifests
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
-from dtk.places.kube_api import Api, Refused, system_words
+from dtk.places.kube_api import PAGE, Api, Refused, system_words
 from dtk.places.kube_attach import Attached
 from dtk.places.kube_pods import Seen
 
@@ -30,7 +30,7 @@ ENDED_SECONDS = 5.0  # in which the API server hears why a container has ended
 
 
 class Kubernetes(Engine):
-    """Pods of a Kubernetes cluster, a worker in each: `pip install "dtk[kubernetes]"`, a kubeconfig or a pod to be in.
+    """Pods of a Kubernetes cluster, a worker in each: `pip install "dtk-toolkit[kubernetes]"`, a kubeconfig or a pod.
 
         dtk.run(train, workers=2, on=dtk.places.Kubernetes(image="registry.example/me/train:1"))
 
@@ -77,7 +77,7 @@ class Kubernetes(Engine):
         image = self.image or os.environ.get("DTK_IMAGE")
         if not image:
             words = "name an image with TensorFlow and dtk: dtk.places.Kubernetes(image=...), or DTK_IMAGE"
-            raise ClusterConfigError(f"on Kubernetes: {words}; docs/guide/clusters.md says how to make one")
+            raise ClusterConfigError(f"on Kubernetes: {words}; {PAGE} says how to make one")
         api = Api(self.context, self.namespace)
         api.check()
         name = f"dtk-{secrets.token_hex(4)}"

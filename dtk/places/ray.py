@@ -82,7 +82,7 @@ class _Calls:
 
 
 class Ray(Engine):
-    """The nodes of a Ray cluster: `pip install "dtk[ray]"`, and the same version of dtk and TensorFlow on each node.
+    """The nodes of a Ray cluster: `pip install "dtk-toolkit[ray]"`, the same dtk and TensorFlow on each node.
 
         dtk.run(train, workers=2, on="ray")
 
@@ -92,7 +92,7 @@ class Ray(Engine):
     Args:
         address: of the cluster; None: of RAY_ADDRESS, or of one that runs on this machine, or else a new one here.
         resources: of each worker, such as {"CPU": 4, "GPU": 1}.
-        environment: Ray's runtime environment for the workers, such as {"pip": ["dtk"], "working_dir": "."}.
+        environment: Ray's runtime environment for the workers, such as {"pip": ["dtk-toolkit"], "working_dir": "."}.
         storage: a directory that all nodes share; needed for `restarts`.
     """
 
@@ -132,7 +132,7 @@ class Ray(Engine):
         try:
             import ray
         except ImportError:
-            raise ClusterConfigError('on="ray": Ray is not installed here; pip install "dtk[ray]"') from None
+            raise ClusterConfigError('on="ray": Ray is not installed here; pip install "dtk-toolkit[ray]"') from None
         address = self.address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
             _reach(address)

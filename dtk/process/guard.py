@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dtk.process import isolation, owned
 from dtk.process.family import adopt_orphans, die_with, end_children
+from dtk.published import page
 
 __all__ = ["main"]
 
@@ -31,7 +32,7 @@ def main() -> None:
             isolation.enter()
         except OSError as error:
             words = f"isolate=True: a network of its own is refused here ({error.strerror}); leave it out, or see "
-            os.write(1, json.dumps({"failed": f"{words}docs/guide/shared_machines.md"}).encode() + b"\n")
+            os.write(1, json.dumps({"failed": words + page("guide/shared_machines.md")}).encode() + b"\n")
             return
     adopt_orphans()
     # Before the fork, or no one would end the parent at a signal in between.

@@ -39,7 +39,7 @@ def reason_to_skip():
     """Why there can be none here; "" where there can."""
     for package in ("kubernetes", "tornado", "yaml"):
         if importlib.util.find_spec(package) is None:
-            return f'{package} is not installed: pip install "dtk[cluster]"'
+            return f'{package} is not installed: pip install "dtk-toolkit[cluster]"'
     return netns.reason_to_skip()
 
 

@@ -33,7 +33,7 @@ OWN = ("raylet", "ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ra
 
 def reason_to_skip():
     """Why there can be none here; "" where there can."""
-    return "" if importlib.util.find_spec("ray") else 'Ray is not installed: pip install "dtk[ray]"'
+    return "" if importlib.util.find_spec("ray") else 'Ray is not installed: pip install "dtk-toolkit[ray]"'
 
 
 class Ray:

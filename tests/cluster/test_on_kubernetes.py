@@ -230,9 +230,7 @@ def test_more_workers_than_nodes(cluster, capsys):
 def test_what_is_not_allowed_is_named_before_anything_is_made(cluster, monkeypatch, missing, words):
     monkeypatch.setattr(cluster, "allowed", cluster.allowed - missing)
     server = f"http://127.0.0.1:{cluster.port}"
-    said = (
-        f'^not allowed in the namespace "lab" of {server}: {words}; a Role that suffices is in docs/guide/clusters.md$'
-    )
+    said = rf'^not allowed in the namespace "lab" of {server}: {words}; a Role that suffices is in \S+/clusters.md$'
     with pytest.raises(dtk.ClusterConfigError, match=said):
         dtk.run(programs.long, workers=2, on=dtk.places.Kubernetes(image=IMAGE))
     assert gone(cluster)

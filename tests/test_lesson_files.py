@@ -1,0 +1,183 @@
+"""`dtk lessons` and `dtk lab`: what is copied where, what a learner has changed stays, bad input gets a sentence."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import dtk
+from dtk import cli, language, lesson_files
+from dtk.classroom import build, lesson
+from dtk.errors import DtkError
+
+FIRST = lesson_files.FIRST
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DTK_LANG", "en")  # `--language` sets it, too: so it is put back
+
+
+@pytest.fixture
+def became(monkeypatch):
+    """The commands that this process would have become."""
+    found = []
+    monkeypatch.setattr(os, "execv", lambda program, command: found.append((program, command)))
+    return found
+
+
+def names(folder):
+    return sorted(file.name for file in folder.iterdir() if file.name != lesson_files.NOTE)
+
+
+@pytest.mark.parametrize("spoken", ["en", "zh"])
+@pytest.mark.parametrize("edition", ["", "student", "solution"])
+def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken, edition):
+    copied = lesson_files.bring(tmp_path / "mine", spoken, edition)
+    there = {file.name for file in lesson_files.brought(spoken).glob("*.ipynb")}
+    assert {FIRST, "13_inside_a_replica.ipynb", "lab_5_time_to_accuracy.ipynb", "appendix_keras.ipynb"} < there
+    assert there | {"glossary.md", "AI_GUIDE.md"} <= {*names(copied.folder)}
+    assert len(names(copied.folder)) == copied.files
+    assert copied.kept == ()
+    to_docs = 0
+    for file in copied.folder.iterdir():
+        text = file.read_text(encoding="utf-8")
+        assert "](../" not in text, file.name
+        to_docs += text.count(f"]({dtk.published.REPOSITORY}/blob/v{dtk.__version__}/docs/")
+        assert file.suffix != ".ipynb" or json.loads(text)["cells"]
+    assert to_docs >= 9
+
+
+def test_without_an_edition_a_lesson_is_copied_as_it_is(tmp_path):
+    copied = lesson_files.bring(tmp_path / "mine")
+    assert (copied.folder / FIRST).read_bytes() == (lesson_files.brought() / FIRST).read_bytes()
+
+
+def test_editions_are_those_of_a_class(tmp_path):
+    folder = lesson_files.brought()
+    build.build("student", lesson.lessons(folder), folder, tmp_path / "class")
+    lesson_files.bring(tmp_path / "mine", edition="student")
+    assert names(tmp_path / "mine") == names(tmp_path / "class")
+    assert (tmp_path / "mine" / FIRST).read_bytes() == (tmp_path / "class" / FIRST).read_bytes()
+
+
+def test_another_language_has_a_folder_that_has_figures_speak_it(tmp_path, monkeypatch):
+    assert cli.main(["lessons", "mine", "--language", "zh"]) == 0
+    assert (tmp_path / "mine" / "zh" / FIRST).is_file()
+    monkeypatch.delenv("DTK_LANG")
+    monkeypatch.chdir(tmp_path / "mine" / "zh")
+    assert language.language() == "zh"
+    assert lesson_files.bring(tmp_path / "mine" / "zh", "zh").folder == tmp_path / "mine" / "zh"
+
+
+def test_what_a_learner_changed_stays_until_asked(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    lesson_files.copy({"a.md": "1", "b.md": "1"}, folder)
+    (folder / "b.md").write_text("my answer")
+    (folder / "c.md").write_text("mine, and never dtk's")
+    newer = {"a.md": "2", "b.md": "2", "c.md": "2"}
+    for _time in range(2):  # what was kept once is not forgotten
+        copied = lesson_files.copy(newer, folder)
+        assert copied.kept == ("b.md", "c.md")
+        assert [(folder / name).read_text() for name in newer] == ["2", "my answer", "mine, and never dtk's"]
+    assert str(copied).endswith("\nyou have changed b.md, c.md, so they stay as they are: --overwrite replaces them")
+    assert lesson_files.copy(newer, folder, overwrite=True).kept == ()
+    assert [(folder / name).read_text() for name in newer] == ["2", "2", "2"]
+    assert lesson_files.copy({"b.md": "3"}, folder).kept == ()
+
+
+def test_what_is_the_same_is_not_written_again(tmp_path):
+    lesson_files.copy({"a.md": "1"}, tmp_path)
+    os.utime(tmp_path / "a.md", (1, 1))
+    lesson_files.copy({"a.md": "1"}, tmp_path)
+    assert (tmp_path / "a.md").stat().st_mtime == 1
+    (tmp_path / "a.md").unlink()
+    lesson_files.copy({"a.md": "1"}, tmp_path)
+    assert (tmp_path / "a.md").read_text() == "1"
+
+
+@pytest.mark.parametrize("note", ["", "[1]", '{"a.md"', b"\xff"])
+def test_a_note_that_can_not_be_read_counts_everything_as_changed(tmp_path, note):
+    lesson_files.copy({"a.md": "1"}, tmp_path)
+    (tmp_path / lesson_files.NOTE).write_bytes(note if isinstance(note, bytes) else note.encode())
+    assert lesson_files.copy({"a.md": "2"}, tmp_path).kept == ("a.md",)
+
+
+def test_the_command_says_what_it_did(capsys):
+    assert cli.main(["lessons"]) == 0
+    said = "26 files of lessons are in dtk-lessons\nnext: `dtk lab dtk-lessons` opens them in JupyterLab; begin with 00"
+    assert capsys.readouterr().out.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["a file"], "dtk: the lessons can't be written into a file: File exists; name another folder"),
+        (["a file/x"], "dtk: the lessons can't be written into a file/x: Not a directory; name another folder"),
+        (["in the way"], "dtk: the lessons can't be written into in the way: Is a directory; name another folder"),
+        (["--language", "fr"], "dtk: there are no lessons in the language 'fr'; there are en, zh"),
+        (["--language", "../zh"], "dtk: there are no lessons in the language '../zh'; there are en, zh"),
+        ([str(lesson_files.brought())], "has the lessons that belong to dtk itself; name another folder"),
+    ],
+)
+def test_bad_input_gets_one_sentence(tmp_path, capsys, options, sentence):
+    (tmp_path / "a file").touch()
+    (tmp_path / "in the way" / FIRST).mkdir(parents=True)
+    assert cli.main(["lessons", *options]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert sentence in err
+
+
+def test_an_installation_without_lessons_says_where_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "lesson_files.py"))
+    with pytest.raises(DtkError, match=r"without its lessons; they are at https://\S+/tree/main$"):
+        lesson_files.brought()
+
+
+def test_lessons_inside_the_package_come_first(tmp_path, monkeypatch):
+    inside = tmp_path / "dtk" / "notebooks"
+    for folder in (inside, tmp_path / "notebooks"):
+        folder.mkdir(parents=True)
+        (folder / FIRST).touch()
+    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "lesson_files.py"))
+    assert lesson_files.brought() == inside
+
+
+def test_lab_copies_where_there_are_none_and_never_again(tmp_path, became):
+    for options in ([], ["--", "--no-browser", "--port=8899"]):
+        cli.main(["lab", "mine", *options])
+        (tmp_path / "mine" / "lab_2_broken_functions.ipynb").unlink(missing_ok=True)  # the learner's own decision
+    assert "lab_2_broken_functions.ipynb" not in names(tmp_path / "mine")
+    (program, first), (_program, second) = became
+    assert program == first[0] == sys.executable
+    assert first[1:3] == ["-m", "jupyterlab"]
+    assert first[3:] == [f"--notebook-dir={tmp_path / 'mine'}", f"--LabApp.default_url=/lab/tree/{FIRST}"]
+    assert second == [*first, "--no-browser", "--port=8899"]
+
+
+def test_lab_opens_a_folder_without_the_first_lesson(tmp_path):
+    assert lesson_files.lab_command(tmp_path)[3:] == [f"--notebook-dir={tmp_path}"]
+
+
+def test_lab_without_jupyterlab_copies_and_installs_nothing(tmp_path, monkeypatch, capsys, became):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["lab"]) == 1
+    said = "dtk: JupyterLab is not installed in this environment; install it: pip install jupyterlab\n"
+    assert capsys.readouterr() == ("", said)
+    assert (became, list(tmp_path.iterdir())) == ([], [])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jupyterlab") is None, reason="no JupyterLab in this lane")
+def test_lab_becomes_the_real_jupyterlab(tmp_path):
+    command = [sys.executable, "-m", "dtk", "lab", "mine", "--", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == importlib.metadata.version("jupyterlab")
+    assert (tmp_path / "mine" / FIRST).is_file()
