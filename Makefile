@@ -25,10 +25,10 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides reference translations setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides reference translations wheel setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | reference | translations | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | reference | translations | wheel | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -180,6 +180,32 @@ translations: $(READY)
 	$(BIN)/python tools/catalogues.py
 	$(BIN)/python tools/translations.py
 
+# dist/: the package, and what package indexes, GitHub, Binder and editors will make of it. Without TensorFlow, in an
+# environment of its own; the tools are the group `wheel` in pyproject.toml.
+WHEEL := .venv-wheel/bin
+wheel: .venv-wheel/.ready
+	rm -rf dist
+	$(WHEEL)/validate-pyproject pyproject.toml
+	$(WHEEL)/python -m build
+	$(WHEEL)/twine check --strict dist/*
+	$(WHEEL)/check-wheel-contents dist/*.whl
+	$(WHEEL)/python -m pip install --quiet --no-deps --force-reinstall dist/*.whl
+	$(WHEEL)/python tools/check_wheel.py dist/*.whl
+	$(WHEEL)/repo-review .
+	$(WHEEL)/zizmor --offline --quiet .
+	$(WHEEL)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(WHEEL)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(WHEEL)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[0-9]*.yml
+	$(WHEEL)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(WHEEL)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+
+# `--group` came with pip 25.1.
+.venv-wheel/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-wheel
+	$(WHEEL)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(WHEEL)/python -m pip install --quiet --group wheel
+	touch $@
+
 setup-tf215: $(READY_TF215)
 
 $(READY_TF215): constraints/tf215.txt pyproject.toml
@@ -211,4 +237,4 @@ test-colab: $(READY_COLAB)
 test-lanes: test-colab test-tf215
 
 clean:
-	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) .venv-wheel out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -142,7 +142,7 @@ def test_what_is_installed_is_what_is_pinned():
 def test_the_version_is_said_once_and_in_the_changelog():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert settings["project"]["dynamic"] == ["version"]
+    assert "version" in settings["project"]["dynamic"]
     assert settings["tool"]["hatch"]["version"]["path"] == "dtk/__init__.py"
     assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 

@@ -34,7 +34,8 @@ class Untouched:
     """What the modules that are imported now hold, as far as it judges: functions, classes, exercises."""
 
     def __init__(self, package: str = "dtk") -> None:
-        ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] == package and module]
+        loaded = list(sys.modules.items())
+        ours = [module for name, module in loaded if name.split(".")[0] == package and module is not None]
         self._places: list[_Place] = []
         self._seen: set[int] = set()
         for module in (*_OURS, *ours):
