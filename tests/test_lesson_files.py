@@ -150,6 +150,15 @@ def test_lessons_inside_the_package_come_first(tmp_path, monkeypatch):
     assert lesson_files.brought() == inside
 
 
+def test_a_class_is_built_from_them_without_a_clone(tmp_path, capsys):
+    assert cli.main(["class", "build", "handout", "--edition", "student", "--lesson", "00"]) == 0
+    assert capsys.readouterr().out == "dtk: student edition of 1 lessons: 4 files in handout\n"
+    assert names(tmp_path / "handout") == [FIRST, "AI_GUIDE.md", "README.md", "glossary.md"]
+    (tmp_path / "notebooks").mkdir()  # the user's own, and not to be passed over
+    assert cli.main(["class", "build", "other", "--edition", "student"]) == 1
+    assert capsys.readouterr().err == "dtk: there are no lessons in notebooks; name their folder: --lessons notebooks\n"
+
+
 def test_lab_copies_where_there_are_none_and_never_again(tmp_path, became):
     for options in ([], ["--", "--no-browser", "--port=8899"]):
         cli.main(["lab", "mine", *options])
