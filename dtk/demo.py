@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dtk.checks.verify import verify
+from dtk.errors import DtkError
+from dtk.language import _
 from dtk.runs import Run, baseline, run
 
 __all__ = ["demo", "train"]
@@ -44,6 +46,11 @@ def train(strategy: Any, steps: int = STEPS, source: str | None = None) -> dict[
 
 def demo(out: Path, workers: int = 2) -> list[Path]:
     """Runs, verifies, draws; returns the figures' paths. Raises VerificationError where the runs differ."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # now, and not after the training
+    except OSError as error:
+        words = _("the figures can't be written into {folder}: {why}", folder=out, why=error.strerror)
+        raise DtkError(words, remedy=_("name another folder")) from None
     cluster = run(train, workers=workers)
     single = baseline(train, workers=workers)
     verify(cluster, single)
@@ -59,7 +66,6 @@ def draw(cluster: Run, single: Run, out: Path) -> list[Path]:
 
     from dtk import plot
 
-    out.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Callable[[], Any]] = {
         "loss_scaling": lambda: plot.loss_scaling(cluster, single),
         "throughput": lambda: plot.throughput(single, cluster),

@@ -1,4 +1,4 @@
-"""`dtk lessons` and `dtk lab`: what is copied where, what a learner has changed stays, bad input gets a sentence."""
+"""`dtk lessons`, `dtk lab`, `dtk demo`: what is copied where, what stays, what bad input is told, without a clone."""
 
 from __future__ import annotations
 
@@ -190,3 +190,10 @@ def test_lab_becomes_the_real_jupyterlab(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == importlib.metadata.version("jupyterlab")
     assert (tmp_path / "mine" / FIRST).is_file()
+
+
+def test_a_demo_that_can_not_be_kept_is_not_run(tmp_path, capsys):
+    (tmp_path / "a file").touch()
+    assert cli.main(["demo", "--out", "a file"]) == 1
+    said = "dtk: the figures can't be written into a file: File exists; name another folder\n"
+    assert capsys.readouterr() == ("", said)
