@@ -40,10 +40,18 @@ def wrong(found: Mapping[str, bytes], wanted: Mapping[str, bytes], size: int) ->
         if found[place] != wanted[place]:
             yield f"{place} is not that of the clone"
     for place in sorted(found.keys() - wanted.keys()):
-        if not re.match(r"dtk_toolkit-[^/]+\.dist-info/", place):
+        if place.endswith(".dist-info/METADATA"):
+            yield from _only_in_a_clone(found[place].decode())
+        elif not re.match(r"dtk_toolkit-[^/]+\.dist-info/", place):
             yield f"{place} is nothing that users need"
     if size > MOST:
         yield f"{size / 1e6:.1f} MB; at most {MOST / 1e6:g}"
+
+
+def _only_in_a_clone(description: str) -> Iterator[str]:
+    """What PyPI's page would say that does not hold there: pyproject.toml replaces it in a README that it knows."""
+    for said in re.findall(r"\]\((?!https?:|#)[^)]+\)|(?:^|`)make [a-z-]+", description, re.MULTILINE):
+        yield f"the description on PyPI says {said!r}, which holds in a clone alone"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
