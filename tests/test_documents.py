@@ -51,8 +51,12 @@ def test_each_link_to_a_file_leads_somewhere(path):
 
 def test_every_path_to_the_docs_in_the_code_is_there():
     code = [path for room in ("dtk", "tests", "benchmarks", "tools") for path in (ROOT / room).rglob("*.py")]
-    named = {name for path in code for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text(encoding="utf-8"))}
+    texts = [path.read_text(encoding="utf-8") for path in code]
+    named = {name for text in texts for name in re.findall(r"\bdocs/[\w/]+\.md\b", text)}
+    pointed_at = {f"docs/{name}" for text in texts for name in re.findall(r"""\bpage\(["']([^"']+)["']\)""", text)}
     assert len(named) > 5
+    assert len(pointed_at) >= 5
+    named |= pointed_at  # `dtk.published.page`
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 

@@ -78,11 +78,11 @@ def test_this_version_can_be_released(capsys):
 def test_what_a_wheel_lacks_or_has_too_much_is_said():
     wanted = {"dtk/a.py": b"1", "dtk/py.typed": b"", "dtk/notebooks/00.ipynb": b"{}"}
     place = "dtk_toolkit-1.0.dist-info/METADATA"
-    metadata = {place: b"See [install](https://example.org/docs/install.md), [lessons](#lessons): `dtk demo`"}
+    metadata = {place: b"See [install](https://example.org/docs/guide/install.md), [lessons](#lessons): `dtk demo`"}
     assert list(check_wheel.wrong(wanted | metadata, wanted, 1000)) == []
-    of_a_clone = {place: b"See [install](docs/install.md):\nmake demo    # the picture"}
+    of_a_clone = {place: b"See [install](docs/guide/install.md):\nmake demo    # the picture"}
     assert list(check_wheel.wrong(wanted | of_a_clone, wanted, 1000)) == [
-        "the description on PyPI says '](docs/install.md)', which holds in a clone alone",
+        "the description on PyPI says '](docs/guide/install.md)', which holds in a clone alone",
         "the description on PyPI says 'make demo', which holds in a clone alone",
     ]
     found = {"dtk/a.py": b"2", "dtk/notebooks/00.ipynb": b"{}", "dtk/notebooks/conftest.py": b"", "tests/a.py": b""}
