@@ -27,7 +27,7 @@ from submissions_made import Made, made
 from dtk.classroom.build import build
 from dtk.classroom.lesson import Lesson, lessons
 
-LIMITS = ["--seconds", "20", "--total", "300"]
+LIMITS = ["--seconds", "60", "--total", "900"]
 
 
 def main() -> int:
@@ -110,7 +110,7 @@ def _released_by_nbgrader(course: Path, lesson: Lesson) -> Path:
 def _nbgrader(course: Path, lesson: Lesson, handed_in: list[Made]) -> dict[str, float | None]:
     _run(course, sys.executable, "-m", "dtk", "class", "kernel", "boxed", "--hide", ".", *LIMITS)
     os.environ["JUPYTER_PATH"] = str(course / "boxed")
-    ipc = ["--KernelManager.transport=ipc", "--Execute.timeout=60"]
+    ipc = ["--KernelManager.transport=ipc", "--Execute.timeout=120"]
     _run(course, "nbgrader", "autograde", lesson.name, *ipc, check=False)
     _run(course, "nbgrader", "export")
     with (course / "grades.csv").open(newline="") as file:

@@ -138,9 +138,14 @@ def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
         shape = tf.convert_to_tensor(share).shape
         if shape.rank != 0:
             words = N_(
-                "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, the "
+                "dtk.record_step: the loss of replica {replica} has the shape {shape}, but should be one number, the "
                 "replica's share"
             )
+            if name != "loss":
+                words = N_(
+                    "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, the "
+                    "replica's share"
+                )
             call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
             what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
             raise ClusterConfigError(what, remedy=_("return {call} from the step", call=call))
