@@ -143,8 +143,8 @@ def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
             )
             if name != "loss":
                 words = N_(
-                    "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, the "
-                    "replica's share"
+                    "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, "
+                    "the replica's share"
                 )
             call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
             what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
