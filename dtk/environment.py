@@ -28,6 +28,7 @@ __all__ = [
     "for_workers",
     "forks",
     "here",
+    "in_notebook",
     "is_chief",
     "isolated",
     "live_mode",
@@ -268,10 +269,11 @@ def live_mode() -> str:
         return asked
     if os.environ.get("CI"):
         return "off"
-    return "widgets" if _in_notebook() else "text"
+    return "widgets" if in_notebook() else "text"
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
+    """Whether this is the kernel of a page that shows pictures; a terminal's IPython is none."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")
@@ -288,6 +290,6 @@ def on_colab() -> bool:
     if asked in ("0", "1"):
         return asked == "1"
     try:
-        return _in_notebook() and importlib.util.find_spec("google.colab") is not None
+        return in_notebook() and importlib.util.find_spec("google.colab") is not None
     except (ImportError, ValueError):
         return False  # nothing called google, or something that is no package

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dtk.digits import three
+from dtk.environment import in_notebook
 from dtk.language import N_, _
 from dtk.view.letters import lend_font, tidy, wrapped
 from dtk.view.palette import CURVE_COLORS
@@ -55,10 +56,12 @@ class Described(Figure):
 
 
 class Shown(Axes):
-    """Axes of a new figure. A cell that ends with them shows the figure and no text beside it."""
+    """Axes of a new figure. A cell that ends with them shows the figure alone; a terminal, what the figure says."""
 
     def _ipython_display_(self) -> None:
-        """Nothing: a notebook shows the figure itself, at the end of the cell. `print(ax)` is as ever."""
+        """Nothing in a notebook, which shows the figure itself, at the end of the cell. `print(ax)` is as ever."""
+        if not in_notebook():
+            print(repr(self.figure))
 
 
 def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE) -> list[Axes]:
