@@ -14,21 +14,30 @@ VENV_COLAB ?= .venv-colab
 PYTHON_COLAB ?= python3.11
 READY_COLAB := $(VENV_COLAB)/.ready
 
+# The site: Sphinx and its like, without TensorFlow.
+VENV_DOCS ?= .venv-docs
+PYTHON_DOCS ?= $(shell for p in python3.11 python3.12 python3.13; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
+READY_DOCS := $(VENV_DOCS)/.ready
+SITE := out/site/html
+
 # All of them take some twenty minutes.
 BROWSER_TESTS ?= tests/browser
 
 # What VS Code shows widgets with; one file that needs no other package.
 VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 
+# What finds in a page what people can't read or reach: one file, too.
+AXE := axe-core@4.14.1
+
 # Most of a test's time is waiting, for a process to start or a deadline to pass: three files at a time on
 # two cores; without those that train, two.
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides reference translations wheel setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides docs test-site site-links reference translations wheel setup-tf215 test-tf215 setup-colab test-colab clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | reference | translations | wheel | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | docs | test-site | site-links | reference | translations | wheel | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
 
 setup: $(READY)
 
@@ -153,8 +162,8 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --cache-dir .ruff_cache/imports
 	$(BIN)/deptry dtk
-	$(BIN)/deptry tests tools benchmarks notebooks --ignore DEP002,DEP004
-	$(BIN)/python tools/lint_code.py dtk tests tools benchmarks notebooks
+	$(BIN)/deptry tests tools benchmarks notebooks docs --ignore DEP002,DEP004
+	$(BIN)/python tools/lint_code.py dtk tests tools benchmarks notebooks docs
 	$(BIN)/python tools/lint_notebooks.py notebooks/*.ipynb notebooks/*/*.ipynb
 
 bench: $(READY)
@@ -169,6 +178,28 @@ notebooks: $(READY)
 slides: $(READY)
 	$(BIN)/jupyter nbconvert --to slides --SlidesExporter.reveal_width=1600 --SlidesExporter.reveal_height=1050 \
 		--output-dir out/slides notebooks/[0-9]*.ipynb
+
+# The site, in out/site/html; to look at it: python3 -m http.server -d out/site/html
+docs: $(READY_DOCS)
+	$(VENV_DOCS)/bin/python docs/build.py $(SITE)
+
+$(READY_DOCS): constraints/docs.txt
+	$(PYTHON_DOCS) -m venv $(VENV_DOCS)
+	$(VENV_DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r constraints/docs.txt
+	touch $@
+
+# The site in Chromium: links, search, keyboard, what axe finds, screenshots, all kept in out/site.
+test-site: docs $(VENV_DOCS)/axe/axe.min.js
+	$(VENV_DOCS)/bin/python -m pytest -rs --confcutdir tests/site tests/site
+
+$(VENV_DOCS)/axe/axe.min.js: $(READY_DOCS)
+	rm -rf $(@D) && mkdir $(@D)
+	cd $(@D) && npm pack --silent $(AXE) > /dev/null && tar -xzf axe-core-*.tgz && cp package/axe.min.js . \
+		|| echo "dtk: axe-core can't be had by npm; its tests will be skipped"
+
+# The addresses of other sites that pages link to: are they there? Needs a network; every night, not with each change.
+site-links: docs
+	$(VENV_DOCS)/bin/python docs/build.py --outside $(SITE)
 
 # docs/reference, from the docstrings of the public names.
 reference: $(READY)
@@ -237,4 +268,4 @@ test-colab: $(READY_COLAB)
 test-lanes: test-colab test-tf215
 
 clean:
-	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) .venv-wheel out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) .venv-wheel $(VENV_DOCS) out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -55,7 +55,12 @@ def stated(browser: bool = False, ray: bool = True) -> dict[str, str]:
     """
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = ("browser", "cluster", "kubernetes")  # in no lane's environment: installed by the targets that need them
+    own = (
+        "browser",
+        "cluster",
+        "docs",
+        "kubernetes",
+    )  # in no lane's environment: installed by the targets that need them
     own += ("ray",) * (not ray)
     optional = {name: group for name, group in project["optional-dependencies"].items() if browser or name not in own}
     groups = [project["dependencies"], *optional.values()]

@@ -14,7 +14,7 @@ from typing import Any
 
 from nbformat.v4 import new_code_cell
 
-__all__ = ["badge", "place_of", "setup_source", "title_cell", "wheel", "write_heads"]
+__all__ = ["badge", "place_of", "repository", "setup_source", "title_cell", "wheel", "write_heads"]
 
 ROOT = Path(__file__).parent.parent
 IS_BADGE = re.compile(r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\([^)]*\)$", flags=re.MULTILINE)
@@ -37,7 +37,7 @@ def _stated(path: str, pattern: str) -> str:
     return match[1]
 
 
-def _repository() -> str:
+def repository() -> str:
     """The repository's address, without a slash or .git at its end."""
     return re.sub(r"(\.git|/)+$", "", _stated("pyproject.toml", r'^Repository = "(https://[^"]+)"$'))
 
@@ -60,8 +60,8 @@ def place_of(path: Path) -> str:
 
 def badge(name: str) -> str:
     """The Markdown of a lesson's badge; name: the notebook's place in notebooks/. It takes a repository on GitHub."""
-    repository = _repository().removeprefix("https://github.com/")
-    address = f"https://colab.research.google.com/github/{repository}/blob/v{_version()}/notebooks/{name}"
+    project = repository().removeprefix("https://github.com/")
+    address = f"https://colab.research.google.com/github/{project}/blob/v{_version()}/notebooks/{name}"
     return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({address})"
 
 

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import chromium
 import pytest
 
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (
-    "--no-sandbox",  # containers have no user namespaces for it, and the only pages are our own
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 # What Notebook 7.6 throws while it reads its settings, with an empty notebook as well.
 OWN = {"notebook": "Cannot read properties of undefined (reading 'schema')"}
 HERE = Path(__file__).parent
@@ -35,23 +25,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
-    """The browser's path: DTK_CHROMIUM, or the first that is installed."""
-    asked = os.environ.get("DTK_CHROMIUM")
-    found = asked or next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    if found is None:
-        pytest.skip("no Chromium here: `apt install chromium`, or set DTK_CHROMIUM to the path of one")
-    assert Path(found).is_file(), f"DTK_CHROMIUM={found}: there is no such file"
-    return found
-
-
-@pytest.fixture(scope="session")
-def browser(chromium):
-    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright here: make test-browser installs it")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield started
-        started.close()
+def browser():
+    with chromium.started() as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)
