@@ -67,7 +67,8 @@ def _example(lines: Sequence[Line]) -> str:
 
 def _cell(words: str) -> str:
     flat = " ".join(words.split()).replace("|", "/")
-    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}…"
+    short = flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}…"
+    return short.replace("<", "&lt;")  # Markdown takes <lambda> for a tag
 
 
 def totals(rows: Sequence[Named], lines: Sequence[Line]) -> str:

@@ -42,6 +42,7 @@ html_favicon = "_static/favicon.svg"
 html_css_files = ["dtk.css"]
 templates_path = ["_templates"]
 html_copy_source = False
+html_use_index = False  # there is nothing in it: the reference is written by tools/reference.py
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "dtk"},

@@ -1,0 +1,81 @@
+"""What pages look like: nothing wider than the screen, nothing missing, at three widths, light and dark.
+
+The pictures are in out/site/views, for people to look at.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+PAGES = (
+    "index",
+    "lessons/index",
+    "lessons/00_start_here",
+    "lessons/02_loss_scaling",
+    "lessons/09_predicting",
+    "guide/use",
+    "reference/runs",
+    "explanation/look_alikes",
+    "teaching/lessons",
+    "zh/index",
+    "zh/lessons/02_loss_scaling",
+)
+WIDTHS = (400, 900, 1600)
+# Pictures that did not come, and what sticks out of the page; a part that scrolls by itself may be wider.
+LOOK = """() => ({
+    missing: [...document.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
+    wide: document.documentElement.scrollWidth - window.innerWidth,
+    hidden: [...document.querySelectorAll('.bd-article pre, .bd-article table')]
+        .filter((part) => part.getClientRects().length && part.getBoundingClientRect().right > window.innerWidth + 1)
+        .filter((part) => !scrolls(part))
+        .map((part) => part.textContent.slice(0, 80)),
+})
+"""
+SCROLLS = """window.scrolls = (part) => {
+    for (let at = part; at && at.tagName !== 'ARTICLE'; at = at.parentElement) {
+        if (['auto', 'scroll'].includes(getComputedStyle(at).overflowX)) return true;
+    }
+    return false;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def seconds(reports):
+    """By page: seconds until it can be read and used."""
+    taken: dict[str, float] = {}
+    yield taken
+    (reports / "seconds.json").write_text(json.dumps(dict(sorted(taken.items())), indent=1), encoding="utf-8")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_sticks_out_and_nothing_is_missing(visit, reports, seconds, page, width, theme):
+    tab = visit(f"{page}.html", width, theme)
+    took = "performance.getEntriesByType('navigation')[0].domInteractive / 1000"
+    seconds[f"{page} {width} {theme}"] = round(tab.evaluate(took), 3)
+    assert tab.evaluate("document.documentElement.dataset.theme") == theme
+    tab.evaluate(SCROLLS)
+    seen = tab.evaluate(LOOK)
+    place = reports / "views"
+    place.mkdir(exist_ok=True)
+    tab.screenshot(path=place / f"{page.replace('/', '-')}-{width}-{theme}.png", full_page=True)
+    assert seen == {"missing": [], "wide": 0, "hidden": []}
+
+
+def test_a_picture_keeps_its_ground_on_light_and_loses_it_on_dark(visit):
+    style = "getComputedStyle(document.querySelector('img.figure')).filter"
+    assert visit("lessons/00_start_here.html", theme="light").evaluate(style) == "none"
+    assert "invert(1)" in visit("lessons/00_start_here.html", theme="dark").evaluate(style)
+
+
+def test_a_long_sentence_is_seen_whole_and_a_table_keeps_its_lines(visit):
+    tab = visit("lessons/00_start_here.html", width=400)
+    kinds = tab.evaluate("""() => [...document.querySelectorAll('.cell_output pre')].map(
+        (part) => [/^.{101,}$/m.test(part.textContent), part.scrollWidth > part.clientWidth])
+    """)
+    assert [True, False] in kinds
+    assert [True, True] not in kinds
