@@ -49,7 +49,7 @@ def _version() -> str:
 def wheel() -> str:
     """The address of this version's wheel, in the release that .github/workflows/release.yml makes of the tag."""
     name = _stated("pyproject.toml", r'^name = "([^"]+)"').replace("-", "_")
-    return f"{_repository()}/releases/download/v{_version()}/{name}-{_version()}-py3-none-any.whl"
+    return f"{repository()}/releases/download/v{_version()}/{name}-{_version()}-py3-none-any.whl"
 
 
 def place_of(path: Path) -> str:
