@@ -1,18 +1,33 @@
 # Every target works on a fresh clone: what is missing is installed first, into $(VENV).
-VENV ?= .venv
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.10 python3; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
+# `make test PYTHON=python3.12` has an environment of its own, .venv-python3.12: two Pythons never meet in one.
+VENV ?= .venv$(if $(filter command,$(origin PYTHON)),-$(notdir $(PYTHON)))
+PYTHON ?= $(call first,python3.13 python3.12 python3.11 python3)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# The lane with a tf.estimator of TensorFlow's own. TensorFlow 2.15 has no wheels for Python 3.12 and later.
-VENV_TF215 ?= .venv-tf215
-PYTHON_TF215 ?= $(shell for p in python3.11 python3.10; do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
-READY_TF215 := $(VENV_TF215)/.ready
+# The first of these interpreters that is here.
+first = $(shell for p in $(1); do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 
-# The lane with Colab's versions: Python 3.11, as ipywidgets 7.7.1, IPython 7.34 and ipykernel 6.17.1 are older than 3.12.
+# The other lanes, each an environment of its own: docs/guide/versions.md. TensorFlow 2.15 has wheels up to Python 3.11, Colab has
+# 3.13, and the floors of pyproject.toml are those of 3.12 and later.
+VENV_TF215 ?= .venv-tf215
+PYTHON_TF215 ?= python3.11
 VENV_COLAB ?= .venv-colab
-PYTHON_COLAB ?= python3.11
+PYTHON_COLAB ?= python3.13
+VENV_LOWEST ?= .venv-lowest
+PYTHON_LOWEST ?= $(call first,python3.13 python3.12)
+VENV_CANARY ?= .venv-canary
+PYTHON_CANARY ?= $(call first,python3.13 python3.12 python3.11)
+READY_TF215 := $(VENV_TF215)/.ready
 READY_COLAB := $(VENV_COLAB)/.ready
+READY_LOWEST := $(VENV_LOWEST)/.ready
+READY_CANARY := $(VENV_CANARY)/.ready
+
+# What the tests of an environment report, for tools/lanes_table.py; a second word keeps the lessons' report beside it.
+report = --junit-xml=out/lanes/$$($(1)/bin/python tests/lanes.py --name)$(2).xml \
+	-o "junit_suite_name=$$($(1)/bin/python tests/lanes.py)"
+PIP := -m pip install --quiet --disable-pip-version-check
+uv = $(1)/bin/uv pip $(2) --quiet --python $(1)/bin/python
 
 # The site: Sphinx and its like, without TensorFlow.
 VENV_DOCS ?= .venv-docs
@@ -34,10 +49,10 @@ AXE := axe-core@4.14.1
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
-.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides docs test-site site-links reference translations wheel setup-tf215 test-tf215 setup-colab test-colab clean
+.PHONY: help setup demo lab test test-fast test-thorough test-gallery test-fuzz chaos campaign confusion look-alikes flakes texts test-browser test-lanes test-cluster test-graders coverage lint bench notebooks slides docs test-site site-links reference translations wheel setup-tf215 test-tf215 setup-colab test-colab setup-lowest test-lowest setup-canary test-canary lanes-table colab-versions clean
 
 help:
-	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | docs | test-site | site-links | reference | translations | wheel | setup-tf215 | test-tf215 | setup-colab | test-colab | clean"
+	@echo "make setup | demo | lab | test | test-fast | test-thorough | test-gallery | test-fuzz | chaos | campaign | confusion | look-alikes | flakes | texts | test-browser | test-lanes | test-cluster | test-graders | coverage | lint | bench | notebooks | slides | docs | test-site | site-links | reference | translations | wheel | setup-tf215 | test-tf215 | setup-colab | test-colab | setup-lowest | test-lowest | setup-canary | test-canary | lanes-table | colab-versions | clean"
 
 setup: $(READY)
 
@@ -58,7 +73,7 @@ lab: $(READY)
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(THREE) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/0[02]*.ipynb
+	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/0[02]*.ipynb
 
 # For every edit: without TensorFlow, workers and kernels, in less than a minute.
 test-fast: $(READY)
@@ -238,34 +253,79 @@ wheel: .venv-wheel/.ready
 	touch $@
 
 setup-tf215: $(READY_TF215)
+setup-colab: $(READY_COLAB)
+setup-lowest: $(READY_LOWEST)
+setup-canary: $(READY_CANARY)
 
 $(READY_TF215): constraints/tf215.txt pyproject.toml
 	$(PYTHON_TF215) -m venv $(VENV_TF215)
-	$(VENV_TF215)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints/tf215.txt \
-		--editable '.[test,notebooks]'
-	touch $(READY_TF215)
-
-# The lessons' stored outputs are the main lane's: tests/test_lane_lessons.py runs the lessons and compares none.
-test-tf215: $(READY_TF215)
-	$(VENV_TF215)/bin/python -m pytest $(THREE) tests dtk
-	$(VENV_TF215)/bin/python -m pytest tests/test_lane_lessons.py
-
-setup-colab: $(READY_COLAB)
+	$(VENV_TF215)/bin/python $(PIP) -c constraints/tf215.txt --editable '.[test,lab]'
+	touch $@
 
 # Without JupyterLab, which Colab has not.
 $(READY_COLAB): constraints/colab.txt pyproject.toml
 	$(PYTHON_COLAB) -m venv $(VENV_COLAB)
-	$(VENV_COLAB)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints/colab.txt \
-		--editable '.[test]'
-	touch $(READY_COLAB)
+	$(VENV_COLAB)/bin/python $(PIP) -c constraints/colab.txt --editable '.[test,estimator,tensorboard]'
+	touch $@
 
-# As above, in one worker with a stand-in for google.colab.
+# What users install, each at its floor; then the tools, which leave it as it is. TensorFlow 2.20 can't write a graph with
+# protobuf 7, and does not say so to pip.
+$(READY_LOWEST): pyproject.toml
+	rm -rf $(VENV_LOWEST)
+	$(PYTHON_LOWEST) -m venv $(VENV_LOWEST)
+	$(VENV_LOWEST)/bin/python $(PIP) uv
+	echo 'protobuf<7' > $(VENV_LOWEST)/known.txt
+	$(call uv,$(VENV_LOWEST),install) --resolution lowest-direct --constraint $(VENV_LOWEST)/known.txt --editable '.[lab]'
+	$(call uv,$(VENV_LOWEST),freeze) --exclude-editable > $(VENV_LOWEST)/floors.txt
+	$(call uv,$(VENV_LOWEST),install) --constraint $(VENV_LOWEST)/floors.txt --editable '.[test,lab]'
+	touch $@
+
+# The newest TensorFlow and Keras, candidates too; nothing else before its release. tf_keras comes after TensorFlow and asks
+# for its own: it is taken as it is.
+$(READY_CANARY): pyproject.toml
+	rm -rf $(VENV_CANARY)
+	$(PYTHON_CANARY) -m venv $(VENV_CANARY)
+	$(VENV_CANARY)/bin/python $(PIP) uv
+	echo 'tensorflow>=2.21.dev0' > $(VENV_CANARY)/newest.txt
+	$(call uv,$(VENV_CANARY),install) --override $(VENV_CANARY)/newest.txt --editable '.[test,lab]' \
+		'tensorflow>=2.21.dev0' 'keras>=3.15.dev0'
+	touch $@
+
+# The lessons' stored outputs are the main lane's: tests/test_lane_lessons.py runs the lessons and compares none; in the lane of
+# Colab in one worker, with a stand-in for google.colab.
+define test_lane
+$(1)/bin/python -m pytest $(THREE) $(call report,$(1)) tests dtk
+$(1)/bin/python -m pytest $(call report,$(1),-lessons) tests/test_lane_lessons.py
+endef
+
+test-tf215: $(READY_TF215)
+	$(call test_lane,$(VENV_TF215))
+
 test-colab: $(READY_COLAB)
-	$(VENV_COLAB)/bin/python -m pytest $(THREE) tests dtk
-	$(VENV_COLAB)/bin/python -m pytest tests/test_lane_lessons.py
+	$(call test_lane,$(VENV_COLAB))
 
-# Each of the other two lanes in full; the main one is `make test`.
-test-lanes: test-colab test-tf215
+test-lowest: $(READY_LOWEST)
+	$(call test_lane,$(VENV_LOWEST))
+
+# It may fail: it says what would break with the next TensorFlow, in out/lanes/canary.md as well. A new one: `make clean` first,
+# or rm -r $(VENV_CANARY).
+test-canary: $(READY_CANARY)
+	-$(VENV_CANARY)/bin/python -m pytest $(THREE) $(call report,$(VENV_CANARY)) tests dtk
+	$(VENV_CANARY)/bin/python tools/lanes_table.py --broken out/lanes/canary-*.xml | tee out/lanes/canary.md
+	$(VENV_CANARY)/bin/python tools/lanes_table.py --broken out/lanes/canary-*.xml > /dev/null
+
+# Each of the other lanes in full; the main one is `make test`.
+test-lanes: test-colab test-tf215 test-lowest
+
+# The table in docs/guide/versions.md, out of the reports that the lanes have left in out/lanes.
+lanes-table: $(READY)
+	$(BIN)/python tools/lanes_table.py
+
+# constraints/colab.txt by Colab's list of today; make colab-versions LIST=pip-freeze.txt reads a file.
+colab-versions: $(READY)
+	$(BIN)/python $(PIP) uv
+	PATH="$(BIN):$$PATH" $(BIN)/python tools/colab.py $(LIST)
 
 clean:
-	rm -rf $(VENV) $(VENV_TF215) $(VENV_COLAB) .venv-wheel $(VENV_DOCS) out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-python3* $(VENV_TF215) $(VENV_COLAB) $(VENV_LOWEST) $(VENV_CANARY) .venv-wheel $(VENV_DOCS) out build dist *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache

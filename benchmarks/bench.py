@@ -49,7 +49,7 @@ def warm() -> float:
 ALONE = """
 import sys, time
 sys.path.insert(0, {here!r})
-import keras, numpy, tensorflow as tf, tensorflow_datasets, sklearn.datasets, workload
+import keras, numpy, tensorflow as tf, tensorflow_datasets, workload
 began = time.monotonic()
 print(workload.train(tf.distribute.get_strategy(), record=False)[0] - began)
 """

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dtk import environment
+from dtk.embedded import digits
 from dtk.errors import DatasetUnavailable
 from dtk.locks import alone
 
@@ -41,8 +42,8 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
 
     Args:
         name: "mnist" or "fashion_mnist".
-        source: "tfds": tensorflow-datasets' own cache, which it fills; "embedded": scikit-learn's 1,797 digits,
-            enlarged from 8×8, 1,497 to train and 300 to test; None: the first, or else, with a notice, the second.
+        source: "tfds": tensorflow-datasets' own cache, which it fills; "embedded": 1,797 digits that come with
+            dtk, enlarged from 8×8, 1,497 to train and 300 to test; None: the first, or else, with a notice, the second.
 
     Returns:
         `(train, test), info`: two datasets of (image, label), images uint8 `(28, 28, 1)`, labels int64 from 0 to 9;
@@ -102,23 +103,6 @@ def _say_once(line: str) -> None:
 
 
 # ---- the embedded digits -------------------------------------------------------------------------------------
-
-
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    """scikit-learn's digits: images uint8 (1797, 28, 28, 1), labels int64 (1797,), in an order mixed once for all.
-
-    Each 8×8 image of values 0 to 16 is enlarged to 28×28 by bilinear interpolation and scaled to 0..255.
-    """
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    centres = (np.arange(28) + 0.5) * 8 / 28 - 0.5
-    weights = np.clip(1 - np.abs(centres[:, None] - np.arange(8)[None, :]), 0, None)
-    weights /= weights.sum(axis=1, keepdims=True)
-    large = np.einsum("ai,nij,bj->nab", weights, data.images, weights)
-    images = np.round(large * (255 / 16)).astype(np.uint8)[..., None]
-    order = np.random.default_rng(0).permutation(len(images))
-    return images[order], data.target.astype(np.int64)[order]
 
 
 def _embedded() -> tuple[Pair, Any]:

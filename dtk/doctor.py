@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from dtk import environment, limits
+from dtk import environment, extras, limits
 from dtk.compat import versions
 from dtk.compat.estimators import revived as estimator
 from dtk.errors import DtkError
@@ -66,6 +66,18 @@ def _versions() -> Iterator[Finding]:
         kind = "TensorFlow's own" if estimator.is_native() else f"revived ({page('explanation/estimator.md')})"
         keras = "Keras 2" if versions.installed_keras_2() else "Keras 3; Keras 2 by dtk.run(..., keras=2)"
         yield Finding("ok", "flavours", f"fit with {keras}; dtk.estimator is {kind}")
+    yield from _extras()
+
+
+def _extras() -> Iterator[Finding]:
+    """What is not there is no fault: most need none of it."""
+    wanted = {"tensorboard": "Keras's callback TensorBoard"}
+    if versions.installed_keras_2() is None:
+        wanted |= {"keras2": "keras=2", "estimator": "dtk.estimator"}
+    missing = [extra for extra in wanted if not extras.has(extra)]
+    if missing:
+        said = f"not installed, for {', '.join(wanted[extra] for extra in missing)}"
+        yield Finding("note", "extras", said, extras.command(*missing))
 
 
 def _start() -> Iterator[Finding]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ import provoked as p
 from losing import ENDS, UNLIKE
 
 import dtk
+from dtk.extras import command
 
 __all__ = ["CASES", "NOT_CHATTER", "TEXTS", "Case", "cause", "cause_alone", "kept", "provoke", "softmax_under_logits"]
 
@@ -19,7 +22,7 @@ TEXTS = Path(__file__).parent / "texts"
 TWO: dict[str, Any] = {"workers": 2}
 REPLICAS: dict[str, Any] = {"workers": 1, "replicas": 2}
 ONE: dict[str, Any] = {"workers": 1}
-KERAS_3 = ("main", "colab")
+KERAS_3 = ("main", "canary", "colab", "lowest")
 
 DATA = "set options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
 LOADS = f"{DATA} (dtk.datasets.load does)"
@@ -49,7 +52,7 @@ class Case:
     own: str = ""
     start: dict[str, Any] = field(default_factory=lambda: REPLICAS)
     given: bool = True
-    lanes: tuple[str, ...] = ("main", "colab", "tf215")
+    lanes: tuple[str, ...] = (*KERAS_3, "tf215")
     is_: tuple[str, ...] = ()
 
 
@@ -75,6 +78,12 @@ CASES = {
         "or take a parameter `strategy`",
         start=TWO,
         given=False,
+    ),
+    "no TensorBoard": Case(
+        lambda strategy: summary_without_tensorboard(),
+        f"TensorFlow writes no summaries without TensorBoard, which is not installed here; {command('tensorboard')}",
+        start=ONE,
+        lanes=KERAS_3,  # 2.15 asks for it itself
     ),
     "stepping directly": Case(
         p.stepping_directly,
@@ -184,6 +193,14 @@ def cause(strategy: Any, name: str) -> None:
 def cause_alone(name: str) -> None:
     """The same, with a function that makes its own strategy, or none."""
     cause(None, name)
+
+
+def summary_without_tensorboard() -> None:
+    import tensorflow as tf
+
+    sys.modules["tensorboard"] = None  # type: ignore[assignment]  # as where it is not installed: an import raises
+    with tf.summary.create_file_writer(tempfile.mkdtemp()).as_default(step=0):
+        tf.summary.scalar("loss", 1.0)
 
 
 def softmax_under_logits(strategy: Any) -> None:

@@ -1,16 +1,27 @@
 """Which set of versions the tests run with, and what does not hold with it: what a lane leaves out, and why.
 
 The main lane skips nothing. A test whose numbers or names differ asks for KERAS_3 instead of being skipped.
+
+`python tests/lanes.py` prints the lane with its versions, `--name` its name with Python's version.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import sys
+from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["KERAS_3", "LANE", "SKIPPED", "lines_that_fail", "reason_to_skip"]
 
-_OLDER = {"2.15": "tf215", "2.20": "colab"}
-LANE = _OLDER.get(version("tensorflow").rpartition(".")[0], "main")
+PACKAGES = ("tensorflow", "keras", "tf-keras", "numpy", "protobuf", "ipywidgets")  # that tell the lanes from each other
+# By the minor versions of TensorFlow and Keras. Others are newer than what the main lane has.
+_LANES = {("2.15", "2.15"): "tf215", ("2.20", "3.12"): "lowest", ("2.20", "3.13"): "colab", ("2.21", "3.15"): "main"}
+
+
+def _minor(name: str) -> str:
+    return ".".join(version(name).split(".")[:2])
+
+
+LANE = _LANES.get((_minor("tensorflow"), _minor("keras")), "canary")
 KERAS_3 = int(version("keras").split(".")[0]) >= 3
 
 _TRAINER = "Keras 2's fit has none of the faults of Keras 3's trainer"
@@ -24,20 +35,24 @@ _ANSWER = ("test_a_quick_program_gets_its_right_answer", "test_a_program_gets_it
 _GALLERY = (*_ANSWER, "test_recording_changes_no_bit_of_a_quick_program", "test_recording_changes_no_bit")
 _KERAS_3_ALONE = ("custom_train_step", "endpoint_layer", "keras_loop_from_scratch", "skip_grams")
 
-_WHOLE = "Keras 3.13 adds an activity penalty up over the batch, where 3.15 takes its mean"
-_ONE_HOT = "Keras 3.13 builds what follows a one-hot Discretization for one column"
+_WHOLE = "Keras up to 3.13 adds an activity penalty up over the batch, where 3.15 takes its mean"
+_ONE_HOT = "Keras up to 3.13 builds what follows a one-hot Discretization for one column"
 
 _TABLE = "lesson 03's table is of TensorFlow 2.21 with Keras 3"
 _OLD_NAMES = ("test_old_names.py", "test_each_old_name_does_what_the_table_says")
 
+_KERAS_3_OLDER = {
+    _OLD_NAMES: _TABLE,
+    **{("test_gallery.py", f"{test}[sparse_autoencoder]"): _WHOLE for test in _ANSWER},
+    **{("test_gallery.py", f"{test}[strings_in_the_model]"): _ONE_HOT for test in _GALLERY},
+}
+
 # By lane: (file, test without its parameters or with them): reason.
 SKIPPED: dict[str, dict[tuple[str, str], str]] = {
     "main": {},
-    "colab": {
-        _OLD_NAMES: _TABLE,
-        **{("test_gallery.py", f"{test}[sparse_autoencoder]"): _WHOLE for test in _ANSWER},
-        **{("test_gallery.py", f"{test}[strings_in_the_model]"): _ONE_HOT for test in _GALLERY},
-    },
+    "canary": {},  # it is to say what would break
+    "colab": _KERAS_3_OLDER,
+    "lowest": _KERAS_3_OLDER,
     "tf215": {
         _OLD_NAMES: _TABLE,
         ("test_compat.py", "test_without_the_correction_fit_still_fails"): _TRAINER,
@@ -70,7 +85,9 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
 # By lane: (lesson, a line of the cell that fails there): reason.
 LESSONS: dict[str, dict[tuple[str, str], str]] = {
     "main": {},
+    "canary": {},
     "colab": {},
+    "lowest": {},
     "tf215": {
         ("appendix_keras", "dtk.baseline(ask_the_server"): "Keras 2 has no TFSMLayer",
         ("05_custom_loop", "dtk.diagnose(broken, one_device)"): _REDUCTION,
@@ -87,3 +104,18 @@ def reason_to_skip(file: str, test: str) -> str | None:
     """Why this test (with its parameters in brackets) does not hold on this lane; None where it does."""
     reasons = SKIPPED[LANE]
     return reasons.get((file, test)) or reasons.get((file, test.partition("[")[0]))
+
+
+def _versions() -> str:
+    """ "colab: Python 3.13.0, tensorflow 2.20.0, ..."; what is not installed is left out."""
+    found = [f"Python {sys.version.split()[0]}"]
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            pass  # tf-keras, which not every set has
+    return f"{LANE}: {', '.join(found)}"
+
+
+if __name__ == "__main__":
+    print(f"{LANE}-python{sys.version_info[0]}.{sys.version_info[1]}" if sys.argv[1:] == ["--name"] else _versions())

@@ -15,7 +15,7 @@ import dtk
 from dtk.places import kube_pods, manifests
 from dtk.places.kube_attach import Attached
 
-yaml = pytest.importorskip("yaml", reason="PyYAML comes with JupyterLab, or with dtk[kubernetes]")
+yaml = pytest.importorskip("yaml", reason="PyYAML comes with JupyterLab, or with dtk-toolkit[kubernetes]")
 
 
 def pod(index=0, node="n1", name="", **status):

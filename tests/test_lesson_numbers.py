@@ -12,10 +12,10 @@ import re
 import numpy as np
 import pytest
 from lessons import FOLDER, cells_of, tags
-from sklearn.datasets import load_digits
 
 import dtk
 from dtk.datasets import TEST_DIGITS
+from dtk.embedded import original_digits
 from dtk.lessons.exercises import lab_5
 
 LESSONS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
@@ -30,7 +30,7 @@ LEFT_OUT = [
     )
 ]
 IN_WORDS = {"rtol=1e-4": "10000 "}  # 1 part in 10,000 is verify's
-DIGITS = 1_797  # scikit-learn's, see test_the_digits_are_as_many_as_written_here
+DIGITS = 1_797  # see test_the_digits_are_as_many_as_written_here
 MNIST = 60_000  # images for training
 HERE = {
     "DIGITS": DIGITS,
@@ -123,7 +123,7 @@ def test_each_number_of_a_sentence_is_held(name):
 
 
 def test_the_digits_are_as_many_as_written_here():
-    assert len(load_digits().target) == DIGITS
+    assert len(original_digits()[1]) == DIGITS
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from error_cases import CASES, kept
 
 from dtk.compat import causes
 from dtk.compat.causes import activation_under_logits
+from dtk.extras import command
 from dtk.recording import neighbours
 from dtk.records import RunFolder
 from dtk.watch import explain
@@ -45,7 +46,7 @@ def flat(message):
 def sentences(message):
     """The sentences of all patterns that match, wherever they are in the table."""
     found = [(pattern.search(flat(message)), sentence) for pattern, sentence in KNOWN]
-    return [sentence.format(*match.groups()) for match, sentence in found if match]
+    return [sentence.format(*match.groups(), install=command("tensorboard")) for match, sentence in found if match]
 
 
 def taken_for(kind, message):

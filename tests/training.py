@@ -6,10 +6,10 @@ BATCH = 64  # the global batch
 
 
 def digits(count, start=0):
-    from sklearn.datasets import load_digits
+    from dtk.embedded import original_digits
 
-    images, labels = load_digits(return_X_y=True)
-    return (images[start : start + count] / 16).astype("float32"), labels[start : start + count]
+    images, labels = original_digits()
+    return (images.reshape(-1, 64)[start : start + count] / 16).astype("float32"), labels[start : start + count]
 
 
 def batches(count, batch=BATCH, start=0):

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from dtk.language import DOMAIN, LOCALE  # noqa: E402
 
 SENTENCES = {"_": 1, "N_": 1, "ngettext": 2}  # of a mark's arguments
-UNDATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+UNDATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
 

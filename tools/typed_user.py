@@ -6,9 +6,7 @@ mypy --strict also complains of a `type: ignore` that it does not need: each of 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from typing_extensions import assert_type
+from typing import Any, assert_type
 
 import dtk
 

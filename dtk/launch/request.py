@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtk import environment, limits
+from dtk import environment, extras, limits
 from dtk.compat.estimators import revived as estimator
 from dtk.compat.versions import installed_keras_2
 from dtk.errors import ClusterConfigError
@@ -136,12 +136,15 @@ def checked_keras(keras: Any, fn: Any) -> int | None:
         raise ClusterConfigError(_(words, older=older))
     if older is not None:
         return None  # TensorFlow's own choice is Keras 2
-    if estimator.is_native() or not _uses_estimator(fn):
-        return keras
-    if keras == 3:
-        words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
-        raise ClusterConfigError(words)
-    return 2
+    if _uses_estimator(fn) and not estimator.is_native():
+        if keras == 3:
+            words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
+            raise ClusterConfigError(words)
+        extras.need("estimator", "dtk.estimator")
+        return 2
+    if keras == 2:
+        extras.need("keras2", "keras=2")
+    return keras
 
 
 def checked_restarts(restarts: Any) -> int:

@@ -206,11 +206,11 @@ def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
     (folder / "job.yaml").write_text(manifests.kubernetes(folder.name, job.workers, image, plain))
     versions = environment.versions("tensorflow", "dtk", "tf_keras")
     minor = ".".join(str(versions["Python"]).split(".")[:2])
-    install = (
-        f"RUN pip install --no-cache-dir tensorflow=={versions['tensorflow']} tf_keras=={versions['tf_keras']}"
-        if plain
-        else manifests.INSTALL.format(**versions)
-    )
+    install = manifests.INSTALL.format(**versions)
+    if plain:
+        tensorflow = str(versions["tensorflow"])
+        tf_keras = versions["tf_keras"] or f"{tensorflow.rpartition('.')[0]}.*"  # of the same minor version
+        install = f"RUN pip install --no-cache-dir tensorflow=={tensorflow} tf_keras=={tf_keras}"
     entry = json.dumps(_entry(plain, "/job").split())
     (folder / "Dockerfile").write_text(manifests.DOCKERFILE.format(python=minor, install=install, entry=entry))
     return manifests.KUBERNETES_WORDS.format(image=image, name=manifests.job_name(folder.name), workers=job.workers)

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from dtk import extras
 from dtk.errors import ClusterConfigError
 from dtk.published import page
 
@@ -49,7 +50,7 @@ class Api:
         try:
             from kubernetes import client
         except ImportError:
-            words = 'on Kubernetes: its client is not installed here; pip install "dtk-toolkit[kubernetes]"'
+            words = f"on Kubernetes: its client is not installed here; {extras.command('kubernetes')}"
             raise ClusterConfigError(words) from None
         self._client = client
         self._configuration, own = _configured(client, context)

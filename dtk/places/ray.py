@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dtk import extras
 from dtk.errors import ClusterConfigError
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
@@ -132,7 +133,7 @@ class Ray(Engine):
         try:
             import ray
         except ImportError:
-            raise ClusterConfigError('on="ray": Ray is not installed here; pip install "dtk-toolkit[ray]"') from None
+            raise ClusterConfigError(f'on="ray": Ray is not installed here; {extras.command("ray")}') from None
         address = self.address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
             _reach(address)

@@ -24,7 +24,7 @@ from dtk.process.vitals import Vitals, ask, listening, vitals
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
-PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets", "sklearn.datasets")
+PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets")
 IDLE_SECONDS = 3600.0  # a parent that was not used for so long ends
 SHARED_IDLE_SECONDS = 600.0  # the same on a JupyterHub, where its memory is other people's as well
 ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there

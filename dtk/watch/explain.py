@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Collection, Iterable
 
+from dtk import extras
 from dtk.errors import in_words
 from dtk.events import FaultCame, of_kind
 from dtk.language import N_, _
@@ -79,9 +80,8 @@ def _meant(kind: str, message: str) -> str:
     if mismatch(flat):
         return mismatch(flat)
     for pattern, sentence in KNOWN:
-        match = pattern.search(flat)
-        if match:
-            return _(sentence).format(*match.groups())
+        if match := pattern.search(flat):
+            return _(sentence).format(*match.groups(), install=extras.command("tensorboard"))
     return _stable(kind, message)
 
 

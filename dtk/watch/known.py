@@ -8,7 +8,7 @@ from dtk.language import N_
 
 __all__ = ["KNOWN"]
 
-# TensorFlow's words -> the learner's. What a pattern captures fills the sentence.
+# TensorFlow's words -> the learner's. What a pattern captures fills the sentence; {install}: a command.
 KNOWN = [
     (
         re.compile(r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards"),
@@ -61,6 +61,10 @@ KNOWN = [
     (
         re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
         N_("TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'"),
+    ),
+    (
+        re.compile(r"TensorBoard is not installed, missing implementation for"),
+        N_("TensorFlow writes no summaries without TensorBoard, which is not installed here; {install}"),
     ),
     (
         re.compile(r"module 'tensorflow' has no attribute 'estimator'"),

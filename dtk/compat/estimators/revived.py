@@ -21,6 +21,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
+from dtk import extras
 from dtk.compat.estimators import tasks
 from dtk.errors import DtkError
 
@@ -125,10 +126,8 @@ def _revived() -> ModuleType:
             f"dtk.estimator was tried with TensorFlow {known}, and this is {here}: tf.estimator has ended, and what "
             f"stands in for it may not fit; install one of those versions, or use Keras (lesson 06 shows how)"
         )
-    try:
-        _stand_in(version("tensorflow-estimator"))
-    except ImportError:
-        raise DtkError("dtk.estimator needs tensorflow-estimator: pip install tensorflow-estimator==2.15.0") from None
+    extras.need("estimator", "dtk.estimator")
+    _stand_in(version("tensorflow-estimator"))
     module = _collect("dtk.estimator", _NAMES)
     # TensorFlow 2 gives this one the name Estimator; the other is tf.compat.v1's.
     vars(module)["Estimator"] = importlib.import_module(f"{_CORE}.estimator").EstimatorV2
@@ -189,10 +188,9 @@ def _stand_in(release: str) -> None:
     if not release.startswith("2.15."):
         raise DtkError(f"dtk.estimator needs tensorflow-estimator 2.15.0, and {release} is installed")
     spec = importlib.util.find_spec("tensorflow_estimator")
-    if spec is None or spec.submodule_search_locations is None:
-        raise ImportError("tensorflow_estimator")
+    assert spec is not None, "extras.need has found it"
     package = ModuleType("tensorflow_estimator")
-    package.__path__ = list(spec.submodule_search_locations)
+    package.__path__ = list(spec.submodule_search_locations or [])
     package.__spec__ = spec
     exporting = ModuleType(f"{_CORE}.estimator_export")
     vars(exporting)["estimator_export"] = _Export

@@ -1,0 +1,142 @@
+"""The lanes' table in docs/guide/versions.md, out of pytest's reports: `python tools/lanes_table.py [out/lanes/*.xml]`.
+
+Each lane's target leaves its reports in out/lanes. A lane that has none there keeps its row and its reasons. It exits
+with 1 where a test was skipped without a reason; with `--broken` it prints in Markdown what failed, and exits with 1
+where something did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "guide" / "versions.md"
+BEGIN, END = "<!-- lanes: made by tools/lanes_table.py -->", "<!-- lanes end -->"
+ROWS = "| lane | versions | tests: passed, failed, skipped | lessons' | run |\n|---|---|---|---|---|\n"
+COMMANDS = {
+    "canary": "make test-canary",
+    "colab": "make test-colab",
+    "lowest": "make test-lowest",
+    "main": "make test PYTHON={python}",
+    "tf215": "make test-tf215",
+}
+NO_REASON = "without a reason"
+
+
+@dataclass
+class Report:
+    """What pytest reported of a lane: of its tests, and, where these have a run of their own, of its lessons."""
+
+    title: str = ""  # "colab: Python 3.13.0, tensorflow 2.20.0, ..."
+    day: str = ""
+    counts: dict[str, Counter[str]] = field(default_factory=dict)  # "" or "-lessons" -> outcome -> how many
+    reasons: Counter[str] = field(default_factory=Counter)
+    failed: list[tuple[str, str]] = field(default_factory=list)  # test, first line of what it said
+
+    def add(self, path: Path) -> None:
+        suite = ET.parse(path).getroot().find("testsuite")
+        assert suite is not None, f"{path} is no report of pytest's"
+        self.title, self.day = suite.get("name", ""), suite.get("timestamp", "")[:10]
+        counts = self.counts.setdefault("-lessons" if path.stem.endswith("-lessons") else "", Counter())
+        for case in suite.iter("testcase"):
+            outcome = next((kind for kind in ("failure", "error", "skipped") if case.find(kind) is not None), "passed")
+            counts["failed" if outcome in ("failure", "error") else outcome] += 1
+            found = case.find(outcome)
+            if found is None:
+                continue
+            said = (found.get("message") or "").strip()
+            if outcome == "skipped":
+                self.reasons[_reason(said)] += 1
+            else:
+                self.failed.append((f"{case.get('classname')}::{case.get('name')}", said.partition("\n")[0][:200]))
+
+    def row(self, name: str) -> str:
+        lane, _, versions = self.title.partition(": ")
+        command = COMMANDS[lane].format(python=name.removeprefix(f"{lane}-"))
+        tests, lessons = (_counted(self.counts.get(part)) for part in ("", "-lessons"))
+        return f"| {name} | {versions} | {tests} | {lessons} | {self.day}: `{command}` |"
+
+
+def _reason(said: str) -> str:
+    """Without the lane, which the table names itself."""
+    if said in ("", "unconditional skip"):  # pytest's words for a mark without a reason
+        return NO_REASON
+    return re.sub(r"^lane \w+: ", "", said).replace("|", "/")
+
+
+def _counted(counts: Counter[str] | None) -> str:
+    if counts is None:
+        return "with the tests"
+    return ", ".join(f"{counts[kind]:,}" for kind in ("passed", "failed", "skipped"))
+
+
+def reports(paths: Iterable[Path]) -> dict[str, Report]:
+    """By the name of the lane and its Python, which the files have."""
+    found: dict[str, Report] = {}
+    for path in sorted(paths):
+        found.setdefault(path.stem.removesuffix("-lessons"), Report()).add(path)
+    return found
+
+
+def table(found: dict[str, Report], before: str = "") -> str:
+    """What stands between the page's two marks; what is there of lanes without a report stays."""
+    kept_rows = re.findall(r"^\| ((?:main|colab|lowest|tf215|canary)-\S+) (\|.*)$", before, flags=re.MULTILINE)
+    rows = {name: f"| {name} {rest}" for name, rest in kept_rows}
+    kept = re.findall(r"^- ((?:main|colab|lowest|tf215|canary)-\S+): (.*)$", before, flags=re.MULTILINE)
+    skipped = {name: f"- {name}: {rest}" for name, rest in kept}
+    for name, report in found.items():
+        rows[name] = report.row(name)
+        each = [f"{reason} ({count:,})" for reason, count in report.reasons.most_common()]
+        skipped[name] = f"- {name}: {'; '.join(each) or 'nothing'}"
+    lines = [ROWS + "\n".join(rows[name] for name in _order(rows)), "Why tests are skipped, and how many:"]
+    lines.append("\n".join(skipped[name] for name in _order(skipped)))
+    return "\n\n".join(lines)
+
+
+def _order(names: Iterable[str]) -> list[str]:
+    lanes = ["main", "colab", "lowest", "tf215", "canary"]
+    return sorted(names, key=lambda name: (lanes.index(name.partition("-")[0]), name))
+
+
+def broken(found: dict[str, Report]) -> str:
+    """In Markdown, for a job's summary."""
+    parts = []
+    for name in _order(found):
+        report = found[name]
+        parts.append(f"### {report.title}\n\n{len(report.failed):,} failed, {report.counts['']['passed']:,} passed\n")
+        parts += [f"- `{test}`: {said}" for test, said in report.failed]
+    return "\n".join(parts)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("reports", nargs="*", type=Path, default=sorted((ROOT / "out" / "lanes").glob("*.xml")))
+    parser.add_argument("--broken", action="store_true", help="what failed, and 1 where something did")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args(argv)
+    found = reports(options.reports)
+    if options.broken:
+        print(broken(found))
+        return int(not found or any(report.failed for report in found.values()))
+    text = options.page.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(BEGIN)
+    before, end, tail = rest.partition(END)
+    if not begin or not end:
+        print(f"{options.page.name} has no marks {BEGIN} and {END}", file=sys.stderr)
+        return 1
+    options.page.write_text(f"{head}{begin}\n\n{table(found, before)}\n\n{end}{tail}", encoding="utf-8")
+    bare = {name: report.reasons[NO_REASON] for name, report in found.items() if report.reasons[NO_REASON]}
+    for name, count in bare.items():
+        print(f"{name}: {count} skipped {NO_REASON}", file=sys.stderr)
+    return int(bool(bare))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
