@@ -18,8 +18,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dtk import environment
+from dtk.dataset_files import check, damaged
 from dtk.embedded import digits
 from dtk.errors import DatasetUnavailable
+from dtk.language import N_, _
 from dtk.locks import alone
 
 __all__ = ["digits", "load"]
@@ -32,7 +34,6 @@ URLS = {
 SOURCES = (None, "tfds", "embedded")
 CONNECT_SECONDS = 4.0
 TEST_DIGITS = 300  # of 1,797
-RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
 
 Pair = tuple[Any, Any]
 
@@ -53,24 +54,30 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
         DatasetUnavailable: an unknown name, "tfds" without network, a damaged cache (with the remedy).
     """
     if name not in URLS or source not in SOURCES:
-        words = f"names are {', '.join(URLS)}; sources None, 'tfds' and 'embedded'"
-        raise DatasetUnavailable(f"dtk.datasets.load({name!r}, source={source!r}): {words}")
+        words = N_("{call}: names are {names}; sources None, 'tfds' and 'embedded'")
+        call = f"dtk.datasets.load({name!r}, source={source!r})"
+        raise DatasetUnavailable(_(words, call=call, names=", ".join(URLS)))
     if source == "embedded":
         return _embedded()
     if source is None and _is_nowhere(name):
-        _say_once(f"dtk: {name} is in the cache of none of the workers' machines; handwritten digits stand in")
+        words = N_("{name} is in the cache of none of the workers' machines; handwritten digits stand in")
+        _say_once(_(words, name=name))
         return _embedded()
     reason = _agreed(name)
     if not reason:
         return _from_tfds(name)
     where = _of_several_machines()
-    if source == "tfds" or where:
-        at = f" of {where}" if where else ""
-        also = "; the workers are on several machines and must have the same data: source='embedded' always is" * (
-            bool(where) and source is None
+    if where:
+        words = _(
+            "{name} is not in the cache of {host} and can't be downloaded: {why}", name=name, host=where, why=reason
         )
-        raise DatasetUnavailable(f"{name} is not in the cache{at} and can't be downloaded: {reason}{also}")
-    _say_once(f"dtk: {name} is not in the cache and can't be downloaded ({reason}); handwritten digits stand in")
+        remedy = N_("the workers are on several machines and must have the same data: source='embedded' always is")
+        raise DatasetUnavailable(_(words, name=name, host=where, why=reason), remedy="" if source else _(remedy))
+    if source == "tfds":
+        words = N_("{name} is not in the cache and can't be downloaded: {why}")
+        raise DatasetUnavailable(_(words, name=name, why=reason))
+    words = N_("{name} is not in the cache and can't be downloaded ({why}); handwritten digits stand in")
+    _say_once(_(words, name=name, why=reason))
     return _embedded()
 
 
@@ -98,7 +105,7 @@ _said: set[str] = set()
 
 def _say_once(line: str) -> None:
     if line not in _said and environment.is_chief():
-        print(line)
+        print(f"dtk: {line}")
     _said.add(line)
 
 
@@ -141,8 +148,8 @@ def _from_tfds(name: str) -> tuple[Pair, Any]:
         # From the directory: `tfds.builder` would import the dataset's own code, which takes 0.3 s.
         builder = tfds.builder_from_directory(place)
     except Exception as error:  # a damaged dataset_info.json raises whatever its parser does
-        raise _damaged(place, f"{type(error).__name__} while reading its description") from None
-    _check(builder)
+        raise damaged(place, _("{error} while reading its description", error=type(error).__name__)) from None
+    check(builder)
     train, test = (
         _shared(builder.as_dataset(split=split, as_supervised=True, shuffle_files=False)) for split in ("train", "test")
     )
@@ -161,7 +168,7 @@ def _version(name: str) -> Path | None:
     # tfds takes a directory that exists for a finished one, and would neither download nor read it.
     for file in ("dataset_info.json", "features.json"):
         if newest is not None and not (newest / file).exists():
-            raise _damaged(newest, f"{file} is missing")
+            raise damaged(newest, _("{file} is missing", file=file))
     return newest
 
 
@@ -183,47 +190,12 @@ def _prepare(name: str) -> str:
     """Downloads what is not in the cache; "" where it is there afterwards, otherwise the reason in words."""
     if _version(name) is None:
         if environment.isolated():
-            return f"this run is isolated and has no network: call dtk.datasets.load({name!r}) in a cell before it"
+            words = N_("this run is isolated and has no network: call {call} in a cell before it")
+            return _(words, call=f"dtk.datasets.load({name!r})")
         with alone(_cache() / f".dtk-{name}.lock"):
             if _version(name) is None:  # another process may have prepared it while this one waited
                 return _download(name)
     return ""
-
-
-def _damaged(place: Path, what: str) -> DatasetUnavailable:
-    return DatasetUnavailable(f"the cached data in {place} is damaged: {what}; delete that directory and load again")
-
-
-def _check(builder: Any) -> None:
-    """Every file there, as long as the description says and readable to its end; once for each state of the files."""
-    place = Path(builder.data_dir)
-    files = []
-    for split in builder.info.splits.values():
-        want = int(split.num_bytes) + RECORD_FRAME * split.num_examples
-        paths = [Path(path) for path in split.filepaths]
-        for path in paths:
-            if not path.exists():
-                raise _damaged(place, f"{path.name} is missing")
-        have = sum(path.stat().st_size for path in paths)
-        if have != want:
-            raise _damaged(place, f"split {split.name} has {have} bytes instead of {want}")
-        files += paths
-    state = json.dumps([[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in files])
-    stamp = environment.scratch() / f"checked-{builder.name}.json"
-    if not stamp.exists() or stamp.read_text() != state:
-        _read_through(place, files)
-        stamp.write_text(state)
-
-
-def _read_through(place: Path, files: list[Path]) -> None:
-    """TensorFlow checks each record's CRC as it reads; 0.2 s for MNIST."""
-    import tensorflow as tf
-
-    try:
-        for _ in tf.data.TFRecordDataset([str(path) for path in files]).batch(1000):
-            pass
-    except tf.errors.DataLossError:
-        raise _damaged(place, "a record's checksum is wrong") from None
 
 
 def _download(name: str) -> str:
@@ -231,7 +203,7 @@ def _download(name: str) -> str:
     with _proxies():
         address, called = _first_hop(URLS[name])
         if not _reachable(address):
-            return f"no connection to {called}"
+            return _("no connection to {host}", host=called)
         try:
             import tensorflow_datasets as tfds
 
@@ -252,7 +224,7 @@ def _first_hop(url: str) -> tuple[tuple[str, int], str]:
     if not proxy or urllib.request.proxy_bypass(host):
         return (host, 443 if target.scheme == "https" else 80), host
     hop = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-    return (str(hop.hostname), hop.port or 80), f"the proxy {hop.hostname}"
+    return (str(hop.hostname), hop.port or 80), _("the proxy {host}", host=hop.hostname)
 
 
 def _reachable(address: tuple[str, int]) -> bool:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from dtk.language import N_, _, ngettext
+from dtk.language import ENGLISH, N_, _, language, ngettext
 
 __all__ = ["bytes_of", "three"]
+
+# (from, unit, words): a translated word alone would not do, as other languages count large numbers in other units.
+_LARGE = {
+    ENGLISH: ((1e9, 1e9, N_("{number} billion")), (1e6, 1e6, N_("{number} million"))),
+    "zh": ((1e8, 1e8, "{number} 亿"), (1e6, 1e4, "{number} 万")),
+}
 
 
 def three(value: float) -> str:
@@ -20,9 +26,9 @@ def three(value: float) -> str:
     if value != value or abs(value) == float("inf"):
         return f"{value:g}"
     short = float(f"{value:.3g}")
-    for size, words in ((1e9, N_("{number} billion")), (1e6, N_("{number} million"))):
-        if abs(short) >= size:
-            return _(words, number=f"{short / size:,g}")
+    for least, unit, words in _LARGE.get(language(), _LARGE[ENGLISH]):
+        if abs(short) >= least:
+            return _(words, number=f"{short / unit:,g}")
     return f"{short:,.0f}" if abs(short) >= 1000 else f"{Decimal(repr(short)).normalize():f}"
 
 

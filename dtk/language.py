@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DOMAIN", "ENGLISH", "LOCALE", "N_", "_", "columns", "language", "languages", "ngettext"]
+__all__ = ["ASKED", "DOMAIN", "ENGLISH", "LOCALE", "N_", "_", "columns", "language", "languages", "ngettext"]
 
 ENGLISH, DOMAIN, ASKED = "en", "dtk", "DTK_LANG"
 LOCALE = Path(__file__).parent / "locale"

@@ -87,8 +87,8 @@ def terms(**more):
     ("content", "words"),
     [
         ("", "mine.ipynb is empty"),
-        ("[1, 2", "mine.ipynb is no notebook"),
-        ('{"cells": 3}', "mine.ipynb is no notebook"),
+        ("[1, 2", "mine.ipynb is no notebook: JSONDecodeError: Expecting ',' delimiter: line 1 column 6 (char 5)"),
+        ('{"cells": 3}', "mine.ipynb is no notebook: TypeError: 'int' object is not iterable"),
         ('{"cells": [{"source": "1"}]}', "mine.ipynb is no notebook"),
         ('{"cells": []}', "mine.ipynb is from none of the lessons"),
         ("[" * 100_000, "mine.ipynb is no notebook"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import catalogues
 import pytest
 
+import dtk
 from dtk.language import N_, _, language, languages, ngettext
 from dtk.lessons.check import all_exercises
 from dtk.lessons.exercise import Exercise
@@ -63,6 +64,28 @@ def test_a_sentence_gets_its_values(monkeypatch: pytest.MonkeyPatch):
 
 def test_english_has_no_catalogue():
     assert languages()[0] == "en"
+
+
+def _goes_elsewhere() -> None:
+    import os
+
+    os.chdir("/")
+    dtk.datasets.load("mnist", source="nowhere")
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_a_worker_speaks_the_language_of_whoever_started_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: str
+):
+    """Where the function goes says nothing of the learner; the parent of the workers may have been started before."""
+    monkeypatch.delenv("DTK_LANG", raising=False)
+    with pytest.raises(dtk.WorkerFailed, match="names are"):
+        dtk.run(_goes_elsewhere, workers=1, start=start)
+    (tmp_path / "zh").mkdir()
+    monkeypatch.chdir(tmp_path / "zh")
+    with pytest.raises(dtk.WorkerFailed, match="可用的名称"):
+        dtk.run(_goes_elsewhere, workers=1, start=start)
 
 
 def marks(tree: ast.AST) -> list[ast.Call]:

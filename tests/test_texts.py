@@ -54,7 +54,7 @@ def taken_for(kind, message):
     found = {
         "lost": lost_a_peer(kind, message),
         "different": bool(mismatch(message)),
-        "port": port_was_taken(message),
+        "port": port_was_taken(kind, message),
         "heartbeat": bool(explain._NO_HEARTBEAT.search(message)),
     }
     return {what for what, is_so in found.items() if is_so}
@@ -81,8 +81,7 @@ LOST = [re.compile(each, re.IGNORECASE) for each in explain._LOST_WORDS]
 PATTERNS = [
     *[pattern for pattern, _ in KNOWN if pattern.pattern not in STAY],
     *LOST,
-    explain._PORT_TAKEN.pattern.split("|")[0],  # the other is of dtk.ring
-    *[explain._MISMATCH, explain._OTHER_KIND, explain._OURS, explain._NO_HEARTBEAT],
+    *[explain._PORT_TAKEN, explain._MISMATCH, explain._OTHER_KIND, explain._OURS, explain._NO_HEARTBEAT],
 ]
 
 
@@ -169,16 +168,18 @@ def test_where_only_unknown_words_are_known_dtk_says_so(tmp_path, kind):
     )
 
 
-def test_a_port_of_the_functions_own_is_none_of_the_clusters():
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_port_of_the_functions_own_is_none_of_the_clusters(monkeypatch, language):
+    monkeypatch.setenv("DTK_LANG", language)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(neighbours.RingBroken) as caught:
             neighbours._listen(taken.getsockname())
-        assert port_was_taken(str(caught.value))
+        assert port_was_taken(type(caught.value).__name__, str(caught.value))
         with pytest.raises(OSError, match="Address already in use") as own:
             socket.create_server(taken.getsockname())
-        assert not port_was_taken(str(own.value))
+        assert not port_was_taken(type(own.value).__name__, str(own.value))
 
 
 def test_every_case_has_a_text_in_a_lane_and_every_text_a_case():

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.errors import DtkError
+from dtk.language import _
 from dtk.lessons.check import all_exercises
 from dtk.lessons.exercise import Exercise, Trial
 
@@ -137,7 +138,8 @@ def open_notebook(file: Path) -> dict[str, Any]:
             cell["source"] = "".join(cell["source"])
             cell.setdefault("metadata", {})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DtkError(f"{file.name} is no notebook: {type(error).__name__}: {error}") from None
+        why = f"{type(error).__name__}: {error}"
+        raise DtkError(_("{file} is no notebook: {why}", file=file.name, why=why)) from None
     return dict(notebook)
 
 

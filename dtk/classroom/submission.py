@@ -52,7 +52,7 @@ class Submission:
             found = [dict(cell) for cell in cells]
             for cell in found:
                 str(cell["source"]) + str(cell["cell_type"]) + str(dict(cell["metadata"]))
-        except (DtkError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DtkError(_("{file} is no notebook", file=self.file.name)) from None
         return found
 
@@ -100,7 +100,8 @@ def submissions(folder: Path) -> list[Submission]:
             found.append(Submission(entry.stem, entry))
     if not found:
         raise DtkError(
-            f"{folder} has no submissions", remedy="a directory with STUDENT/NAME.ipynb, or STUDENT.ipynb, is asked for"
+            _("{folder} has no submissions", folder=folder),
+            remedy=_("a directory with STUDENT/NAME.ipynb, or STUDENT.ipynb, is asked for"),
         )
     return found
 

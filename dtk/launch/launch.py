@@ -13,7 +13,7 @@ from typing import Any
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
-from dtk.language import N_, _
+from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, gpus, tf_config
 from dtk.launch.folders import set_aside
 from dtk.launch.members import Members
@@ -193,6 +193,8 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
         env["TF_CONFIG"] = json.dumps(config)
     if job.keras is not None:
         env["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
+    # On another machine, or once the function has changed its directory, nothing else would tell it.
+    env[ASKED] = language()
     changed = {**env, **job.env}
     return {name: value for name, value in changed.items() if value is not None}
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from dtk.errors import DtkError
+from dtk.language import N_, _
 
-__all__ = ["Neighbours", "RingBroken"]
+__all__ = ["Neighbours", "RingBroken", "RingPortTaken"]
 
 _LENGTH = struct.Struct("!Q")
 _PIECE = 1 << 20  # bytes handed to the system at once
@@ -32,6 +33,10 @@ class RingBroken(DtkError, ConnectionError):
     def __init__(self, what: str, remedy: str = "", by_a_peer: bool = False):
         super().__init__(what, remedy=remedy)
         self.by_a_peer = by_a_peer
+
+
+class RingPortTaken(RingBroken):
+    """This worker's port, which the ring needs, is not free. By this type dtk knows that another attempt may help."""
 
 
 class Neighbours:
@@ -109,10 +114,12 @@ class Neighbours:
         return bytes(got[_LENGTH.size :])
 
     def _late(self, reading: bool, receiver: int, suspect: int) -> RingBroken:
-        often = "every worker must call ring.exchange, or ring.swap, equally often"
+        often = _("every worker must call ring.exchange, or ring.swap, equally often")
         if reading:
-            return RingBroken(f"worker {suspect} sent nothing for {self.timeout:g} s", often, by_a_peer=True)
-        return RingBroken(f"worker {receiver} took nothing for {self.timeout:g} s", often)
+            what = _("worker {worker} sent nothing for {seconds:g} s", worker=suspect, seconds=self.timeout)
+            return RingBroken(what, often, by_a_peer=True)
+        what = _("worker {worker} took nothing for {seconds:g} s", worker=receiver, seconds=self.timeout)
+        return RingBroken(what, often)
 
     def _send(self, outward: socket.socket, receiver: int, piece: memoryview) -> int:
         try:
@@ -133,7 +140,7 @@ class Neighbours:
         """Every worker's port for `trade`, by worker: each number goes once round the ring."""
         worker, port = self._worker, self._door.getsockname()[1]
         ports = {worker: port}
-        for _ in range(count - 1):
+        for _again in range(count - 1):
             worker, port = map(int, self.swap(b"%d %d" % (worker, port)).split())
             ports[worker] = port
         return ports
@@ -155,8 +162,8 @@ class Neighbours:
         return self._links[other]
 
     def _gone(self, neighbour: int) -> RingBroken:
-        what = f"worker {neighbour} has left the ring: it ended, or made fewer exchanges than this one"
-        return RingBroken(what, by_a_peer=True)
+        what = N_("worker {worker} has left the ring: it ended, or made fewer exchanges than this one")
+        return RingBroken(_(what, worker=neighbour), by_a_peer=True)
 
     def _reach(self, other: int, port: int, greeting: bytes, deadline: float) -> socket.socket:
         while True:
@@ -173,23 +180,24 @@ class Neighbours:
             if out is not None:
                 out.close()
             if time.monotonic() > deadline:
-                words = f"worker {other} could not be reached for {self.timeout:g} s"
-                raise RingBroken(f"{words}; every worker must call dtk.ring()")
+                words = _("worker {worker} could not be reached for {seconds:g} s", worker=other, seconds=self.timeout)
+                raise RingBroken(words, _("every worker must call dtk.ring()"))
             time.sleep(0.02)  # a port that opens in another process sends no event to wait for
 
     def _admit(
         self, door: socket.socket, expected: dict[int, bytes], deadline: float, awaited: int | None = None
     ) -> tuple[int, socket.socket]:
         """The next caller that says one of these greetings, by worker, and its connection; others are sent away."""
-        who, call = (self.previous, "dtk.ring()") if awaited is None else (awaited, "ring.swap with its partner")
+        who, call = self.previous, N_("every worker must call dtk.ring()")
+        if awaited is not None:
+            who, call = awaited, N_("every worker must call ring.swap with its partner")
         while True:
             door.settimeout(max(0.01, deadline - time.monotonic()))
             try:
-                caller, _ = door.accept()
+                caller, _address = door.accept()
             except TimeoutError:
-                raise RingBroken(
-                    f"worker {who} did not come for {self.timeout:g} s; every worker must call {call}"
-                ) from None
+                words = _("worker {worker} did not come for {seconds:g} s", worker=who, seconds=self.timeout)
+                raise RingBroken(words, _(call)) from None
             caller.settimeout(_STRANGER)
             try:
                 said = caller.recv(_GREETING, socket.MSG_WAITALL)
@@ -218,6 +226,9 @@ def _listen(address: tuple[str, int]) -> socket.socket:
         door.listen()
     except OSError as error:
         door.close()
-        words = "a strategy made in the same function holds it, or another program"
-        raise RingBroken(f"{error.strerror}: dtk.ring() needs this worker's port for itself, and {words}") from None
+        words = N_(
+            "{why}: dtk.ring() needs this worker's port for itself, and a strategy made in the same function holds "
+            "it, or another program"
+        )
+        raise RingPortTaken(_(words, why=error.strerror)) from None
     return door

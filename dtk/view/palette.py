@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dtk.language import _
+from dtk.watch.state import called
 
 __all__ = [
     "CURVE_COLORS",
@@ -49,11 +50,11 @@ def member_color(member: int, workers: int) -> str:
 
 def member_name(member: int, workers: int) -> str:
     """What a run's member is called, by the same numbers."""
-    return worker_name(member) if member < workers else _("evaluator")
+    return called("worker" if member < workers else "evaluator", member)
 
 
 def worker_name(worker: int, chief: bool = False) -> str:
-    return _("worker {worker} (chief)", worker=worker) if chief else _("worker {worker}", worker=worker)
+    return _("worker {worker} (chief)", worker=worker) if chief else called("worker", worker)
 
 
 def replica_name(replica: int) -> str:

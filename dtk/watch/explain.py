@@ -10,6 +10,7 @@ from dtk import extras
 from dtk.errors import in_words
 from dtk.events import FaultCame, of_kind
 from dtk.language import N_, _
+from dtk.recording.neighbours import RingPortTaken
 from dtk.records import RunFolder
 from dtk.watch.known import KNOWN
 from dtk.watch.state import called
@@ -206,8 +207,7 @@ _LOST_WORDS = (
 )
 _LOST = re.compile("|".join(_LOST_WORDS), re.IGNORECASE)
 _LOST_BY = ("UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError")
-# Where a worker's port is not free any more: TensorFlow, and `dtk.ring`.
-_PORT_TAKEN = re.compile(r"Could not start gRPC server|dtk\.ring\(\) needs this worker's port")
+_PORT_TAKEN = re.compile(r"Could not start gRPC server")
 # TensorFlow 2.20 to 2.22's candidate, and 2.15.
 _NO_HEARTBEAT = re.compile(
     r"unhealthy \(stopped sending heartbeats\):\s*/job:worker/replica:\d+/task:(?P<task>\d+)"
@@ -225,9 +225,9 @@ def may_have_lost_a_peer(kind: str) -> bool:
     return kind in _LOST_BY and kind != "InternalError"
 
 
-def port_was_taken(message: str) -> bool:
-    """Whether an error is of a port that another program took."""
-    return bool(_PORT_TAKEN.search(message))
+def port_was_taken(kind: str, message: str) -> bool:
+    """Whether an error is of a port that another program took: TensorFlow's words, or the type of `dtk.ring`'s."""
+    return kind == RingPortTaken.__name__ or bool(_PORT_TAKEN.search(message))
 
 
 def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int]) -> tuple[int, str] | None:
