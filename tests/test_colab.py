@@ -44,14 +44,14 @@ def with_ring():
 
 def test_colab_is_a_kernel_where_its_package_is(monkeypatch, tmp_path):
     monkeypatch.delenv("DTK_COLAB", raising=False)
-    monkeypatch.setattr(environment, "_in_notebook", lambda: True)
+    monkeypatch.setattr(environment, "in_notebook", lambda: True)
     assert not environment.on_colab(), "google.colab is not here"
     monkeypatch.syspath_prepend(STANDINS)
     assert environment.on_colab()
     monkeypatch.setenv("DTK_COLAB", "0")
     assert not environment.on_colab()
     monkeypatch.delenv("DTK_COLAB")
-    monkeypatch.setattr(environment, "_in_notebook", lambda: False)
+    monkeypatch.setattr(environment, "in_notebook", lambda: False)
     assert not environment.on_colab(), "a program that a cell starts"
 
 
