@@ -6,6 +6,7 @@ Nothing is run. What a reader downloads is the notebook itself, as the repositor
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ WORDS = {  # what a button says
 # myst-nb's names; Pygments' lexer that knows %magics.
 _LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 WIDTH = 100  # letters that fit beside the navigation
+NO_CODE = "remove-input"
 _COMMENT = re.compile(r"^<!--.*?-->\n?", flags=re.DOTALL | re.MULTILINE)
 
 Notebook = Any  # nbformat's NotebookNode has no types
@@ -33,6 +35,7 @@ def as_page(file: str, language: str) -> Notebook:
     """The notebook at `file`, as myst-nb is to read it."""
     notebook = nbformat.read(ROOT / file, as_version=4)
     notebook.metadata["language_info"] = nbformat.from_dict(_LANGUAGE)
+    notebook["cells"] = [part for cell in notebook.cells for part in _by_picture(cell)]
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             text = IS_BADGE.sub(lambda badge: buttons(badge[0], Path(file).name, language), cell.source)
@@ -64,13 +67,32 @@ def _attached(text: str, attachments: dict[str, dict[str, str]]) -> str:
     return text
 
 
+def _by_picture(cell: Any) -> list[Any]:
+    """A cell, in parts with a picture each: myst-nb has one alternative text a cell. Further parts show no code."""
+    outputs = cell.get("outputs", [])
+    ends = [at + 1 for at, output in enumerate(outputs) if "image/png" in output.get("data", {})]
+    if len(ends) < 2:
+        return [cell]
+    cuts = [0, *ends[:-1], len(outputs)]
+    parts = [nbformat.from_dict({**cell, "outputs": outputs[begin:end]}) for begin, end in pairwise(cuts)]
+    for number, part in enumerate(parts[1:], start=1):
+        part.update(source="", id=f"{cell.id}-{number}")
+        part["metadata"] = nbformat.from_dict({"tags": [NO_CODE]})
+    return parts
+
+
 def _shown(cell: Any) -> dict[str, Any]:
     """What myst-nb is told of a cell: what stays folded, which lines may wrap, a picture's words."""
     is_folded = cell.metadata.get("jupyter", {}).get("source_hidden")
-    shown: dict[str, Any] = {"tags": ["hide-input"] * bool(is_folded) + ["long-lines"] * _has_long_lines(cell)}
+    tags = {
+        "hide-input": is_folded,
+        "long-lines": _has_long_lines(cell),
+        NO_CODE: NO_CODE in cell.metadata.get("tags", ()),
+    }
+    shown: dict[str, Any] = {"tags": [tag for tag, is_so in tags.items() if is_so]}
     words = [_alternative(output) for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]
-    if words:  # one picture a cell, as the lessons' lint has it
-        shown["mystnb"] = {"image": {"alt": " ".join(words), "classes": "figure dark-light"}}
+    if words:
+        shown["mystnb"] = {"image": {"alt": words[0], "classes": "figure dark-light"}}
     return shown
 
 

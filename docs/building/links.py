@@ -25,8 +25,8 @@ _CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]+`)", flags=re.DOTALL | re.MULTILIN
 
 
 def is_handed_out(file: str) -> bool:
-    """Whether the site has a file as it is: questions to download, and the programs and data of pages."""
-    return file.startswith("docs/site/") or file.endswith(".gift")
+    """Whether the site has a file as it is: questions to download."""
+    return file.endswith(".gift")
 
 
 def rewritten(text: str, file: str) -> str:

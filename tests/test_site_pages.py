@@ -1,0 +1,149 @@
+"""What the site is made of, without Sphinx: links of files as links of pages, notebooks as pages, the pages' order."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import lessons
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+
+from building import lessons as as_pages  # noqa: E402
+from building import links, pages, places  # noqa: E402
+
+LESSON, CHINESE = "notebooks/02_loss_scaling.ipynb", "notebooks/zh/02_loss_scaling.ipynb"
+HOME = "https://github.com/dtk-toolkit/dtk"
+
+
+@pytest.mark.parametrize(
+    ("file", "target", "address"),
+    [
+        (LESSON, "glossary.md#replica", "glossary.md#replica"),
+        (LESSON, "04_keras_fit.ipynb", "04_keras_fit.ipynb"),
+        (LESSON, "../docs/guide/use.md", "../guide/use.md"),
+        (LESSON, "../docs/README.md", "../documentation.md"),
+        (LESSON, "README.md", "index.md"),
+        (LESSON, "#here", "#here"),
+        (LESSON, "https://example.org/a.md", "https://example.org/a.md"),
+        (CHINESE, "glossary.md#replica", "glossary.md#replica"),
+        (CHINESE, "../../docs/guide/use.md", "site:../../guide/use.html"),
+        (CHINESE, "../../docs/guide/use.md#how", "site-part:../../guide/use.html#how"),
+        ("README.md", "notebooks/00_start_here.ipynb", "lessons/00_start_here.ipynb"),
+        ("README.md", "README.zh.md", "site:zh/index.html"),
+        ("README.zh.md", "notebooks/zh/README.md", "lessons/index.md"),
+        ("README.zh.md", "README.md", "site:../index.html"),
+        ("README.md", "LICENSE", f"{HOME}/blob/main/LICENSE"),
+        ("docs/README.md", "guide/", "guide/index.md"),
+        ("docs/README.md", "../tests", f"{HOME}/tree/main/tests"),
+        ("docs/guide/use.md", "../explanation/facts.md", "../explanation/facts.md"),
+        ("docs/teaching/README.md", "questions.gift", "site:questions.gift"),
+        ("docs/teaching/README.zh.md", "questions.gift", "site:questions.gift"),
+        ("docs/teaching/README.zh.md", "hub.md", "site:../../teaching/hub.html"),
+        ("README.md", "docs/demo.png", "/docs/demo.png"),
+    ],
+)
+def test_a_link_between_files_is_one_between_pages(file, target, address):
+    assert links.address(target, file) == address
+
+
+def test_a_link_to_what_is_not_there_stops_the_build():
+    with pytest.raises(ValueError, match=r"README\.md: a link leads to docs/gone, which is not there"):
+        links.address("docs/gone", "README.md")
+
+
+def test_what_stands_in_code_is_no_link():
+    text = "See [`use`](guide/use.md).\n\n```\n[a](guide/gone.md)\n```\n\nand `[a](guide/gone.md)`"
+    assert links.rewritten(text, "docs/README.md") == text
+
+
+def test_questions_are_handed_out_as_they_are():
+    assert links.is_handed_out("docs/teaching/questions.gift")
+    assert not links.is_handed_out("docs/guide/use.md")
+    assert not links.is_handed_out("docs/_static/dtk.css")
+
+
+def test_each_page_of_documentation_and_each_lesson_is_a_page():
+    files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*/*.md")}
+    files |= {
+        path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/**/*") if path.suffix in (".md", ".ipynb")
+    }
+    known = {file for tree in places.trees() for file in places.pages(tree)}
+    assert files <= known
+    for tree in places.trees():
+        assert len(set(places.pages(tree).values())) == len(places.pages(tree)), "two files are one page"
+
+
+def test_a_translated_page_has_the_name_of_the_english_one():
+    assert set(places.pages("zh").values()) < set(places.pages("en").values())
+    assert places.pages("zh")[CHINESE] == places.pages("en")[LESSON] == "lessons/02_loss_scaling"
+    assert (places.tree_of(LESSON), places.tree_of(CHINESE), places.tree_of("LICENSE")) == ("en", "zh", None)
+
+
+@pytest.mark.parametrize("file", [LESSON, "notebooks/05_custom_loop.ipynb"])  # the second has a cell with two pictures
+def test_a_lesson_keeps_its_code_and_its_outputs(file):
+    stored, page = (
+        notebook.cells for notebook in (nbformat.read(ROOT / file, as_version=4), as_pages.as_page(file, "en"))
+    )
+    assert [cell.source for cell in stored if cell.cell_type == "code"] == [
+        cell.source for cell in page if cell.cell_type == "code" and as_pages.NO_CODE not in cell.metadata.tags
+    ]
+    before, after = ([output for cell in cells for output in cell.get("outputs", ())] for cells in (stored, page))
+    assert before == after
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("notebooks/**/*.ipynb")), ids=lambda path: path.name)
+def test_each_picture_has_its_words(path):
+    """myst-nb has one text a cell, so no cell of a page has two pictures."""
+    file = path.relative_to(ROOT).as_posix()
+    for cell in as_pages.as_page(file, places.tree_of(file)).cells:
+        (*drawn,) = (output for output in cell.get("outputs", ()) if "image/png" in output.get("data", {}))
+        words = [cell.metadata.mystnb.image.alt] if "mystnb" in cell.metadata else []
+        assert words == [output.metadata["image/png"].alt for output in drawn]
+        assert all(len(each) > 20 and "<Figure" not in each for each in words)
+
+
+@pytest.mark.parametrize(("file", "words"), [(LESSON, "Download notebook"), (CHINESE, "下载笔记本")])
+def test_a_lesson_has_buttons_in_place_of_its_badge(file, words):
+    head = as_pages.as_page(file, places.tree_of(file)).cells[0].source
+    badge = next(
+        line for line in nbformat.read(ROOT / file, as_version=4).cells[0].source.splitlines() if "colab" in line
+    )
+    assert "colab-badge.svg" in badge
+    assert "colab-badge.svg" not in head
+    assert words in head
+    colab = badge.rpartition("](")[2].rstrip(")")
+    assert re.findall(r'href="([^"]+)"', head) == [colab, "02_loss_scaling.ipynb"]
+
+
+def test_the_navigation_has_every_lesson_in_its_order(tmp_path):
+    for tree in places.trees():
+        pages.write(tree, tmp_path / tree, tmp_path / "static" / tree)
+        text = (tmp_path / tree / "lessons" / "index.md").read_text(encoding="utf-8")
+        listed = re.findall(r"^\d\d .+ <(\w+)>$", text, flags=re.MULTILINE)
+        assert listed == list(lessons.ORDER)
+    home = (tmp_path / "en" / "index.md").read_text(encoding="utf-8")
+    assert "Lessons <lessons/index>\nguide/index\nreference/index\nexplanation/index\nTeaching <teaching/index>" in home
+    guide = (tmp_path / "en" / "guide" / "index.md").read_text(encoding="utf-8")
+    named = re.search(r"```\{toctree\}\n:hidden:\n\n(.*?)\n```", guide, flags=re.DOTALL)
+    assert set(named[1].split()) == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}
+    handed_out = tmp_path / "static" / "zh" / "lessons" / "02_loss_scaling.ipynb"
+    assert handed_out.read_bytes() == (ROOT / CHINESE).read_bytes()
+
+
+def test_what_the_site_is_built_with_is_pinned():
+    requirements = pytest.importorskip("packaging.requirements", reason="packaging comes with pytest")
+    lines = (ROOT / "constraints" / "docs.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"][
+        "docs"
+    ]
+    for stated in map(requirements.Requirement, extra):
+        assert stated.specifier.contains(pins[stated.name]), stated
+    assert {"pytest", "pytest-timeout", "playwright"} < set(pins)
+    assert "tensorflow" not in pins
