@@ -19,6 +19,7 @@ from dtk import environment, extras, limits
 from dtk.compat import versions
 from dtk.compat.estimators import revived as estimator
 from dtk.errors import DtkError
+from dtk.language import N_, _, columns, ngettext
 from dtk.launch import request
 from dtk.process import owned
 from dtk.published import page
@@ -41,7 +42,8 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        line = f"{self.mark:5} {self.name:11} {self.said}"
+        name = _(self.name)
+        line = f"{self.mark:5} {name}{' ' * (11 - columns(name))} {self.said}"
         return f"{line}\n{'':17} -> {self.remedy}" if self.remedy else line
 
 
@@ -54,56 +56,61 @@ def examine() -> Iterator[Finding]:
 
 def _versions() -> Iterator[Finding]:
     found = environment.versions(*PACKAGES)
-    yield Finding("ok", "system", f"{platform.system()} {platform.machine()}, Python {found.pop('Python')}")
-    yield Finding("ok", "packages", ", ".join(f"{name} {number}" for name, number in found.items() if number))
+    yield Finding("ok", N_("system"), f"{platform.system()} {platform.machine()}, Python {found.pop('Python')}")
+    yield Finding("ok", N_("packages"), ", ".join(f"{name} {number}" for name, number in found.items() if number))
     tensorflow = found["tensorflow"]
     if tensorflow is None:
-        yield Finding("bad", "tensorflow", "is not installed", "pip install tensorflow")
+        yield Finding("bad", "tensorflow", _("is not installed"), "pip install tensorflow")
     elif not TESTED[0] <= tuple(int(part) for part in tensorflow.split(".")[:2]) <= TESTED[1]:
         first, last = (".".join(map(str, number)) for number in TESTED)
-        yield Finding("note", "tensorflow", f"{tensorflow} was not tested", f"{first} to {last} were")
+        said = _("{version} was not tested", version=tensorflow)
+        yield Finding("note", "tensorflow", said, _("{first} to {last} were", first=first, last=last))
     else:
-        kind = "TensorFlow's own" if estimator.is_native() else f"revived ({page('explanation/estimator.md')})"
-        keras = "Keras 2" if versions.installed_keras_2() else "Keras 3; Keras 2 by dtk.run(..., keras=2)"
-        yield Finding("ok", "flavours", f"fit with {keras}; dtk.estimator is {kind}")
+        two = versions.installed_keras_2()
+        yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
+        revived = _("revived ({page})", page=page("explanation/estimator.md"))
+        yield Finding("ok", "estimator", _("TensorFlow's own") if estimator.is_native() else revived)
     yield from _extras()
 
 
 def _extras() -> Iterator[Finding]:
     """What is not there is no fault: most need none of it."""
-    wanted = {"tensorboard": "Keras's callback TensorBoard"}
+    wanted = {"tensorboard": _("Keras's callback TensorBoard")}
     if versions.installed_keras_2() is None:
         wanted |= {"keras2": "keras=2", "estimator": "dtk.estimator"}
     missing = [extra for extra in wanted if not extras.has(extra)]
     if missing:
-        said = f"not installed, for {', '.join(wanted[extra] for extra in missing)}"
-        yield Finding("note", "extras", said, extras.command(*missing))
+        said = _("not installed, for {calls}", calls=_(", ").join(wanted[extra] for extra in missing))
+        yield Finding("note", N_("extras"), said, extras.command(*missing))
 
 
 def _start() -> Iterator[Finding]:
     if not environment.can_fork():
-        why = "there is a GPU" if Path("/dev/nvidia0").exists() else f"this is {platform.system()}"
-        yield Finding("note", "start", f"cold, some 10 s a run: {why}, where workers can't be forked")
+        why = _("this is {system}", system=platform.system())
+        why = _("there is a GPU") if Path("/dev/nvidia0").exists() else why
+        yield Finding("note", N_("start"), _("cold, some 10 s a run: {why}, where workers can't be forked", why=why))
     elif request.fork("auto"):
-        yield Finding("ok", "start", "warm: workers are forked, and train after about a second")
+        yield Finding("ok", "start", _("warm: workers are forked, and train after about a second"))
     else:
-        yield Finding("note", "start", "cold, some 10 s a run: DTK_WARM=0", "unset DTK_WARM")
+        yield Finding("note", "start", _("cold, some 10 s a run: DTK_WARM=0"), _("unset DTK_WARM"))
 
 
 def _cores() -> Iterator[Finding]:
     limit = limits.cores()
     if limit.value < 2:
-        yield Finding("note", "cores", str(limit), "two workers share one: right results, and slower than one worker")
+        remedy = _("two workers share one: right results, and slower than one worker")
+        yield Finding("note", N_("cores"), str(limit), remedy)
     else:
         yield Finding("ok", "cores", str(limit))
 
 
 def _memory() -> Iterator[Finding]:
     free, needed = limits.memory(), request.memory_needed(2, request.fork("auto"))
-    said = f"{free.value / 1e6:,.0f} MB free, by {free.source}; two workers need about {needed / 1e6:,.0f}"
+    words = N_("{free:,.0f} MB free, by {source}; two workers need about {needed:,.0f}")
+    said = _(words, free=free.value / 1e6, source=free.source, needed=needed / 1e6)
     enough = free.value >= needed
-    remedy = "" if enough else "shut down other kernels; one worker, or replicas=2 in one, needs less"
-    yield Finding("ok" if enough else "bad", "memory", said, remedy)
+    remedy = "" if enough else _("shut down other kernels; one worker, or replicas=2 in one, needs less")
+    yield Finding("ok" if enough else "bad", N_("memory"), said, remedy)
 
 
 def _parents() -> Iterator[Finding]:
@@ -111,32 +118,34 @@ def _parents() -> Iterator[Finding]:
     parents = [process for process in found if process.what.startswith("parent")]
     if parents:
         sizes = ", ".join(f"{limits.held(process.pid) / 1e6:,.0f}" for process in parents)
-        said = f"{len(parents)} warm for your kernels, of {sizes} MB (PSS); each ends when its kernel does"
-        yield Finding("ok", "parents", said, "DTK_WARM=0 before a kernel starts does without, DTK_WARM_IDLE=60 sooner")
+        words = N_("{n} warm for your kernels, of {sizes} MB (PSS); each ends when its kernel does")
+        remedy = _("DTK_WARM=0 before a kernel starts does without, DTK_WARM_IDLE=60 sooner")
+        yield Finding("ok", N_("parents"), _(words, n=len(parents), sizes=sizes), remedy)
     left = [process for process in found if process.left]
     if left:
-        yield Finding("note", "left over", f"{len(left)} processes whose kernel is gone", "dtk clean ends them")
+        said = ngettext("{n} process whose kernel is gone", "{n} processes whose kernel is gone", len(left))
+        yield Finding("note", N_("left over"), said, _("dtk clean ends them"))
 
 
 def _disk() -> Iterator[Finding]:
     try:
         place = environment.scratch()
     except DtkError as error:
-        yield Finding("bad", "runs", str(error))
+        yield Finding("bad", N_("runs"), str(error))
         return
     free = shutil.disk_usage(place).free
-    said = f"kept in {place}, readable by you only; {free / 1e9:,.1f} GB free"
-    remedy = "" if free > DISK else "set TMPDIR to a directory on another disk"
+    said = _("kept in {place}, readable by you only; {free:,.1f} GB free", place=place, free=free / 1e9)
+    remedy = "" if free > DISK else _("set TMPDIR to a directory on another disk")
     yield Finding("ok" if free > DISK else "note", "runs", said, remedy)
 
 
 def _loopback() -> Iterator[Finding]:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 2):
-            yield Finding("ok", "loopback", "127.0.0.1 takes connections")
+            yield Finding("ok", N_("loopback"), _("127.0.0.1 takes connections"))
     except OSError as error:
-        remedy = "workers can't talk to each other; use one worker, with replicas=2"
-        yield Finding("bad", "loopback", f"127.0.0.1 takes no connections ({error.strerror})", remedy)
+        remedy = _("workers can't talk to each other; use one worker, with replicas=2")
+        yield Finding("bad", "loopback", _("127.0.0.1 takes no connections ({why})", why=error.strerror), remedy)
 
 
 def _workers() -> Iterator[Finding]:
@@ -144,27 +153,29 @@ def _workers() -> Iterator[Finding]:
         with environment.quiet():
             pids = run(os.getpid, workers=2, start="cold", force=True).results
     except DtkError as error:
-        yield Finding("bad", "workers", f"two did not start: {error}")
+        yield Finding("bad", N_("workers"), _("two did not start: {why}", why=error))
         return
-    yield Finding("ok", "workers", f"two started and ended ({len(set(pids))} processes)")
+    yield Finding("ok", "workers", _("two started and ended ({n} processes)", n=len(set(pids))))
     if environment.on_colab():
-        yield Finding("note", "colab", "one worker stands in for several", "dtk.run(..., force=True) tries more")
+        remedy = _("dtk.run(..., force=True) tries more")
+        yield Finding("note", "colab", _("one worker stands in for several"), remedy)
 
 
 def _display() -> Iterator[Finding]:
     found = environment.versions("jupyterlab", "notebook")
     if found["jupyterlab"] is None and found["notebook"] is None:
-        yield Finding("note", "notebooks", "no JupyterLab in this environment", "pip install jupyterlab")
+        yield Finding("note", N_("notebooks"), _("no JupyterLab in this environment"), "pip install jupyterlab")
     else:
-        yield Finding("ok", "notebooks", "runs are shown by widgets there, as text elsewhere; DTK_LIVE decides")
+        yield Finding("ok", "notebooks", _("runs are shown by widgets there, as text elsewhere; DTK_LIVE decides"))
 
 
 def _data() -> Iterator[Finding]:
     place = Path(os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets")
     if (place / "mnist").is_dir():
-        yield Finding("ok", "data", f"MNIST is in {place}")
+        yield Finding("ok", N_("data"), _("MNIST is in {place}", place=place))
     else:
-        yield Finding("note", "data", "MNIST is fetched by the first lesson; without a network small digits stand in")
+        said = _("MNIST is fetched by the first lesson; without a network small digits stand in")
+        yield Finding("note", "data", said)
 
 
 def _listening() -> Iterator[Finding]:
@@ -176,20 +187,23 @@ def _listening() -> Iterator[Finding]:
         if each.family in kinds and not each.address.startswith(("127.", "::1", "fe80"))
     ]
     if not outward:
-        yield Finding("ok", "network", "only the loopback has an address: no other machine can connect")
+        yield Finding("ok", N_("network"), _("only the loopback has an address: no other machine can connect"))
         return
     try:
         with environment.quiet():
             (reached,) = run(_reached, args=(outward,), workers=1).results
     except DtkError as error:
-        yield Finding("note", "network", f"whether a server can be reached from outside is not known: {error}")
+        said = _("whether a server can be reached from outside is not known: {why}", why=error)
+        yield Finding("note", "network", said)
         return
     if reached:
-        said = f"TensorFlow's servers take connections at {', '.join(reached)}"
-        remedy = "on a network that you don't trust, block incoming connections, or pass isolate=True"
-        yield Finding("note", "network", said, "DTK_LISTEN=all is set" if os.environ.get("DTK_LISTEN") else remedy)
+        said = _("TensorFlow's servers take connections at {addresses}", addresses=_(", ").join(reached))
+        remedy = _("on a network that you don't trust, block incoming connections, or pass isolate=True")
+        remedy = _("DTK_LISTEN=all is set") if os.environ.get("DTK_LISTEN") else remedy
+        yield Finding("note", "network", said, remedy)
     else:
-        yield Finding("ok", "network", f"TensorFlow's servers refuse connections at {', '.join(outward)}")
+        said = _("TensorFlow's servers refuse connections at {addresses}", addresses=_(", ").join(outward))
+        yield Finding("ok", "network", said)
 
 
 def _reached(addresses: list[str]) -> list[str]:
@@ -209,8 +223,7 @@ def _isolation() -> Iterator[Finding]:
     done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2]
-        yield Finding("note", "isolation", f"isolate=True is not possible here: {why}")
+        yield Finding("note", N_("isolation"), _("isolate=True is not possible here: {why}", why=why))
     else:
-        yield Finding(
-            "ok", "isolation", "isolate=True keeps other users of this machine out; DTK_ISOLATE=1 for every run"
-        )
+        said = _("isolate=True keeps other users of this machine out; DTK_ISOLATE=1 for every run")
+        yield Finding("ok", "isolation", said)

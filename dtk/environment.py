@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dtk import limits
 from dtk.events import Finished, of_kind
+from dtk.language import N_, _, columns
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.scratch import scratch
 
@@ -134,7 +135,8 @@ def run_dir() -> Path:
         RuntimeError: outside of a run there is none; use `run.dir`.
     """
     if _here is None:
-        raise RuntimeError("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir")
+        words = N_("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir")
+        raise RuntimeError(_(words))
     return _here.run.path
 
 
@@ -208,9 +210,10 @@ class Description:
     versions: dict[str, str | None]
 
     def __repr__(self) -> str:
-        rows = {"mode": self.mode, "cores": self.cores, **self.versions}
-        width = max(map(len, rows))
-        return "\n".join(f"{name:{width}}  {value or 'not installed'}" for name, value in rows.items())
+        rows = {_("mode"): self.mode, _("cores"): self.cores, **self.versions}
+        width = max(map(columns, rows))
+        lines = ((name + " " * (width - columns(name)), value or _("not installed")) for name, value in rows.items())
+        return "\n".join(f"{name}  {value}" for name, value in lines)
 
 
 def describe() -> Description:
@@ -226,15 +229,16 @@ def describe() -> Description:
 def _mode() -> str:
     if _here is None:
         if on_colab():
-            return "kernel on Colab, one worker stands in for several"
-        return f"kernel, workers start {'warm' if forks() else 'cold'}"
+            return _("kernel on Colab, one worker stands in for several")
+        return _("kernel, workers start warm") if forks() else _("kernel, workers start cold")
     if _here.role == "evaluator":
-        return f"{_here.mode}, evaluator beside {_here.workers} workers"
-    which = f"worker {_here.worker} of {_here.workers}, counted from 0"
-    return {
-        "single": "single, one process and one device",
-        "mirrored": f"mirrored, {_here.replicas} replicas in one process",
-    }.get(_here.mode, f"{_here.mode}, {which}")
+        return _("{mode}, evaluator beside {workers} workers", mode=_here.mode, workers=_here.workers)
+    if _here.mode == "single":
+        return _("single, one process and one device")
+    if _here.mode == "mirrored":
+        return _("mirrored, {replicas} replicas in one process", replicas=_here.replicas)
+    words = N_("{mode}, worker {worker} of {workers}, counted from 0")
+    return _(words, mode=_here.mode, worker=_here.worker, workers=_here.workers)
 
 
 _quiet = False

@@ -17,6 +17,7 @@ from dtk.environment import scratch
 def waits(strategy):
     """Writes down where this worker's process listens; then waits for a file, and takes part in an all-reduce."""
     import json
+    import os
     import time
 
     import psutil
@@ -25,7 +26,8 @@ def waits(strategy):
     import dtk
 
     place = dtk.run_dir()
-    mine = [each.laddr for each in psutil.Process().net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    listens = [each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    mine = [each.laddr for each in listens if each.pid == os.getpid()]  # psutil 5.9.5 has no Process().net_connections
     part = place / f"listens-{dtk.environment.here().worker}.part"
     part.write_text(json.dumps(mine))
     part.rename(part.with_suffix(".json"))
@@ -57,8 +59,9 @@ def held(**options):
 
 
 LISTENS = """
-import psutil
-[tuple(each.laddr) for each in psutil.Process().net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+import os, psutil
+listens = [each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+[tuple(each.laddr) for each in listens if each.pid == os.getpid()]
 """
 
 

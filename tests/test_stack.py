@@ -18,6 +18,7 @@ def dump(*frames, head="Current thread"):
 
 RUNTIME = (f"{TF}/eager/execute.py", 53, "quick_execute")
 OWN = ("/home/me/lesson.py", 17, "train")
+MADE = ("__init__", "???", "__init__")  # Python 3.12 and later, below a class's __init__
 IN_A_FUNCTION = dump(RUNTIME, (f"{TF}/eager/polymorphic_function/polymorphic_function.py", 833, "__call__"), OWN)
 BY_HAND = dump(
     (f"{TF}/ops/gen_collective_ops.py", 1267, "collective_reduce_v2"),
@@ -75,9 +76,12 @@ def test_what_a_stack_tells(text, told):
 def test_the_frames_that_started_the_worker_are_left_out():
     from dtk.process import worker
 
-    text = dump(OWN, (worker.__file__, 125, "_work"), (f"{STDLIB}/multiprocessing/process.py", 108, "run"))
+    below = (f"{STDLIB}/multiprocessing/process.py", 108, "run")
+    text = dump(MADE, OWN, (worker.__file__, 125, "_work"), MADE, below)
+    assert activity(text) == Activity("", "", "line 17 in train")
     shown = own_part(dump(OWN, head="Thread") + "\n" + text)
     assert shown.count("in train") == 2
+    assert "???" not in shown
     assert "_work" not in shown
     assert "process.py" not in shown
 

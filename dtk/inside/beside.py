@@ -10,6 +10,7 @@ from typing import Any
 from dtk.inside.look import is_plain, variables_of
 from dtk.inside.parts import digest, parts_of
 from dtk.inside.stands import Frame, NoName, frames, resolve
+from dtk.language import _
 
 __all__ = ["add_command", "answer", "found"]
 
@@ -79,7 +80,8 @@ def _text(array: Any) -> str:
         return " ".join(repr(array.tolist()).split())
     if array.dtype.kind not in "iuf":
         return ""
-    return f"mean {float(array.mean()):.6g}, {float(array.min()):.6g} to {float(array.max()):.6g}"
+    known = {"mean": float(array.mean()), "least": float(array.min()), "most": float(array.max())}
+    return _("mean {mean:.6g}, {least:.6g} to {most:.6g}", **known)
 
 
 def add_command(show: Callable[[str], None], on_interrupt: Callable[..., None]) -> None:

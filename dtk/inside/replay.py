@@ -10,6 +10,7 @@ from dtk import environment
 from dtk.compat.steps.marks import TAKE
 from dtk.errors import DtkError
 from dtk.inside.own import Files
+from dtk.language import N_, _
 
 __all__ = ["Takes", "session"]
 
@@ -32,8 +33,8 @@ def session(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: 
         with _stopped(place, takes, limit):
             end = shell.run(ours, number, code, files)
         if end["status"] == "error" and limit is None:
-            said = f"{end['type']}: {end['message']}"
-            raise DtkError(f"cell {number} went through on the cluster, and raises here: {said}")
+            words = N_("cell {cell} went through on the cluster, and raises here: {error}")
+            raise DtkError(_(words, cell=number, error=f"{end['type']}: {end['message']}"))
 
 
 class Takes:

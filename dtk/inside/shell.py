@@ -18,9 +18,11 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.history import HistoryManager
 from IPython.core.interactiveshell import InteractiveShell
 
+from dtk import environment
 from dtk.compat import causes
 from dtk.inside.gate import Stopped
 from dtk.inside.own import Files
+from dtk.language import _
 
 __all__ = ["Shell", "failure", "flush", "make", "name_of_cell", "run", "sizes"]
 
@@ -118,7 +120,7 @@ class Shell(InteractiveShell):
         pass
 
     def ask_exit(self) -> None:
-        print("dtk: a worker stays; cluster.close() in the notebook ends it")
+        environment.say(_("a worker stays; cluster.close() in the notebook ends it"))
 
 
 def make(folder: Path, names: dict[str, Any]) -> Shell:
@@ -160,7 +162,7 @@ def failure(error: BaseException, files: Files) -> dict[str, Any]:
     own = [(k, frame.f_code.co_filename, line) for k, (frame, line) in enumerate(frames) if _is_own(frame, files)]
     place = [*own[-1][1:], *own[0][1:]] if own else ["", 0, "", 0]
     trace = error.__traceback__
-    for _ in range(own[0][0] if own else 0):
+    for _frame in range(own[0][0] if own else 0):
         assert trace is not None, "as many as were walked"
         trace = trace.tb_next
     kind, message = causes.message_of(error)

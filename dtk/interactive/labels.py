@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dtk import environment
+from dtk.language import _
 from dtk.live.fold import label
 from dtk.view.palette import worker_color
 
@@ -20,7 +21,7 @@ def named(members: Sequence[int]) -> str:
     >>> named([0, 1])
     '[worker 0-1]'
     """
-    return f"[worker {label(list(members))}]"
+    return _("[worker {workers}]", workers=label(list(members)))
 
 
 def colored(members: Sequence[int]) -> str:

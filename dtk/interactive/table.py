@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtk.language import _
 from dtk.live.fold import label
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _verdict(have: Mapping[int, Row], lacking: Sequence[int], kept: str) -> str:
     'only on 0'
     """
     if lacking:
-        return f"only on {label(sorted(have))}"
+        return _("only on {workers}", workers=label(sorted(have)))
     if len({part for row in have.values() for part in row["digest"].split()}) == 1:
-        return "equal"
-    return "DIFFER" if kept == "mirrored" else "differ, as each has its own"
+        return _("equal")
+    return _("DIFFER") if kept == "mirrored" else _("differ, as each has its own")

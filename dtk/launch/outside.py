@@ -19,6 +19,7 @@ from typing import Any
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.events import Finished, of_kind
+from dtk.language import N_, _
 from dtk.launch import again, cluster_of, launch
 from dtk.launch.place import Machine
 from dtk.process import ship
@@ -26,6 +27,7 @@ from dtk.process.agent import MODULES, TURN_SECONDS, Agent
 from dtk.process.program import Program
 from dtk.records import RunFolder
 from dtk.watch.explain import exit_in_words
+from dtk.watch.state import called
 
 __all__ = ["PROGRAM", "main"]
 
@@ -37,13 +39,14 @@ _KEY = "worker"
 
 def main(directory: Path, out: Path | None) -> int:
     """Runs one worker to its end, its log on stdout; returns its exit code."""
-    folder, _ = again.folder_of(directory.absolute())
+    folder, _more = again.folder_of(directory.absolute())
     config = cluster_of.find(os.environ)
     if config is None:
-        raise ClusterConfigError(
+        words = N_(
             "dtk worker: no engine says who this worker is: neither TF_CONFIG nor SLURM_PROCID nor "
             "JOB_COMPLETION_INDEX is set; `dtk run` starts workers on this machine"
         )
+        raise ClusterConfigError(_(words))
     wait_for_names(config)
     root = (out or directory / "runs").absolute()
     run = RunFolder(root / _run_name(os.environ), len(config["cluster"]["worker"]))
@@ -65,11 +68,11 @@ def wait_for_names(config: Mapping[str, Any]) -> None:
                 break
             except OSError as error:
                 if time.monotonic() > deadline:
-                    words = f"dtk worker: no address is known of {host} ({error.strerror})"
-                    raise ClusterConfigError(f"{words}; does its pod or node run?") from None
+                    words = N_("dtk worker: no address is known of {host} ({why}); does its pod or node run?")
+                    raise ClusterConfigError(_(words, host=host, why=error.strerror)) from None
                 if not said:
                     said = True
-                    print(f"dtk: waits until the name {host} is known", flush=True)
+                    environment.say(_("waits until the name {host} is known", host=host))
                 time.sleep(1)
 
 
@@ -92,10 +95,11 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     files |= {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.glob(f"{MODULES}/**/*.py")}
     encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
     agent.take({"start": _KEY, "spec": spec, "files": encoded})
-    print(f"dtk: worker {index} of {len(addresses)} on {platform.node()}, {run.path}", flush=True)
+    began_as = N_("worker {worker} of {workers} on {host}, {folder}")
+    environment.say(_(began_as, worker=index, workers=len(addresses), host=platform.node(), folder=run.path))
     code = _follow(agent, run, index)
     if index == 0:
-        words = None if code == 0 else f"worker 0 {exit_in_words(code)}"
+        words = None if code == 0 else _("{worker} {what}", worker=called("worker", 0), what=exit_in_words(code))
         run.save_attempt(1, words, 0.0, time.time() - began)
     return 128 - code if code < 0 else code
 
@@ -114,7 +118,7 @@ def _began(run: Path) -> float:
             file.write(repr(time.time()))
     except FileExistsError:
         pass
-    for _ in range(50):
+    for _again in range(50):
         text = (run / "began").read_text()
         if text:
             return float(text)
@@ -131,7 +135,7 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
                 sys.stdout.buffer.write(base64.b64decode(message["data"]))
                 sys.stdout.flush()
             elif "refused" in message:
-                raise ClusterConfigError(f"dtk worker: {message['words']}")
+                raise ClusterConfigError(_("dtk worker: {why}", why=message["words"]))
             elif message.get("exited") == _KEY:
                 return 0 if finished is not None else int(message["code"])
         if finished is None and of_kind(run.worker(index).events, Finished):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.launch.place import Localhost, Place
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
@@ -32,17 +33,17 @@ _KINDS: dict[str, Callable[[], Engine]] = {"kubernetes": Kubernetes, "ray": Ray,
 def named(on: Any, isolate: Any = None) -> Place:
     """The place that `dtk.run(..., on=on, isolate=isolate)` means; None: this machine."""
     if isolate not in (None, False, True):
-        raise ClusterConfigError(f"isolate={isolate!r}: it takes True, False, or None for what DTK_ISOLATE says")
+        words = N_("isolate={given!r}: it takes True, False, or None for what DTK_ISOLATE says")
+        raise ClusterConfigError(_(words, given=isolate))
     if on is None:
         return Localhost(isolate)
     if isolate:
-        words = "a network of its own has no other machines"
-        raise ClusterConfigError(f"isolate=True with on={on!r}: {words}; leave one of them out")
+        words = N_("isolate=True with on={on!r}: a network of its own has no other machines; leave one of them out")
+        raise ClusterConfigError(_(words, on=on))
     if isinstance(on, Engine):
         return on
     if isinstance(on, str) and on in _KINDS:
         return _NAMED.setdefault(on, _KINDS[on]())
     names = ", ".join(f'"{name}"' for name in _KINDS)
-    raise ClusterConfigError(
-        f"on={on!r}: it takes {names}, or what a class of dtk.places makes, such as dtk.places.Ray(...)"
-    )
+    words = N_("on={on!r}: it takes {names}, or what a class of dtk.places makes, such as dtk.places.Ray(...)")
+    raise ClusterConfigError(_(words, on=on, names=names))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.process.piped import ALIVE_SECONDS
 
 __all__ = ["Carrier", "Heard", "Lent", "Pipes"]
@@ -53,8 +54,9 @@ class Pipes:
                     env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
                 )
         except OSError as error:
-            words = f"{command[0]}, which is to start dtk's agent on another machine, can't be run here"
-            raise ClusterConfigError(f"{words} ({(error.strerror or str(error)).lower()})") from None
+            words = N_("{command}, which is to start dtk's agent on another machine, can't be run here ({why})")
+            why = (error.strerror or str(error)).lower()
+            raise ClusterConfigError(_(words, command=command[0], why=why)) from None
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
     def _hear(self, heard: Heard) -> None:
@@ -68,7 +70,7 @@ class Pipes:
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(json.loads(line))
         code = self._process.wait()
-        heard({"gone": self._last_words() or f"ended with exit code {code}"})
+        heard({"gone": self._last_words() or _("ended with exit code {code}", code=code)})
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.launch.place import Site
 from dtk.places.carriers import Heard, Lent
 from dtk.places.remote import Remote
@@ -23,7 +24,8 @@ __all__ = ["Engine"]
 class Engine:
     """A place whose machines an engine lends, until `close`, or until nothing refers to it any more.
 
-    name: what it is called in sentences. given_back: what ends the lending, the last first; `lend` adds to it.
+    name: what it is called in sentences, marked to be translated there. given_back: what ends the lending, the last
+    first; `lend` adds to it.
     """
 
     name = ""
@@ -45,12 +47,13 @@ class Engine:
         """Machines for the members of the run in `folder`, ready to start them; those of the run before, if it can."""
         count = len(folder.members)
         if self._run not in (None, folder.path):
-            raise ClusterConfigError(f"another run is under way on this place ({self.name}); make one for each run")
+            words = N_("another run is under way on this place ({name}); make one for each run")
+            raise ClusterConfigError(_(words, name=_(self.name)))
         self._run = folder.path
         try:
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
                 self._give_back()
-                self._remote = Remote(self.name, lambda heard: self.lend(heard, tick), count)
+                self._remote = Remote(_(self.name), lambda heard: self.lend(heard, tick), count)
                 self.given_back.callback(self._remote.close)
             self._remote.prepare(folder, tick, shared=bool(job.restarts or job.evaluator) and count > 1)
         except BaseException:

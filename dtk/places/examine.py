@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 
 if TYPE_CHECKING:
     from dtk.places.carriers import Lent
@@ -26,28 +27,35 @@ def versions(lent: Sequence[Lent]) -> None:
     own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
     for worker, each in enumerate(lent):
         there = each.facts["versions"]
-        who = f"worker {worker} on {each.host}"
+        who = {"worker": worker, "host": each.host}
         if _minor(there["Python"]) != _minor(own["Python"]):
-            what = (
-                f"Python {there['Python']} there, {own['Python']} here; a pickled function fits one minor version only"
+            words = N_(
+                "worker {worker} on {host}: Python {there} there, {here} here; a pickled function fits one minor "
+                "version only"
             )
-            raise ClusterConfigError(f"{who}: {what}")
+            raise ClusterConfigError(_(words, there=there["Python"], here=own["Python"], **who))
         for package in ("tensorflow", "dtk"):
             if there[package] is None:
-                raise ClusterConfigError(f"{who}: {package} is not installed there, for the Python that is started")
+                words = N_(
+                    "worker {worker} on {host}: {package} is not installed there, for the Python that is started"
+                )
+                raise ClusterConfigError(_(words, package=package, **who))
         if there["dtk"] != own["dtk"]:
-            words = f"dtk {there['dtk']} there, {own['dtk']} here; install the same"
-            raise ClusterConfigError(f"{who}: {words}")
+            words = N_("worker {worker} on {host}: dtk {there} there, {here} here; install the same")
+            raise ClusterConfigError(_(words, there=there["dtk"], here=own["dtk"], **who))
         for package in _MUST:
-            usual, host = _usual(package, own, lent)
+            usual, other = _usual(package, own, lent)
             if there[package] != usual:
-                words = f"{package} {there[package]} there, {usual} on {host}; install the same on every machine"
-                raise ClusterConfigError(f"{who}: {words}")
+                words = N_(
+                    "worker {worker} on {host}: {package} {there} there, {usual} on {other}; install the same on "
+                    "every machine"
+                )
+                of_each = {"there": there[package], "usual": usual, "other": other}
+                raise ClusterConfigError(_(words, package=package, **of_each, **who))
         apart = each.facts["wall"] - time.time()
         if abs(apart) > _CLOCK_SECONDS:
-            environment.say(
-                f"the clock of {each.host} is {apart:+.0f} s from this machine's; its log's times are its own"
-            )
+            words = N_("the clock of {host} is {apart:+.0f} s from this machine's; its log's times are its own")
+            environment.say(_(words, host=each.host, apart=apart))
 
 
 def _usual(package: str, own: Mapping[str, Any], lent: Sequence[Lent]) -> tuple[str | None, str]:
@@ -67,37 +75,42 @@ def reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
     failed = {
         (worker, by_address[address]): words.lower()
         for worker, answer in enumerate(answers)
-        for address, (_, words) in answer["failed"].items()
+        for address, (_number, words) in answer["failed"].items()
     }
     if not failed:
         return
     (one, other), words = next(iter(failed.items()))
-    who, whom = (f"worker {worker} on {lent[worker].host}" for worker in (one, other))
+    names = [_("worker {worker} on {host}", worker=worker, host=lent[worker].host) for worker in (one, other)]
+    known = {"one": names[0], "other": names[1], "address": lent[other].address, "why": words}
     back = failed.get((other, one))
-    said = (
-        f"{who} can't reach {whom} at {lent[other].address}, a port that is open there ({words})"
-        if back is None
-        else f"{who} and {whom} can't reach each other's ports, which are open there ({words}; {back})"
-    )
-    raise ClusterConfigError(f"{said}; TensorFlow needs every port above 1023 open between workers, both ways")
+    if back is None:
+        what = _("{one} can't reach {other} at {address}, a port that is open there ({why})", **known)
+    else:
+        what = N_("{one} and {other} can't reach each other's ports, which are open there ({why}; {back})")
+        what = _(what, back=back, **known)
+    remedy = _("TensorFlow needs every port above 1023 open between workers, both ways")
+    raise ClusterConfigError(what, remedy=remedy)
 
 
 def shares(place: str, lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
     """One directory that each machine sees."""
     for each, answer in zip(lent, answers, strict=True):
         if not answer["found"]:
-            why = f" ({answer['words']})" if answer.get("words") else ""
-            raise ClusterConfigError(
-                f"restarts= or evaluator= on {place}: {lent[0].host} and {each.host} have no directory in common{why}, "
-                "where one would find what another has saved; pass storage=, a directory that all machines share"
+            words = N_(
+                "restarts= or evaluator= on {place}: {one} and {other} have no directory in common, where one would "
+                "find what another has saved"
             )
+            what = _(words, place=place, one=lent[0].host, other=each.host)
+            if answer.get("words"):
+                what = _("{what} ({why})", what=what, why=answer["words"])
+            raise ClusterConfigError(what, remedy=_("pass storage=, a directory that all machines share"))
 
 
 def clocks(lent: Sequence[Lent], ask: Callable[[int], Mapping[str, Any]]) -> None:
     """Finds how far each machine's clock is ahead of this one's. ask: an agent, by number, for its facts."""
     for k, each in enumerate(lent):
         best = float("inf")
-        for _ in range(_ROUNDS):
+        for _round in range(_ROUNDS):
             asked = time.monotonic()
             answer = ask(k)
             took = answer["arrived"] - asked
@@ -121,7 +134,7 @@ def cut(there: Mapping[int, str], failed: Mapping[int, Mapping[str, Any]]) -> li
 
 def lost(lent: Sequence[Lent], silent: Collection[int], seconds: float) -> dict[int, str]:
     """What is said of members whose agent is gone, or has not been heard of for so many seconds."""
-    words = f"has not been heard of for {seconds:g} s: its machine is down, or the network to it is cut"
+    words = N_("has not been heard of for {seconds:g} s: its machine is down, or the network to it is cut")
     gone = {k: each.gone for k, each in enumerate(lent) if each.gone}
-    found = {k: f"is lost with its machine, or dtk's agent there: {why}" for k, why in gone.items()}
-    return {**dict.fromkeys(silent, words), **found}
+    found = {k: _("is lost with its machine, or dtk's agent there: {why}", why=why) for k, why in gone.items()}
+    return {**dict.fromkeys(silent, _(words, seconds=seconds)), **found}

@@ -12,6 +12,7 @@ from typing import Any
 
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.launch import cluster_of, launch, request
 from dtk.launch.launch import Job
 from dtk.launch.outside import PROGRAM
@@ -68,9 +69,10 @@ def export(
     found = source.written(fn)
     call = _call(fn, args, kwargs)
     if call is None:
-        found.reason = found.reason or "an argument has no text that reads back as the same value"
+        found.reason = found.reason or _("an argument has no text that reads back as the same value")
     if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
-        found.reason = found.reason or f"it imports a module of yours that has the program's name, {PROGRAM}"
+        words = N_("it imports a module of yours that has the program's name, {name}")
+        found.reason = found.reason or _(words, name=PROGRAM)
     if plain:
         _check_plain(found, keras)
     text = None if found.reason else _program(found, fn, str(call), seed, plain)
@@ -96,27 +98,28 @@ def export(
 
 def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
     if kind not in KINDS:
-        raise ClusterConfigError(f"dtk.export(kind={kind!r}): it takes {', '.join(map(repr, KINDS))}")
+        kinds = _(", ").join(map(repr, KINDS))
+        raise ClusterConfigError(_("dtk.export(kind={kind!r}): it takes {kinds}", kind=kind, kinds=kinds))
     if (kind == "kubernetes") != bool(image):
-        words = (
-            "image= is not for it" if image else "give the containers' image=, such as 'registry.example/me/train:1'"
-        )
-        raise ClusterConfigError(f"dtk.export(kind={kind!r}): {words}")
+        words = N_("dtk.export(kind={kind!r}): give the containers' image=, such as 'registry.example/me/train:1'")
+        words = N_("dtk.export(kind={kind!r}): image= is not for it") if image else words
+        raise ClusterConfigError(_(words, kind=kind))
     folder = Path(path).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ClusterConfigError(f"{folder} is there already; give a directory that is empty or not there yet")
+        words = N_("{folder} is there already; give a directory that is empty or not there yet")
+        raise ClusterConfigError(_(words, folder=folder))
     return folder
 
 
 def _check_plain(found: source.Written, keras: int | None) -> None:
     if found.reason:
-        raise ClusterConfigError(f"plain=True: no program can be written, as {found.reason}")
+        raise ClusterConfigError(_("plain=True: no program can be written, as {reason}", reason=found.reason))
     if found.uses_dtk:
-        words = f"the function uses dtk; {page('guide/without_dtk.md')} has what to write in its place"
-        raise ClusterConfigError(f"plain=True: {words}")
+        words = N_("plain=True: the function uses dtk; {page} has what to write in its place")
+        raise ClusterConfigError(_(words, page=page("guide/without_dtk.md")))
     if keras == 3:
-        words = "Keras 3's fit fails over several workers without dtk's corrections; leave keras= out, for tf_keras"
-        raise ClusterConfigError(f"plain=True with keras=3: {words}")
+        words = N_("plain=True with keras=3: Keras 3's fit fails over several workers without dtk's corrections")
+        raise ClusterConfigError(_(words), remedy=_("leave keras= out, for tf_keras"))
 
 
 def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
@@ -193,13 +196,13 @@ def _entry(plain: bool, where: str) -> str:
 def _script(folder: Path, job: Job, image: str, plain: bool) -> str:
     entry = _entry(plain, '"$here"')
     _executable(folder / "start.sh", manifests.START.format(workers=job.workers, entry=entry))
-    return manifests.SCRIPT_WORDS.format(workers=job.workers, entry=_entry(plain, "."))
+    return _(manifests.SCRIPT_WORDS, workers=job.workers, entry=_entry(plain, "."))
 
 
 def _slurm(folder: Path, job: Job, image: str, plain: bool) -> str:
     entry = _entry(plain, '"$SLURM_SUBMIT_DIR"')
     (folder / "job.sbatch").write_text(manifests.SBATCH.format(workers=job.workers, entry=entry))
-    return manifests.SLURM_WORDS.format(workers=job.workers)
+    return _(manifests.SLURM_WORDS, workers=job.workers)
 
 
 def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
@@ -213,14 +216,14 @@ def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
         install = f"RUN pip install --no-cache-dir tensorflow=={tensorflow} tf_keras=={tf_keras}"
     entry = json.dumps(_entry(plain, "/job").split())
     (folder / "Dockerfile").write_text(manifests.DOCKERFILE.format(python=minor, install=install, entry=entry))
-    return manifests.KUBERNETES_WORDS.format(image=image, name=manifests.job_name(folder.name), workers=job.workers)
+    return _(manifests.KUBERNETES_WORDS, image=image, name=manifests.job_name(folder.name), workers=job.workers)
 
 
 def _readme(fn: Any, said: str, reason: str, plain: bool) -> str:
     what = (
-        f"`function.pkl`, because {reason}; it needs the same minor version of Python"
+        _("`function.pkl`, because {reason}; it needs the same minor version of Python", reason=reason)
         if reason
-        else f"`{PROGRAM}`, a program that can be read and changed"
+        else _("`{program}`, a program that can be read and changed", program=PROGRAM)
     )
-    also, records = ("tf_keras", "") if plain else ("dtk", manifests.RECORDS)
-    return manifests.README.format(name=fn.__name__, what=what, said=said, records=records, also=also)
+    also, records = ("tf_keras", "") if plain else ("dtk", _(manifests.RECORDS))
+    return _(manifests.README, name=fn.__name__, what=what, said=said, records=records, also=also)

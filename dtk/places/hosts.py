@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
 
@@ -25,12 +26,13 @@ class Hosts(Engine):
         storage: a directory that all of them share; needed for `restarts`.
     """
 
-    name = "other machines"
+    name = N_("other machines")
 
     def __init__(self, hosts: Sequence[str] | Mapping[str, str], python: str = "python3", storage: str = ""):
         super().__init__()
         if isinstance(hosts, str) or not hosts:
-            raise ClusterConfigError(f"Hosts({hosts!r}): it takes a list of names, such as ['10.0.0.1', '10.0.0.2']")
+            words = N_("Hosts({given!r}): it takes a list of names, such as ['10.0.0.1', '10.0.0.2']")
+            raise ClusterConfigError(_(words, given=hosts))
         # BatchMode: a question for a password would wait for ever. The system itself tries an address for minutes.
         ssh = "ssh -o BatchMode=yes -o ConnectTimeout=20"
         self.hosts = dict(hosts) if isinstance(hosts, Mapping) else {host: f"{ssh} {host}" for host in hosts}
@@ -38,9 +40,8 @@ class Hosts(Engine):
 
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         if len(self.hosts) < len(heard):
-            raise ClusterConfigError(
-                f"{len(heard)} processes on {len(self.hosts)} hosts: give as many hosts, or ask for fewer workers"
-            )
+            words = N_("{processes} processes on {hosts} hosts: give as many hosts, or ask for fewer workers")
+            raise ClusterConfigError(_(words, processes=len(heard), hosts=len(self.hosts)))
         agent = [self.python, "-m", "dtk", "agent", *(["--storage", self.storage] if self.storage else [])]
         found = []
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):

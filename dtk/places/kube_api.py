@@ -11,6 +11,7 @@ from typing import Any
 
 from dtk import extras
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.published import page
 
 __all__ = ["NEEDED", "Api", "Refused", "system_words"]
@@ -50,8 +51,8 @@ class Api:
         try:
             from kubernetes import client
         except ImportError:
-            words = f"on Kubernetes: its client is not installed here; {extras.command('kubernetes')}"
-            raise ClusterConfigError(words) from None
+            words = N_("on Kubernetes: its client is not installed here; {command}")
+            raise ClusterConfigError(_(words, command=extras.command("kubernetes"))) from None
         self._client = client
         self._configuration, own = _configured(client, context)
         self._configuration.retries = False  # its warnings would be printed between a run's lines
@@ -84,7 +85,8 @@ class Api:
             fresh.rest_client.pool_manager.clear()  # its `close` does so in newer versions alone
 
     def _unreachable(self, error: BaseException) -> ClusterConfigError:
-        return ClusterConfigError(f"no Kubernetes answers at {self.server}: {system_words(error).lower()}")
+        words = N_("no Kubernetes answers at {server}: {why}")
+        return ClusterConfigError(_(words, server=self.server, why=system_words(error).lower()))
 
     def _refused(self, error: Any) -> Refused:
         try:
@@ -93,15 +95,20 @@ class Api:
             about = (status.get("details") or {}).get("kind")
         except (TypeError, ValueError):
             said, reason, about = str(error.reason), "", None  # a proxy's answer
-        at = f'the namespace "{self.namespace}" of {self.server}'
-        words = f"Kubernetes refused it ({error.status} {reason or error.reason}): {said}"
+        words = N_("Kubernetes refused it ({status} {reason}): {said}")
         if error.status == 401:
-            words = f"Kubernetes at {self.server} does not accept the credentials (401): log in anew"
+            words = N_("Kubernetes at {server} does not accept the credentials (401): log in anew")
         elif error.status == 403:
-            words = f"not allowed in {at}: {said}; a Role that suffices is in {PAGE}"
+            return Refused(self._not_allowed(said), error.status, reason)
         elif error.status == 404 and about == "namespaces":
-            words = f"there is no {at.removeprefix('the ')}; name another, namespace="
+            words = N_('there is no namespace "{namespace}" of {server}; name another, namespace=')
+        where = {"server": self.server, "namespace": self.namespace}
+        words = _(words, status=error.status, reason=reason or error.reason, said=said, **where)
         return Refused(words, error.status, reason)
+
+    def _not_allowed(self, what: str) -> str:
+        words = N_('not allowed in the namespace "{namespace}" of {server}: {what}; a Role that suffices is in {page}')
+        return _(words, namespace=self.namespace, server=self.server, what=what, page=PAGE)
 
     # ---- what may be done
 
@@ -109,9 +116,8 @@ class Api:
         """ClusterConfigError where something that a run takes is not allowed."""
         missing = [each for each in NEEDED if not self._allowed(*each)]
         if missing:
-            what = ", ".join(f"{verb} {'/'.join(filter(None, of))}" for verb, _, *of in missing)
-            at = f'the namespace "{self.namespace}" of {self.server}'
-            raise ClusterConfigError(f"not allowed in {at}: {what}; a Role that suffices is in {PAGE}")
+            what = _(", ").join(f"{verb} {'/'.join(filter(None, of))}" for verb, _group, *of in missing)
+            raise ClusterConfigError(self._not_allowed(what))
 
     def _allowed(self, verb: str, group: str, resource: str, subresource: str) -> bool:
         about = {"namespace": self.namespace, "verb": verb, "group": group, "resource": resource}
@@ -131,7 +137,8 @@ class Api:
         """Makes the Job, and the Service as its own: it goes with it."""
         made = json.loads(self._ask("BatchV1Api", "create_namespaced_job", self.namespace, job))
         if "backoffLimitPerIndex" not in made["spec"]:
-            raise ClusterConfigError(f"Kubernetes at {self.server} is older than 1.29, which dtk's Job needs")
+            words = N_("Kubernetes at {server} is older than 1.29, which dtk's Job needs")
+            raise ClusterConfigError(_(words, server=self.server))
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": made["metadata"]["name"]}
         service["metadata"]["ownerReferences"] = [{**owner, "uid": made["metadata"]["uid"]}]
         self._ask("CoreV1Api", "create_namespaced_service", self.namespace, service)
@@ -220,9 +227,10 @@ def _configured(client: Any, context: str) -> tuple[Any, str]:
         KeyError,
         ValueError,
     ) as error:  # a file that is none
-        raise ClusterConfigError(f"on Kubernetes: {files} can't be used: {_in_short(error)}") from None
-    words = f"on Kubernetes: there is no kubeconfig at {files}; set KUBECONFIG, or let your cluster's tool write one"
-    raise ClusterConfigError(words)
+        words = _("on Kubernetes: {files} can't be used: {why}", files=files, why=_in_short(error))
+        raise ClusterConfigError(words) from None
+    words = N_("on Kubernetes: there is no kubeconfig at {files}; set KUBECONFIG, or let your cluster's tool write one")
+    raise ClusterConfigError(_(words, files=files))
 
 
 def _in_short(error: BaseException) -> str:
@@ -232,11 +240,11 @@ def _in_short(error: BaseException) -> str:
 def system_words(error: BaseException) -> str:
     """The system's own words for why there is no connection: of the innermost error that has some."""
     words, each = "", error
-    for _ in range(10):
+    for _depth in range(10):
         if isinstance(each, OSError):
             words = each.strerror or str(each) or words
         elif getattr(each, "status_code", None):  # of an answer that is no websocket
-            words = f"HTTP status {each.status_code}"  # type: ignore[attr-defined]
+            words = _("HTTP status {code}", code=each.status_code)  # type: ignore[attr-defined]
         inner = each.__cause__ or each.__context__
         if inner is None:
             break

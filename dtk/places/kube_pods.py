@@ -10,9 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dtk.language import N_, _
+
 __all__ = ["CANT_START", "MAY_NOT_START", "Seen", "by_index", "last_words", "seen"]
 
 Object = Mapping[str, Any]
+
+_STATES = (N_("waiting"), N_("running"), N_("over"))
 
 # No later attempt of the kubelet's goes better.
 CANT_START = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError")
@@ -40,14 +44,17 @@ class Seen:
     @property
     def host(self) -> str:
         """How people call the machine that the pod is to them."""
-        return f"{self.node} (pod {self.pod})" if self.node else f"pod {self.pod}"
+        if self.node:
+            return _("{node} (pod {pod})", node=self.node, pod=self.pod)
+        return _("pod {pod}", pod=self.pod)
 
     @property
     def why(self) -> str:
         """ "OOMKilled (exit code 137)", "Unschedulable (0/3 nodes are available: ...)"."""
-        exit_code = f"exit code {self.code}" if self.code is not None else ""
-        more = "; ".join(filter(None, (exit_code, self.words.strip().rstrip("."))))
-        return f"{self.reason or self.state} ({more})" if more else self.reason or self.state
+        exit_code = _("exit code {code}", code=self.code) if self.code is not None else ""
+        more = _("; ").join(filter(None, (exit_code, self.words.strip().rstrip("."))))
+        reason = self.reason or _(self.state)
+        return _("{what} ({why})", what=reason, why=more) if more else reason
 
 
 def by_index(pods: Sequence[Object]) -> dict[int, Seen]:

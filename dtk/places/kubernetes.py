@@ -12,6 +12,7 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.places import kube_pods, manifests
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
@@ -76,8 +77,11 @@ class Kubernetes(Engine):
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         image = self.image or os.environ.get("DTK_IMAGE")
         if not image:
-            words = "name an image with TensorFlow and dtk: dtk.places.Kubernetes(image=...), or DTK_IMAGE"
-            raise ClusterConfigError(f"on Kubernetes: {words}; {PAGE} says how to make one")
+            words = N_(
+                "on Kubernetes: name an image with TensorFlow and dtk: dtk.places.Kubernetes(image=...), or "
+                "DTK_IMAGE; {page} says how to make one"
+            )
+            raise ClusterConfigError(_(words, page=PAGE))
         api = Api(self.context, self.namespace)
         api.check()
         name = f"dtk-{secrets.token_hex(4)}"
@@ -138,8 +142,9 @@ class _Waiting:
             self._refuse(pod, now)
         for reason, words in self._words(pods).items():
             if now > self._until:
-                remedy = "ask for fewer workers, for less (resources=), or wait longer (wait=)"
-                raise ClusterConfigError(f"{words}, for {self._seconds:g} s now; {remedy}")
+                remedy = _("ask for fewer workers, for less (resources=), or wait longer (wait=)")
+                late = _("{words}, for {seconds:g} s now", words=words, seconds=self._seconds)
+                raise ClusterConfigError(late, remedy=remedy)
             if now - self._reasons.setdefault(reason, now) >= SAY_SECONDS:
                 self._reasons[reason] = float("inf")
                 environment.say(words)
@@ -149,15 +154,17 @@ class _Waiting:
         """ClusterConfigError for one that won't run."""
         if pod.state == "over":
             words = kube_pods.last_words(self.api.log(pod.pod))
-            said = f": {words}" if words else ""
-            raise ClusterConfigError(f"{pod.host} ended before dtk's agent answered: {pod.why}{said}")
+            why = _("{what}: {why}", what=pod.why, why=words) if words else pod.why
+            raise ClusterConfigError(_("{host} ended before dtk's agent answered: {why}", host=pod.host, why=why))
         if pod.reason in kube_pods.CANT_START:
-            raise ClusterConfigError(f"{pod.host} can't start: {pod.why}")
+            raise ClusterConfigError(_("{host} can't start: {why}", host=pod.host, why=pod.why))
         if pod.reason in kube_pods.MAY_NOT_START:
             since, first = self._failed.setdefault(pod.pod, (now, pod))
             if now - since > IMAGE_SECONDS:
-                why = pod.why if first.reason == pod.reason else f"{pod.why}, first {first.why}"
-                raise ClusterConfigError(f"{pod.host} has not started for {IMAGE_SECONDS:g} s: {why}")
+                same = first.reason == pod.reason
+                why = pod.why if same else _("{why}, first {first}", why=pod.why, first=first.why)
+                words = N_("{host} has not started for {seconds:g} s: {why}")
+                raise ClusterConfigError(_(words, host=pod.host, seconds=IMAGE_SECONDS, why=why))
 
     def _words(self, pods: Mapping[int, Seen]) -> dict[str, str]:
         """{reason: a sentence} of the pods that don't run."""
@@ -165,23 +172,24 @@ class _Waiting:
         for pod in pods.values():
             if pod.state != "running":
                 others = sum(other.reason == pod.reason for other in pods.values()) - 1
-                more = f" and {others} more wait" if others else " waits"
-                found.setdefault(pod.reason, f"{pod.host}{more}: {self._why(pod)}")
+                words = N_("{host} and {n} more wait: {why}") if others else N_("{host} waits: {why}")
+                found.setdefault(pod.reason, _(words, host=pod.host, n=others, why=self._why(pod)))
         if len(pods) < self._count:
             given_up = self.api.given_up(self.job)
             if given_up:
-                raise ClusterConfigError(f"Kubernetes has ended the Job {self.job} before its pods ran: {given_up}")
+                words = N_("Kubernetes has ended the Job {job} before its pods ran: {why}")
+                raise ClusterConfigError(_(words, job=self.job, why=given_up))
             why = self.api.warning(self.job)
-            missing = f"{self._count - len(pods)} of {self._count} pods are not there yet"
-            found[f"missing {why.partition(' ')[0]}"] = (
-                f"the Job {self.job} waits: {missing}{': ' + why if why else ''}"
-            )
+            words = N_("the Job {job} waits: {missing} of {count} pods are not there yet")
+            said = _(words, job=self.job, missing=self._count - len(pods), count=self._count)
+            said = _("{what}: {why}", what=said, why=why) if why else said
+            found[f"missing {why.partition(' ')[0]}"] = said
         return found
 
     def _why(self, pod: Seen) -> str:
         """What it waits for; a warning says more than that it is being made."""
         warning = "" if pod.words else self.api.warning(pod.pod)
-        return f"{pod.why}, {warning}" if warning else pod.why
+        return _("{first}, {more}", first=pod.why, more=warning) if warning else pod.why
 
 
 def _why_ended(api: Api, job: str, pod: str, error: BaseException | None) -> str:
@@ -194,17 +202,19 @@ def _why_ended(api: Api, job: str, pod: str, error: BaseException | None) -> str
             if now is None or (now.state == "over" and now.reason in ("", "Completed")):
                 why = api.given_up(job)  # its container was asked to end
                 if why:
-                    return f"Kubernetes has ended its Job: {why}"
+                    return _("Kubernetes has ended its Job: {why}", why=why)
         except ClusterConfigError as refused:
             return str(refused)
         if now is None:
-            return "its pod was deleted"
+            return _("its pod was deleted")
         if now.state == "over":
             words = kube_pods.last_words(api.log(pod)) if now.reason == "Error" else ""
-            return f"{now.why}: {words}" if words else now.why
+            return _("{what}: {why}", what=now.why, why=words) if words else now.why
         if time.monotonic() > until:
-            words = f" ({system_words(error)})" if error is not None else ""
-            return f"there is no connection to its container any more{words}, though it runs"
+            if error is None:
+                return _("there is no connection to its container any more, though it runs")
+            words = N_("there is no connection to its container any more ({why}), though it runs")
+            return _(words, why=system_words(error))
         time.sleep(0.5)
 
 
@@ -215,4 +225,5 @@ def _remove(api: Api, name: str) -> None:
     try:
         api.remove(name)
     except ClusterConfigError as error:
-        environment.say(f"the Job {name} could not be deleted, and ends by itself: {error}")
+        words = N_("the Job {job} could not be deleted, and ends by itself: {why}")
+        environment.say(_(words, job=name, why=error))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dtk.language import N_
 from dtk.launch.cluster_of import PORT
 
 __all__ = [
@@ -54,14 +55,14 @@ done
 exit $status
 """
 
-SCRIPT_WORDS = """`./start.sh` starts {workers} workers on this machine.
+SCRIPT_WORDS = N_("""`./start.sh` starts {workers} workers on this machine.
 
 On several machines, copy the directory to each and start a worker there, with the addresses of all and its own number:
 
     cluster='{{"worker": ["10.0.0.1:23456", "10.0.0.2:23456"]}}'
     export TF_CONFIG="{{\\"cluster\\": $cluster, \\"task\\": {{\\"type\\": \\"worker\\", \\"index\\": 0}}}}"
     {entry}
-"""
+""")
 
 SBATCH = """#!/bin/bash
 #SBATCH --job-name=dtk
@@ -74,12 +75,12 @@ unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY  # gRPC would send the worke
 srun --kill-on-bad-exit=1 --label {entry}
 """
 
-SLURM_WORDS = """From this directory, which all nodes must see, with a Python on PATH that has what is listed below:
+SLURM_WORDS = N_("""From this directory, which all nodes must see, with a Python on PATH that has what is listed below:
 
     sbatch job.sbatch
 
 {workers} nodes, a worker on each; `sbatch --nodes=8 job.sbatch` for 8.
-"""
+""")
 
 DOCKERFILE = """FROM python:{python}-slim
 {install}
@@ -92,27 +93,27 @@ INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`)
 COPY *.whl /wheels/
 RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
 
-RECORDS = """Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` makes a page.
+RECORDS = N_("""Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` a page.
 
-"""
+""")
 
-KUBERNETES_WORDS = """    docker build -t {image} . && docker push {image}
+KUBERNETES_WORDS = N_("""    docker build -t {image} . && docker push {image}
     kubectl apply -f job.yaml
     kubectl logs -f -l job-name={name} --prefix --max-log-requests {workers}
 
 {workers} pods of an Indexed Job, which a headless Service gives names: `{name}-0.{name}` and so on. Each pod has a
 directory /job/runs of its own, which goes with it: for records that stay, and for checkpoints that a restart finds,
 mount a volume there (`ReadWriteMany`).
-"""
+""")
 
-README = """# {name}
+README = N_("""# {name}
 
 Written by `dtk.export`. The function is {what}.
 
 {said}
 {records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place;
 ports above 1023 open between all of them, both ways.
-"""
+""")
 
 
 def job_name(name: str) -> str:

@@ -20,6 +20,7 @@ import psutil
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
+from dtk.language import N_, _
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
@@ -51,14 +52,15 @@ class Practice(Engine):
         engine: "ray", "hosts", or None: Ray where it is installed and this process uses no other cluster of Ray's.
     """
 
-    name = "practice machines"
+    name = N_("practice machines")
 
     def __init__(self, count: int = 2, engine: str | None = None):
         super().__init__()
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-            raise ClusterConfigError(f"Practice(count={count!r}): it takes a whole number from 1 to {MOST}")
+            words = N_("Practice(count={given!r}): it takes a whole number from 1 to {most}")
+            raise ClusterConfigError(_(words, given=count, most=MOST))
         if engine not in (None, "ray", "hosts"):
-            raise ClusterConfigError(f"Practice(engine={engine!r}): it takes 'ray', 'hosts', or None")
+            raise ClusterConfigError(_("Practice(engine={given!r}): it takes 'ray', 'hosts', or None", given=engine))
         self.count, self.engine = count, engine or _engine()
         self._machines: list[_Machine] = []
         self._taken: list[_Machine] = []  # by member of the run
@@ -94,7 +96,7 @@ class Practice(Engine):
     def _trap(self, worker: int, step: int, how: signal.Signals) -> Fault:
         fault = faults.stall(worker=worker, step=step)
         if worker == 0 and self.engine == "ray":
-            raise ClusterConfigError("worker 0's machine has the head of Ray's cluster, which ends with it")
+            raise ClusterConfigError(_("worker 0's machine has the head of Ray's cluster, which ends with it"))
         self._traps[worker] = how
         return fault
 
@@ -119,9 +121,13 @@ class Practice(Engine):
         self._start()
         left = [machine for machine in self._machines if not machine.broken]
         if len(left) < len(heard):
-            words = f"{len(heard)} processes on {len(left)} practice machines"
-            lost = f", as {self.count - len(left)} of {self.count} are lost" * (len(left) < self.count)
-            raise ClusterConfigError(f"{words}{lost}; make a dtk.places.Practice of more, or ask for fewer workers")
+            words = N_("{processes} processes on {machines} practice machines")
+            if len(left) < self.count:
+                words = N_("{processes} processes on {machines} practice machines, as {lost} of {count} are lost")
+            lost = {"lost": self.count - len(left), "count": self.count}
+            what = _(words, processes=len(heard), machines=len(left), **lost)
+            remedy = _("make a dtk.places.Practice of more, or ask for fewer workers")
+            raise ClusterConfigError(what, remedy=remedy)
         self._taken = left[: len(heard)]
         watched = [
             _watched(each, member, machine, self._traps)
@@ -229,7 +235,7 @@ def _watched(heard: Heard, member: int, machine: _Machine, traps: dict[int, sign
         if "gone" in message and machine.stopped:
             return  # of a real one the engine would not know sooner
         if "gone" in message and machine.broken:
-            message = {"gone": "the connection to it has ended"}  # in the same words, whatever the engine's are
+            message = {"gone": _("the connection to it has ended")}  # in the same words, whatever the engine's are
         heard(message)
         if member in traps and message.get("file") == events and b'"stall"' in base64.b64decode(message["data"]):
             machine.breaks(traps.pop(member))

@@ -12,6 +12,7 @@ from typing import Any
 
 from dtk import extras
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _, ngettext
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
 from dtk.process.agent import Agent
@@ -118,13 +119,15 @@ class Ray(Engine):
         group = ray.util.placement_group(bundles, strategy="SPREAD")
         self.given_back.callback(_remove, group)
         if not group.wait(READY_SECONDS):
-            words = f"Ray found no room for {len(heard)} workers of {self.resources} in {READY_SECONDS:g} s"
-            raise ClusterConfigError(f"{words}; other programs may hold it: `ray status` shows")
+            words = N_("Ray found no room for {workers} workers of {resources} in {seconds:g} s")
+            what = _(words, workers=len(heard), resources=self.resources, seconds=READY_SECONDS)
+            raise ClusterConfigError(what, remedy=_("other programs may hold it: `ray status` shows"))
         actors = [self._actor(ray, group, place, bundle) for place, bundle in enumerate(bundles)]
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
         except ray.exceptions.RayError as error:
-            raise ClusterConfigError(f"Ray could not start dtk's agent on a node: {_in_short(error)}") from None
+            words = _("Ray could not start dtk's agent on a node: {why}", why=_in_short(error))
+            raise ClusterConfigError(words) from None
         return [
             Lent(address, _Calls(actor, takes)) for actor, address, takes in zip(actors, addresses, heard, strict=True)
         ]
@@ -133,17 +136,22 @@ class Ray(Engine):
         try:
             import ray
         except ImportError:
-            raise ClusterConfigError(f'on="ray": Ray is not installed here; {extras.command("ray")}') from None
+            words = N_('on="ray": Ray is not installed here; {command}')
+            raise ClusterConfigError(_(words, command=extras.command("ray"))) from None
         address = self.address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
             _reach(address)
             try:
                 ray.init(self.address, log_to_driver=False, logging_level="error")
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ClusterConfigError(f"no Ray cluster answers at {address}: {_in_short(error)}") from None
+                words = _("no Ray cluster answers at {address}: {why}", address=address, why=_in_short(error))
+                raise ClusterConfigError(words) from None
         elif self.address and _are_two(self.address, there := str(ray.get_runtime_context().gcs_address)):
-            words = f"the one that this process is connected to, {there}: call ray.shutdown() before"
-            raise ClusterConfigError(f"Ray's cluster at {self.address} is another than {words}")
+            words = N_(
+                "Ray's cluster at {address} is another than the one that this process is connected to, {there}: call "
+                "ray.shutdown() before"
+            )
+            raise ClusterConfigError(_(words, address=self.address, there=there))
         return ray
 
     def _check(self, ray: Any, count: int) -> None:
@@ -151,10 +159,15 @@ class Ray(Engine):
         for name, each in self.resources.items():
             if each * count > there.get(name, 0):
                 nodes = sum(node["Alive"] for node in ray.nodes())
-                raise ClusterConfigError(
-                    f"{count} workers with {each:g} {name} each on Ray: its {nodes} node{'s' * (nodes != 1)} have "
-                    f"{there.get(name, 0):g}; ask for fewer workers, for less (resources=), or add nodes"
+                known = {"workers": count, "each": each, "name": name, "there": there.get(name, 0)}
+                what = ngettext(
+                    "{workers} workers with {each:g} {name} each on Ray: its {n} node has {there:g}",
+                    "{workers} workers with {each:g} {name} each on Ray: its {n} nodes have {there:g}",
+                    nodes,
+                    **known,
                 )
+                remedy = _("ask for fewer workers, for less (resources=), or add nodes")
+                raise ClusterConfigError(what, remedy=remedy)
 
     def _bundles(self, count: int) -> list[dict[str, float]]:
         """What each worker takes of its node."""
@@ -189,8 +202,10 @@ def _reach(address: str | None) -> None:
     try:
         socket.create_connection(at, timeout=REACH_SECONDS).close()
     except OSError as error:
-        words = f"no Ray cluster answers at {address} ({(error.strerror or str(error)).lower()})"
-        raise ClusterConfigError(f"{words}; `ray start --head` on its first node prints the address") from None
+        why = (error.strerror or str(error)).lower()
+        what = _("no Ray cluster answers at {address} ({why})", address=address, why=why)
+        remedy = _("`ray start --head` on its first node prints the address")
+        raise ClusterConfigError(what, remedy=remedy) from None
 
 
 def _are_two(address: str, other: str) -> bool:
@@ -214,7 +229,7 @@ def _gone(error: BaseException) -> str:
     import ray
 
     if isinstance(error, (ray.exceptions.ActorDiedError, ray.exceptions.ActorUnavailableError)):
-        return f"Ray has lost its actor there ({type(error).__name__})"
+        return _("Ray has lost its actor there ({error})", error=type(error).__name__)
     return _in_short(error)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.language import _
 from dtk.launch.place import free_ports
 
 __all__ = ["RayNodes"]
@@ -67,7 +68,7 @@ class RayNodes:
 
 def _add(cluster: Any, name: str, more: dict[str, Any]) -> None:
     last: Exception | None = None
-    for _ in range(ATTEMPTS):
+    for _attempt in range(ATTEMPTS):
         ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         try:
             cluster.add_node(num_cpus=1, resources={name: 1}, object_store_memory=80 << 20, **ports, **more)
@@ -75,7 +76,7 @@ def _add(cluster: Any, name: str, more: dict[str, Any]) -> None:
         except Exception as error:  # Ray raises plain Exception where a node does not come up
             last = error
     words = (str(last).strip().splitlines() or [type(last).__name__])[-1]
-    raise ClusterConfigError(f"Ray could not start {name} on this machine: {words}")
+    raise ClusterConfigError(_("Ray could not start {name} on this machine: {why}", name=name, why=words))
 
 
 @contextlib.contextmanager

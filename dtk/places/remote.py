@@ -13,12 +13,14 @@ from typing import Any
 
 from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
+from dtk.language import N_, _
 from dtk.launch.place import Machine
 from dtk.places import examine, mirror
 from dtk.places.carriers import Heard, Lent
 from dtk.places.relay import Bell, Relay
 from dtk.process.vitals import Vitals
 from dtk.records import RunFolder
+from dtk.watch.state import called
 
 __all__ = ["Remote"]
 
@@ -102,13 +104,9 @@ class Remote:
         return number
 
     def _ask_all(
-        self,
-        what: str,
-        tick: Callable[[], None],
-        seconds: float = ANSWER_SECONDS,
-        more: Sequence[Mapping[str, Any]] = ({},),
+        self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ({},)
     ) -> list[dict[str, Any]]:
-        """Each agent's answer. more: what each is asked besides, or one for all."""
+        """Each agent's answer. more: what each is asked besides, a dict by name, or one for all."""
         of_each = list(more) * (len(self.lent) if len(more) == 1 else 1)
         numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
@@ -118,16 +116,18 @@ class Remote:
         while number not in self._answers:
             self.poll(0.1)
             tick()
-            lent = self.lent[member]
-            if lent.gone:
-                raise ClusterConfigError(f"{self._name(member)}: dtk's agent did not start: {lent.gone}")
+            gone, who = self.lent[member].gone, self._name(member)
+            if gone:
+                raise ClusterConfigError(_("{worker}: dtk's agent did not start: {why}", worker=who, why=gone))
             if time.monotonic() > deadline:
-                raise ClusterConfigError(f"{self._name(member)}: dtk's agent has not answered for {seconds:g} s")
+                words = N_("{worker}: dtk's agent has not answered for {seconds:g} s")
+                raise ClusterConfigError(_(words, worker=who, seconds=seconds))
         return self._answers.pop(number)
 
     def _name(self, member: int) -> str:
         assert self._folder is not None
-        return f"{self._folder.members[member].name} on {self.lent[member].host}"
+        of_run = self._folder.members[member]
+        return _("{name} on {host}", name=called(of_run.name, member), host=self.lent[member].host)
 
     def addresses(self) -> list[str]:
         return [f"{lent.address}:{lent.port}" for lent in self.lent]
@@ -168,7 +168,7 @@ class Remote:
 
     def _still_there(self, member: int) -> None:
         if member in self.lost():
-            raise ClusterConfigError(f"{self._name(member)} is lost")
+            raise ClusterConfigError(_("{worker} is lost", worker=self._name(member)))
 
     # ---- what `dtk.interactive` asks for besides
 
@@ -201,8 +201,8 @@ class Remote:
         for key in keys:
             if key in self._refused:
                 number, words = self._refused[key]
-                host = self.lent[self._member[key]].host
-                raise OSError(number, f"{host}: {words}") if number else DtkError(f"{host}: {words}")
+                said = _("{what}: {why}", what=self.lent[self._member[key]].host, why=words)
+                raise OSError(number, said) if number else DtkError(said)
 
     def poll(self, timeout: float) -> None:
         now = time.monotonic()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
+from dtk.language import N_, _, ngettext
 from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
 from dtk.records import RunFolder
@@ -61,10 +62,14 @@ class Slurm(Engine):
         job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
         names = _said(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
         if len(names) < len(heard):
-            raise ClusterConfigError(
-                f"{len(heard)} processes in Slurm's job {job}, which has {len(names)} node{'s' * (len(names) != 1)}: "
-                "ask for as many nodes, or for fewer workers"
+            words = ngettext(
+                "{processes} processes in Slurm's job {job}, which has {n} node",
+                "{processes} processes in Slurm's job {job}, which has {n} nodes",
+                len(names),
+                processes=len(heard),
+                job=job,
             )
+            raise ClusterConfigError(words, remedy=_("ask for as many nodes, or for fewer workers"))
         return [
             Lent(_address(name), self._agent(job, name, takes), name) for name, takes in zip(names, heard, strict=False)
         ]
@@ -84,7 +89,8 @@ class Slurm(Engine):
     def _allocated(self, count: int, tick: Callable[[], None]) -> str:
         nodes = self.nodes or count
         if nodes < count:
-            raise ClusterConfigError(f"{count} processes on nodes={nodes}: ask for as many nodes, or for fewer workers")
+            words = _("{processes} processes on nodes={nodes}", processes=count, nodes=nodes)
+            raise ClusterConfigError(words, remedy=_("ask for as many nodes, or for fewer workers"))
         alive = self.storage / f"alive-{os.uname().nodename}-{os.getpid()}-{time.monotonic_ns()}"
         alive.touch()
         self.given_back.callback(alive.unlink, missing_ok=True)
@@ -104,14 +110,15 @@ class Slurm(Engine):
         said = ""
         while True:
             queued = _said(["squeue", "--noheader", f"--jobs={self._job}", "--format=%T %r"])
-            state, _, why = queued.strip().partition(" ")
+            state, _space, why = queued.strip().partition(" ")
             if state == "RUNNING":
                 return
             if not state or state in _OVER:
-                raise ClusterConfigError(f"Slurm's job {self._job} ended before it began: {state or 'it is gone'}")
+                words = N_("Slurm's job {job} ended before it began: {why}")
+                raise ClusterConfigError(_(words, job=self._job, why=state or _("it is gone")))
             if why != said:
                 said = why
-                environment.say(f"Slurm's job {self._job} waits for its nodes: {why}")
+                environment.say(_("Slurm's job {job} waits for its nodes: {why}", job=self._job, why=why))
             until = time.monotonic() + 1
             while time.monotonic() < until:
                 tick()
@@ -146,12 +153,12 @@ def _said(command: Sequence[str], given: str = "") -> str:
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
     except FileNotFoundError:
-        raise ClusterConfigError(
-            f"on Slurm: there is no {command[0]} on this machine; run it on a login node"
-        ) from None
+        words = N_("on Slurm: there is no {command} on this machine; run it on a login node")
+        raise ClusterConfigError(_(words, command=command[0])) from None
     except subprocess.TimeoutExpired:
-        raise ClusterConfigError(f"on Slurm: {command[0]} has not answered for 60 s") from None
+        words = N_("on Slurm: {command} has not answered for {seconds} s")
+        raise ClusterConfigError(_(words, command=command[0], seconds=60)) from None
     if done.returncode:
-        words = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise ClusterConfigError(f"on Slurm: {words.removeprefix(f'{command[0]}: error: ')}")
+        words = (done.stderr.strip().splitlines() or [_("exit code {code}", code=done.returncode)])[-1]
+        raise ClusterConfigError(_("on Slurm: {why}", why=words.removeprefix(f"{command[0]}: error: ")))
     return done.stdout

@@ -16,6 +16,7 @@ import signal
 import sys
 from pathlib import Path
 
+from dtk.language import N_, _
 from dtk.process import isolation, owned
 from dtk.process.family import adopt_orphans, die_with, end_children
 from dtk.published import page
@@ -31,13 +32,14 @@ def main() -> None:
         try:
             isolation.enter()
         except OSError as error:
-            words = f"isolate=True: a network of its own is refused here ({error.strerror}); leave it out, or see "
-            os.write(1, json.dumps({"failed": words + page("guide/shared_machines.md")}).encode() + b"\n")
+            words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
+            words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
+            os.write(1, json.dumps({"failed": words}).encode() + b"\n")
             return
     adopt_orphans()
     # Before the fork, or no one would end the parent at a signal in between.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(0))
+        signal.signal(number, lambda *_given: sys.exit(0))
     guard = os.getpid()
     child = os.fork()
     if child == 0:
@@ -75,7 +77,7 @@ def _watch(kernel: int, child: int) -> int:
         poll.register(handle, select.POLLIN)
     while True:
         # A process that the kernel forked may hold the pipe open after the kernel's death: ask by pid as well.
-        for descriptor, _ in poll.poll(500 if handle is not None else 100):
+        for descriptor, _what in poll.poll(500 if handle is not None else 100):
             if descriptor == 0:
                 return 0
         if os.getppid() != kernel:

@@ -16,6 +16,8 @@ import struct
 import sys
 from pathlib import Path
 
+from dtk.language import _
+
 __all__ = ["NEW_MOUNTS", "NEW_PROCESSES", "enter", "wanted_a_network"]
 
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
@@ -31,7 +33,7 @@ def enter(also: int = 0) -> None:
     too, so that what is done to them can't be done to the system.
     """
     if not sys.platform.startswith("linux"):
-        raise OSError(0, f"{sys.platform} has no network namespaces")
+        raise OSError(0, _("{system} has no network namespaces", system=sys.platform))
     if also or os.geteuid() != 0 or _unshare(_NEWNET):
         user, group = os.geteuid(), os.getegid()
         number = _unshare(_NEWUSER | _NEWNET | also)

@@ -31,6 +31,7 @@ from multiprocessing import connection
 from typing import Any
 
 from dtk.compat import binding
+from dtk.language import _
 from dtk.process import owned, worker
 from dtk.process.family import adopt_orphans, end_children, kill_tree
 
@@ -170,9 +171,11 @@ def _preload(modules: list[str]) -> str | None:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name.split(".")[0] or name == "tensorflow":
-                return f"importing {name}: {error}"  # an optional package that is not there is no problem
+                return _(
+                    "importing {name}: {why}", name=name, why=error
+                )  # an optional package that is not there is no problem
         except Exception as error:  # a broken installation can raise anything; the kernel reads what
-            return f"importing {name}: {type(error).__name__}: {error}"
+            return _("importing {name}: {why}", name=name, why=f"{type(error).__name__}: {error}")
     if modules:
         binding.patch()  # once, for all workers that are forked from here
     return None

@@ -178,6 +178,7 @@ def _explain(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exce
     if found:
         owner, name, value = found
         words = N_("`{name}`, {kind}, is captured by `{owner}`; create it inside")
+        name = _(DEFAULT_VALUE) if name == DEFAULT_VALUE else name
         return _(words, name=name, kind=_kind(value), owner=owner)
     label = getattr(fn, "__name__", type(fn).__name__)
     said = f"{type(error).__name__}: {error}"
@@ -193,8 +194,11 @@ def _culprit(fn: Any, seen: set[int]) -> tuple[str, str, Any] | None:
         if _travels(value):
             continue
         inner = _culprit(value, seen) if inspect.isroutine(value) or inspect.isclass(value) else None
-        return inner or (getattr(fn, "__name__", "the function"), name, value)
+        return inner or (getattr(fn, "__name__", _("the function")), name, value)
     return None
+
+
+DEFAULT_VALUE = N_("a default value")  # what is captured so has no name
 
 
 def captured(fn: Any) -> Iterator[tuple[str, Any]]:
@@ -226,7 +230,7 @@ def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
         if name in fn.__globals__:
             yield name, fn.__globals__[name]
     for default in [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]:
-        yield "a default value", default
+        yield DEFAULT_VALUE, default
 
 
 def names(code: types.CodeType) -> Iterator[str]:

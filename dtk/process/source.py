@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from dtk.language import _
 from dtk.process import ship
 
 __all__ = ["Written", "written"]
@@ -49,36 +50,37 @@ def written(fn: Any) -> Written:
 def _write(fn: Any, found: Written) -> Iterator[str]:
     """Fills `found`; yields the first reason why that can't be."""
     if not inspect.isfunction(fn) or fn.__name__ == "<lambda>":
-        yield f"{getattr(fn, '__name__', type(fn).__name__)} is no function that a def makes"
+        yield _("{name} is no function that a def makes", name=getattr(fn, "__name__", type(fn).__name__))
         return
     for each in reversed(list(ship.own_functions(fn, set()))):  # those that a function calls come before it
         try:
             source = textwrap.dedent(inspect.getsource(each))
         except (OSError, TypeError):
-            yield f"the source of {each.__name__} is not at hand"
+            yield _("the source of {name} is not at hand", name=each.__name__)
             return
         try:
             ast.parse(source)
         except SyntaxError:  # a lambda in the middle of a line
-            yield f"the source of {each.__name__} is no statement by itself"
+            yield _("the source of {name} is no statement by itself", name=each.__name__)
             return
         if inspect.isfunction(each) and not _is_the_same(each, source):
-            yield f"{each.__name__} is made in a way that its source alone does not repeat"
+            yield _("{name} is made in a way that its source alone does not repeat", name=each.__name__)
             return
         if found.functions.setdefault(each.__name__, source) != source:
-            yield f"two functions are called {each.__name__}"
+            yield _("two functions are called {name}", name=each.__name__)
             return
         for name, value in [*ship.captured(each), *_at_its_head(each, source)]:
-            if name == "a default value":
+            if name == ship.DEFAULT_VALUE:
                 continue  # the source has it
             line = _of_value(name, value)
             if line is None:
-                yield f"{each.__name__} captures {name}, a {type(value).__name__}"
+                kind = type(value).__name__
+                yield _("{owner} captures {name}, a {kind}", owner=each.__name__, name=name, kind=kind)
                 return
             if line.startswith(("import ", "from ")):
                 found.imports[line] = None
             elif line and found.values.setdefault(name, line) != line:
-                yield f"{name} has two values"
+                yield _("{name} has two values", name=name)
                 return
 
 

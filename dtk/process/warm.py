@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
-from dtk.language import _
+from dtk.language import N_, _
 from dtk.process import owned
 from dtk.process.vitals import Vitals, ask, listening, vitals
 
@@ -138,10 +138,10 @@ class ParentProcess:
             tick()
             late = time.monotonic() > deadline
             if self._problem or late or not self.lives():
-                why = self._problem = self._problem or ("it took too long" if late else "it ended while starting")
+                why = self._problem = self._problem or (_("it took too long") if late else _("it ended while starting"))
                 self.close()
-                words = f"the process that starts workers could not start: {why}; its output is in {self.log}"
-                raise DtkError(words)
+                words = N_("the process that starts workers could not start: {why}; its output is in {log}")
+                raise DtkError(_(words, why=why, log=self.log))
 
     def start(self, key: str, spec: dict[str, Any]) -> None:
         """Asks for a worker; `wait_started` tells whether there is one."""

@@ -26,7 +26,7 @@ from dtk import environment, events
 from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
 from dtk.environment import Here
-from dtk.language import _
+from dtk.language import N_, _
 from dtk.process import isolation, ship
 from dtk.process.family import die_with
 from dtk.recording import marks, updates
@@ -226,7 +226,10 @@ def _record_failure(here: Here, error: BaseException) -> int:
         sys.stderr.write(text)
         kind, message = causes.message_of(error)
         if environment.isolated() and isolation.wanted_a_network(error):
-            message += " (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
+            words = N_(
+                "{error} (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
+            )
+            message = _(words, error=message)
         here.folder.save_error(kind, message, text, causes.by_a_peer(error))
         here.journal.event(events.Failed(at))
     except OSError:

@@ -14,7 +14,8 @@ from dtk.language import _
 
 __all__ = ["Activity", "Frame", "activity", "own_part", "threads"]
 
-_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$')
+_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
+_MADE = "__init__"  # the "file" of the frame that Python 3.12 and later put below a class's __init__, at line ???
 _HEAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -67,7 +68,7 @@ def threads(text: str) -> list[list[Frame]]:
         head, frame = _HEAD.match(line), _FRAME.match(line)
         if head:
             found.append((head[1] == "Current thread", []))
-        elif frame and found:
+        elif frame and found and frame["file"] != _MADE:
             found[-1][1].append(Frame(frame["file"], int(frame["line"]), frame["function"]))
     return [frames for _, frames in sorted(found, key=lambda pair: not pair[0])]
 
@@ -136,6 +137,6 @@ def _without_start(text: str) -> str:
             skipping = False
         elif frame["file"].startswith(os.path.join(_PACKAGE, "process", "worker.py")):
             skipping = True
-        if not skipping:
+        if not skipping and not (frame and frame["file"] == _MADE):
             lines.append(line)
     return "\n".join(lines)
