@@ -107,7 +107,7 @@ def _cores() -> Iterator[Finding]:
 def _memory() -> Iterator[Finding]:
     free, needed = limits.memory(), request.memory_needed(2, request.fork("auto"))
     words = N_("{free:,.0f} MB free, by {source}; two workers need about {needed:,.0f}")
-    said = _(words, free=free.value / 1e6, source=free.source, needed=needed / 1e6)
+    said = _(words, free=free.value / 1e6, source=_(free.source), needed=needed / 1e6)
     enough = free.value >= needed
     remedy = "" if enough else _("shut down other kernels; one worker, or replicas=2 in one, needs less")
     yield Finding("ok" if enough else "bad", N_("memory"), said, remedy)

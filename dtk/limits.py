@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dtk.language import N_, _
+
 __all__ = ["Limit", "cores", "held", "memory", "own_core"]
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -18,13 +20,13 @@ _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a numbe
 
 @dataclass(frozen=True, order=True)
 class Limit:
-    """value: cores, or bytes of memory that are still free. source: what sets it, in words."""
+    """value: cores, or bytes of memory that are still free. source: what sets it, in words that are marked to be translated."""
 
     value: float
     source: str
 
     def __str__(self) -> str:
-        return f"{self.value:g}, by {self.source}"
+        return _("{limit:g}, by {source}", limit=self.value, source=_(self.source))
 
 
 def cores() -> Limit:
@@ -33,9 +35,9 @@ def cores() -> Limit:
     JupyterHub's spawners set `CPU_LIMIT`, whether or not a cgroup holds it.
     """
     mask = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    found = [Limit(mask, "this machine" if mask == os.cpu_count() else "the affinity mask (taskset)")]
+    found = [Limit(mask, N_("this machine") if mask == os.cpu_count() else N_("the affinity mask (taskset)"))]
     for folder in _groups("cpu"):
-        found += [Limit(quota, "a cgroup's quota") for quota in _quotas(folder)]
+        found += [Limit(quota, N_("a cgroup's quota")) for quota in _quotas(folder)]
     stated = _stated("CPU_LIMIT")
     if stated:
         found.append(Limit(stated, "CPU_LIMIT"))
@@ -72,9 +74,9 @@ def memory() -> Limit:
     """
     import psutil
 
-    found = [Limit(psutil.virtual_memory().available, "this machine")]
+    found = [Limit(psutil.virtual_memory().available, N_("this machine"))]
     for folder in _groups("memory"):
-        found += [Limit(max(0.0, free), "a cgroup's memory limit") for free in _free(folder)]
+        found += [Limit(max(0.0, free), N_("a cgroup's memory limit")) for free in _free(folder)]
     stated = _stated("MEM_LIMIT")
     if stated:
         found.append(Limit(max(0.0, stated - _held()), "MEM_LIMIT"))
