@@ -293,6 +293,10 @@ $(READY_CANARY): pyproject.toml
 
 # The lessons' stored outputs are the main lane's: tests/test_lane_lessons.py runs the lessons and compares none; in the lane of
 # Colab in one worker, with a stand-in for google.colab.
+# Libraries of several years beside each other: an older one calls a newer one by names that this deprecates (matplotlib
+# pyparsing's, anyio pytest's).
+OF_SEVERAL_YEARS := -p no:anyio -W ignore::DeprecationWarning
+
 define test_lane
 $(1)/bin/python -m pytest $(THREE) $(2) $(call report,$(1)) tests dtk
 $(1)/bin/python -m pytest $(2) $(call report,$(1),-lessons) tests/test_lane_lessons.py
@@ -302,11 +306,10 @@ test-tf215: $(READY_TF215)
 	$(call test_lane,$(VENV_TF215))
 
 test-colab: $(READY_COLAB)
-	$(call test_lane,$(VENV_COLAB))
+	$(call test_lane,$(VENV_COLAB),$(OF_SEVERAL_YEARS))
 
-# Floors beside the newest of what they ask for in turn: old matplotlib calls pyparsing by names that it deprecates.
 test-lowest: $(READY_LOWEST)
-	$(call test_lane,$(VENV_LOWEST),-W ignore::DeprecationWarning)
+	$(call test_lane,$(VENV_LOWEST),$(OF_SEVERAL_YEARS))
 
 # It may fail: it says what would break with the next TensorFlow, in out/lanes/canary.md as well. A new one: `make clean` first,
 # or rm -r $(VENV_CANARY).
