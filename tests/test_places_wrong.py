@@ -107,7 +107,7 @@ def test_without_slurm_one_sentence(monkeypatch, tmp_path):
     ):
         dtk.run(three, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
     few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
-    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1: ask for as many nodes, or for fewer"):
+    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1; ask for as many nodes, or for fewer"):
         dtk.run(three, workers=2, on=few)
     assert list(tmp_path.iterdir()) == []
 
