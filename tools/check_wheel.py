@@ -25,7 +25,8 @@ def wanted(root: Path = ROOT) -> dict[str, bytes]:
     """{place in the wheel: content}: what users need and no import asks for."""
     lessons = [*(root / "notebooks").glob("*.ipynb"), *(root / "notebooks").glob("*.md")]
     lessons += [*(root / "notebooks").glob("*/*.ipynb"), *(root / "notebooks").glob("*/*.md")]
-    package = [root / "dtk" / "py.typed", *(root / "dtk" / "fonts").iterdir(), *(root / "dtk" / "locale").rglob("*.mo")]
+    package = [root / "dtk" / "py.typed", *(root / "dtk" / "locale").rglob("*.mo")]
+    package += [*(root / "dtk" / "fonts").iterdir(), *(root / "dtk" / "data").iterdir()]
     files = {f"dtk/{file.relative_to(root).as_posix()}": file for file in lessons}
     files |= {file.relative_to(root).as_posix(): file for file in [*package, *(root / "dtk").rglob("*.py")]}
     tracked = _tracked(root)
