@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,26 @@ from dtk import environment
 from dtk.errors import DatasetUnavailable
 from dtk.language import _
 
-__all__ = ["check", "damaged"]
+__all__ = ["check", "damaged", "tfds"]
 
 RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
+
+
+def tfds() -> Any:
+    """The module tensorflow_datasets; DatasetUnavailable where it can't be used, which its own import only logs.
+
+    So it is with the versions of Colab's own list: its tensorflow-metadata 1.21.0 asks for a newer protobuf.
+    """
+    module = importlib.import_module("tensorflow_datasets")
+    if hasattr(module, "builder_from_directory"):
+        return module
+    try:
+        importlib.import_module("tensorflow_datasets.public_api")
+        why = _("it lacks {name}", name="builder_from_directory")
+    except Exception as error:  # whatever its import, or that of what it needs, comes to
+        why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+    words = _("tensorflow-datasets can't be used here: {why}", why=why)
+    raise DatasetUnavailable(words, remedy=_("source='embedded' does without it"))
 
 
 def damaged(place: Path, what: str) -> DatasetUnavailable:

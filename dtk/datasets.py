@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dtk import environment
-from dtk.dataset_files import check, damaged
+from dtk.dataset_files import check, damaged, tfds
 from dtk.embedded import digits
 from dtk.errors import DatasetUnavailable
 from dtk.language import N_, _
@@ -51,7 +51,8 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
         `info` has `name`, `splits["train"].num_examples` and `features["label"].num_classes`.
 
     Raises:
-        DatasetUnavailable: an unknown name, "tfds" without network, a damaged cache (with the remedy).
+        DatasetUnavailable: an unknown name, "tfds" without network, a damaged cache (with the remedy), a
+            tensorflow-datasets that does not load beside the other packages.
     """
     if name not in URLS or source not in SOURCES:
         words = N_("{call}: names are {names}; sources None, 'tfds' and 'embedded'")
@@ -141,12 +142,11 @@ def _shared(dataset: Any) -> Any:
 
 
 def _from_tfds(name: str) -> tuple[Pair, Any]:
-    import tensorflow_datasets as tfds
-
+    library = tfds()
     place = _version(name) or _cache() / name
     try:
         # From the directory: `tfds.builder` would import the dataset's own code, which takes 0.3 s.
-        builder = tfds.builder_from_directory(place)
+        builder = library.builder_from_directory(place)
     except Exception as error:  # a damaged dataset_info.json raises whatever its parser does
         raise damaged(place, _("{error} while reading its description", error=type(error).__name__)) from None
     check(builder)
@@ -205,11 +205,12 @@ def _download(name: str) -> str:
         if not _reachable(address):
             return _("no connection to {host}", host=called)
         try:
-            import tensorflow_datasets as tfds
-
+            library = tfds()
             # Not from tfds's bucket of prepared data: looking there retries for long where it is blocked.
-            config = tfds.download.DownloadConfig(try_download_gcs=False)
-            tfds.builder(name, data_dir=_cache()).download_and_prepare(download_config=config)
+            config = library.download.DownloadConfig(try_download_gcs=False)
+            library.builder(name, data_dir=_cache()).download_and_prepare(download_config=config)
+        except DatasetUnavailable as error:
+            return error.what
         except Exception as error:  # network, disk, checksums: whatever it is, the reason is passed on
             return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
     return ""

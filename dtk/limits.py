@@ -20,7 +20,7 @@ _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a numbe
 
 @dataclass(frozen=True, order=True)
 class Limit:
-    """value: cores, or bytes of memory that are still free. source: what sets it, in words that are marked to be translated."""
+    """value: cores, or bytes of memory that are still free. source: what sets it, in words, marked for translation."""
 
     value: float
     source: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -139,6 +141,25 @@ def test_offline_and_tfds_asked_for(offline):
         dtk.DatasetUnavailable, match="mnist is not in the cache and can't be downloaded: no connection"
     ):
         dtk.datasets.load("mnist", source="tfds")
+
+
+def test_a_tensorflow_datasets_that_does_not_load_is_no_damaged_data(offline, tmp_path, monkeypatch):
+    """As on Colab of August 2026: its import logs an error and leaves an empty module behind."""
+    empty = types.ModuleType("tensorflow_datasets")
+    empty.__path__ = []
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", empty)
+    monkeypatch.delitem(sys.modules, "tensorflow_datasets.public_api", raising=False)
+    place = tmp_path / "cache" / "mnist" / "3.0.1"
+    place.mkdir(parents=True)
+    for file in ("dataset_info.json", "features.json"):
+        (place / file).touch()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "cache"))
+    with pytest.raises(dtk.DatasetUnavailable, match="^tensorflow-datasets can't be used here: ModuleNot") as error:
+        dtk.datasets.load("mnist")
+    assert "source='embedded'" in error.value.remedy
+    shutil.rmtree(place)
+    monkeypatch.setattr(datasets, "_reachable", lambda address: True)
+    assert datasets._prepare("mnist").startswith("tensorflow-datasets can't be used here: ModuleNotFoundError: ")
 
 
 def test_unknown_names():

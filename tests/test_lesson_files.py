@@ -159,6 +159,12 @@ def test_a_class_is_built_from_them_without_a_clone(tmp_path, capsys):
     assert capsys.readouterr().err == "dtk: there are no lessons in notebooks; name their folder: --lessons notebooks\n"
 
 
+needs_jupyterlab = pytest.mark.skipif(
+    importlib.util.find_spec("jupyterlab") is None, reason="no JupyterLab in this lane"
+)
+
+
+@needs_jupyterlab
 def test_lab_copies_where_there_are_none_and_never_again(tmp_path, became):
     for options in ([], ["--", "--no-browser", "--port=8899"]):
         cli.main(["lab", "mine", *options])
@@ -183,7 +189,7 @@ def test_lab_without_jupyterlab_copies_and_installs_nothing(tmp_path, monkeypatc
     assert (became, list(tmp_path.iterdir())) == ([], [])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jupyterlab") is None, reason="no JupyterLab in this lane")
+@needs_jupyterlab
 def test_lab_becomes_the_real_jupyterlab(tmp_path):
     command = [sys.executable, "-m", "dtk", "lab", "mine", "--", "--version"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -76,7 +76,7 @@ def _by_picture(cell: Any) -> list[Any]:
     cuts = [0, *ends[:-1], len(outputs)]
     parts = [nbformat.from_dict({**cell, "outputs": outputs[begin:end]}) for begin, end in pairwise(cuts)]
     for number, part in enumerate(parts[1:], start=1):
-        part.update(source="", id=f"{cell.id}-{number}")
+        part.update(source="# as above", id=f"{cell.id}-{number}")  # not shown; myst-nb leaves out a cell without
         part["metadata"] = nbformat.from_dict({"tags": [NO_CODE]})
     return parts
 
