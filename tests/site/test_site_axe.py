@@ -22,6 +22,8 @@ PAGES = (
     "reference/runs",
     "explanation/look_alikes",
     "teaching/lessons",
+    "in_the_page",
+    "zh/in_the_page",
     "zh/index",
     "zh/lessons/02_loss_scaling",
     "search",
@@ -44,18 +46,33 @@ def findings(tab, axe):
     return tab.evaluate("axe.run()")["violations"]
 
 
+def serious(found, reports, name):
+    """What people can't read or reach, of what was found, all of which is kept."""
+    place = reports / "axe"
+    place.mkdir(exist_ok=True)
+    (place / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
+    return [
+        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"]]) for one in found if one["impact"] in BAD
+    ]
+
+
 @pytest.mark.parametrize(("theme", "width"), [("light", 1600), ("dark", 400)])
 @pytest.mark.parametrize("page", PAGES)
 def test_axe_finds_nothing_serious(visit, reports, axe, page, theme, width):
-    found = findings(visit(f"{page}.html", width, theme), axe)
-    place = reports / "axe"
-    place.mkdir(exist_ok=True)
-    name = f"{page.replace('/', '-')}-{width}-{theme}.json"
-    (place / name).write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
-    said = [
-        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"]]) for one in found if one["impact"] in BAD
-    ]
-    assert not said
+    name = f"{page.replace('/', '-')}-{width}-{theme}"
+    assert not serious(findings(visit(f"{page}.html", width, theme), axe), reports, name)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_labs_that_were_answered(visit, reports, axe, theme):
+    tab = visit("in_the_page.html", 900, theme)
+    labs = tab.locator(".dtk-lab")
+    for lab in [labs.nth(k) for k in range(labs.count())]:
+        lab.locator("input[type=radio]").first.check()
+        lab.locator("button").first.click()
+        lab.locator("svg").first.wait_for()
+    tab.screenshot(path=reports / "views" / f"labs-900-{theme}.png", full_page=True)
+    assert not serious(findings(tab, axe), reports, f"labs-900-{theme}")
 
 
 def test_axe_would_find_it(visit, axe):

@@ -19,6 +19,8 @@ PAGES = (
     "reference/runs",
     "explanation/look_alikes",
     "teaching/lessons",
+    "in_the_page",
+    "zh/in_the_page",
     "zh/index",
     "zh/lessons/02_loss_scaling",
 )
