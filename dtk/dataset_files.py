@@ -28,7 +28,7 @@ def tfds() -> Any:
         importlib.import_module("tensorflow_datasets.public_api")
         why = _("it lacks {name}", name="builder_from_directory")
     except Exception as error:  # whatever its import, or that of what it needs, comes to
-        why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        why = f"{type(error).__name__}: {error}"
     words = _("tensorflow-datasets can't be used here: {why}", why=why)
     raise DatasetUnavailable(words, remedy=_("source='embedded' does without it"))
 

@@ -22,6 +22,25 @@ with strategy.scope():
 history = other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]
 """
 
+KERAS_2 = """
+import tf_keras
+
+with strategy.scope():
+    weight = tf.Variable(1.0)
+    old = tf_keras.optimizers.SGD(0.1, momentum=0.9)
+data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices([1.0, 1.0]).batch(2))
+
+
+@tf.function
+def down(gradient):
+    strategy.run(lambda own: old.apply_gradients([(own[0], weight)]), args=(gradient,))
+
+
+def epoch():
+    for batch in data:
+        down(batch)
+"""
+
 
 @pytest.fixture
 def cluster():
@@ -66,6 +85,19 @@ def test_fit_goes_on_after_a_restart(cluster):
     one, two = cluster.run("history[-2:]")
     assert one == two
     assert "replicas are equal" in cluster.free()
+
+
+def test_an_optimizer_of_keras_2_goes_on_after_a_restart(cluster):
+    """Keras 3's is in the loop of the tests above."""
+    pytest.importorskip("tf_keras")
+    cluster.run(KERAS_2)
+    cluster.run("epoch()")
+    said = cluster.restart(1)
+    assert "replicas are equal" in said
+    assert "not all workers have" not in said
+    cluster.run("epoch()")
+    # Both gradients are 1, so that each step's sum is 2: 1 - 0.1 * 2 - 0.1 * (0.9 * 2 + 2)
+    assert cluster.run("float(weight.read_value())") == [pytest.approx(0.42)] * 2
 
 
 def test_nobody_is_asked_when_a_cell_runs_again(cluster, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import check_wheel
@@ -150,8 +151,7 @@ def test_each_exception_from_repo_review_has_its_reason():
 
 
 def test_the_fresh_user_needs_only_the_standard_library():
-    """The interpreter that runs it has nothing installed."""
-    blocked = "import sys; sys.path = [each for each in sys.path if 'site-packages' not in each]"
-    run = f"{blocked}; import runpy; runpy.run_path('benchmarks/fresh_user.py')"
-    done = subprocess.run(["python3", "-I", "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    """The interpreter that runs it has nothing installed: -S is without site-packages."""
+    run = [sys.executable, "-I", "-S", "-c", "import runpy; runpy.run_path('benchmarks/fresh_user.py')"]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

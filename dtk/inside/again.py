@@ -45,17 +45,23 @@ def replay(life: Any, message: Message) -> Message:
 def _build(life: Any, optimizers: Mapping[str, list[str]]) -> None:
     """Gives optimizers the variables that theirs have which have trained."""
     space = life.shell.user_ns
+    known = _trainable(space)
+    for name, paths in optimizers.items():
+        optimizer = building.optimizer_of(space.get(name))
+        if optimizer is not None and not building.trains(optimizer, known) and all(path in known for path in paths):
+            with life.strategy.scope():
+                building.build(optimizer, [known[path] for path in paths])
+
+
+def _trainable(space: Mapping[str, Any]) -> dict[str, Any]:
+    """Each variable of a namespace and its models that can be trained, by its name."""
     known = {}
     for value in list(space.values()):
         held = getattr(value, "trainable_variables", None)  # of a class it is a property
         for each in held if isinstance(held, (list, tuple)) and held else [value]:
             if (found := copies(each)) is not None:
                 known[found.name] = each
-    for name, paths in optimizers.items():
-        optimizer = building.optimizer_of(space.get(name))
-        if optimizer is not None and not building.trains(optimizer) and all(path in known for path in paths):
-            with life.strategy.scope():
-                building.build(optimizer, [known[path] for path in paths])
+    return known
 
 
 def lend(life: Any, message: Message) -> Message:
@@ -66,7 +72,8 @@ def lend(life: Any, message: Message) -> Message:
     plain = {name: value for name, value in space.items() if isinstance(value, np.ndarray) or is_plain(value)}
     weights.replace(life.place.run.path / message["file"], ship.pack_result(plain))
     optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
-    trained = {name: building.trains(each) for name, each in optimizers.items() if each is not None}
+    known = _trainable(space)
+    trained = {name: building.trains(each, known) for name, each in optimizers.items() if each is not None}
     state = progress(life.place)
     far = {name: getattr(state, name) for name in ("steps", "epoch", "trainings", "looping")}
     counts = [[each.name, each.state()] for each in updates.counted()]

@@ -1,11 +1,12 @@
 """Which variables an optimizer updates, and an optimizer that is to update the same without a step.
 
-Keras 3 keeps them in `_trainable_variables` once it is built (3.5 to 3.15), Keras 2's optimizers keep them nowhere
-(tf_keras 2.15 to 2.21). `tests/test_clusters_replaced.py` fails where the first is gone.
+Once it is built Keras 3 keeps them in `_trainable_variables` (3.5 to 3.15), and Keras 2 their keys and places in
+`_index_dict` (Keras 2.15, tf_keras 2.15 to 2.21). `tests/test_clusters_replaced.py` fails where either is gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["build", "optimizer_of", "trains"]
@@ -17,8 +18,12 @@ def optimizer_of(value: Any) -> Any:
     return found if hasattr(found, "apply_gradients") and hasattr(found, "build") else None
 
 
-def trains(optimizer: Any) -> list[str]:
-    """The paths of its variables; [] where it is not built, or is Keras 2's."""
+def trains(optimizer: Any, known: Mapping[str, Any]) -> list[str]:
+    """The paths of its variables; [] where it is not built, or is Keras 2's and has one that is not in `known`."""
+    places = getattr(optimizer, "_index_dict", None)
+    if places:
+        names = {optimizer._var_key(each): name for name, each in known.items() if hasattr(each, "_unique_id")}
+        return [names[key] for key in sorted(places, key=places.get)] if places.keys() <= names.keys() else []
     return [str(getattr(each, "path", each.name)) for each in getattr(optimizer, "_trainable_variables", None) or []]
 
 
