@@ -160,9 +160,9 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         if thread.is_alive():
             words = N_("worker {worker} has not ended after {seconds:.0f} s: a loop without an end?")
             raise NoMessage(_(words, worker=worker, seconds=_SECONDS))
-    # Where one worker raises, the others wait in vain: its error is the reason.
-    for error in sorted(errors.values(), key=lambda each: isinstance(each, NoMessage)):
-        raise error
+    # Where one worker raises, the others wait in vain: its error is the reason; of several, the lowest worker's.
+    for worker in sorted(errors, key=lambda each: (isinstance(errors[each], NoMessage), each)):
+        raise errors[worker]
     if all(result is None or result is ... for result in results):
         return None
     sent = {"bytes": [ring.bytes_sent for ring in rings], "messages": [ring.messages_sent for ring in rings]}
