@@ -72,6 +72,7 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
         **_KERAS_3_OLDER,
         **{("test_datasets.py", test): _NO_TFDS for test in _WITH_TFDS},
         **{("test_downloads.py", test): _NO_TFDS for test in _WITH_DOWNLOADS},
+        ("test_hostile.py", "test_a_home_that_takes_no_files"): _NO_TFDS,
     },
     "lowest": _KERAS_3_OLDER,
     "tf215": {

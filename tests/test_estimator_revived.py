@@ -81,7 +81,7 @@ def test_this_is_the_last_release_of_the_package():
 def test_an_untried_tensorflow_is_refused_in_one_sentence(monkeypatch):
     monkeypatch.setattr(compat, "_api", None)
     monkeypatch.setattr(compat, "tensorflow_version", lambda: (2, 99))
-    with pytest.raises(DtkError, match="tried with TensorFlow 2.15 to 2.21, and this is 2.99"):
+    with pytest.raises(DtkError, match="tried with TensorFlow 2.15 to 2.22, and this is 2.99"):
         compat.api()
 
 

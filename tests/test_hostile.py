@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import sys
 
 import pytest
 from confined import confined, plain
@@ -60,6 +62,9 @@ def test_a_working_directory_that_takes_no_files(tmp_path):
     assert plain(call, tmp_path) == WORKS
 
 
+@pytest.mark.skipif(
+    (3, 13) <= sys.version_info < (3, 13, 3), reason="this Python can't import NumPy there (python/cpython#130932)"
+)
 def test_a_working_directory_that_is_gone(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -150,6 +155,8 @@ def test_a_clock_that_was_put_back_does_not_make_the_newest_run_old(monkeypatch,
     monkeypatch.setattr(folders, "KEPT_RUNS", 2)
     runs = [dtk.run(os.getpid, workers=1, start="cold").dir]
     monkeypatch.setattr(folders, "datetime", Back)
-    runs += [dtk.run(os.getpid, workers=1, start="cold").dir for _ in range(3)]
+    for _ in range(3):
+        gc.collect()  # the live view of a run is let go of as a circle
+        runs.append(dtk.run(os.getpid, workers=1, start="cold").dir)
     assert "-19990101-" in runs[-1].name
     assert [run.exists() for run in runs] == [False, True, True, True]

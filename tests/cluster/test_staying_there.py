@@ -160,8 +160,8 @@ def test_servers_listen_on_the_address_of_tf_config_alone(cluster):
     code = (
         "import json, os, psutil\n"
         "own = json.loads(os.environ['TF_CONFIG'])['cluster']['worker'][me].rpartition(':')[0]\n"
-        "listens = [each.laddr[0] for each in psutil.Process().net_connections('tcp') if each.status == 'LISTEN']\n"
-        "{each.removeprefix('::ffff:') for each in listens} == {own}"
+        "listens = [each for each in psutil.net_connections('tcp') if each.status == psutil.CONN_LISTEN]\n"
+        "{each.laddr[0].removeprefix('::ffff:') for each in listens if each.pid == os.getpid()} == {own}"
     )
     assert cluster.run(code) == [True, True]
 

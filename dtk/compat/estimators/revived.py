@@ -1,4 +1,4 @@
-"""tf.estimator on TensorFlow 2.16 to 2.21, which have it no more, out of `tensorflow-estimator==2.15.0`.
+"""tf.estimator on TensorFlow 2.16 to 2.22, which have it no more, out of `tensorflow-estimator==2.15.0`.
 
 That package is the last release, without requirements of its own. On TensorFlow 2.15 and before nothing here is needed,
 and nothing is done. From 2.16 on three of its imports fail, and are supplied here, none of them inside TensorFlow:
@@ -27,7 +27,7 @@ from dtk.errors import DtkError
 
 __all__ = ["api", "is_native", "may_have", "tensorflow_version"]
 
-TESTED = ((2, 15), (2, 21))  # the first native, the last revived; every minor version between was tried
+TESTED = ((2, 15), (2, 22))  # the first native, the last revived: 2.22.0rc0; every minor version between was tried
 _CORE = "tensorflow_estimator.python.estimator"
 
 # tf.estimator's public names, by the submodule that defines them.

@@ -1,4 +1,4 @@
-"""Where dtk listens in on Estimator, native or revived: `tensorflow_estimator` 2.15, TensorFlow 2.15 to 2.21.
+"""Where dtk listens in on Estimator, native or revived: `tensorflow_estimator` 2.15, TensorFlow 2.15 to 2.22.
 
 Estimator hands hooks only the reduced loss, returns None from `train_and_evaluate` in a cluster, and evaluates on a
 timetable (120 s after the start, then every 600 s). All of that is by design and will not change: the package has had
