@@ -10,6 +10,7 @@ import pytest
 
 import dtk
 from dtk.launch import folders
+from dtk.process import warm
 
 import endurance  # isort: skip  (benchmarks/, which `owning` puts on the path)
 
@@ -22,7 +23,7 @@ assert owning.ROOT  # it is imported for the path
 def own_scratch(monkeypatch, tmp_path, start):
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
     monkeypatch.setattr(folders, "KEPT_RUNS", 3)
-    source = dtk.process.warm.parent(start == "warm")
+    source = warm.parent(start == "warm")
     source.replace(source.mark)  # its list and its log go into that directory, too
     yield tmp_path
     monkeypatch.undo()
