@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dtk.compat.per_replica import key_of
+
 __all__ = ["build", "optimizer_of", "trains"]
 
 
@@ -22,7 +24,7 @@ def trains(optimizer: Any, known: Mapping[str, Any]) -> list[str]:
     """The paths of its variables; [] where it is not built, or is Keras 2's and has one that is not in `known`."""
     places = getattr(optimizer, "_index_dict", None)
     if places:
-        names = {optimizer._var_key(each): name for name, each in known.items() if hasattr(each, "_unique_id")}
+        names = {key_of(each): name for name, each in known.items()}
         return [names[key] for key in sorted(places, key=places.get)] if places.keys() <= names.keys() else []
     return [str(getattr(each, "path", each.name)) for each in getattr(optimizer, "_trainable_variables", None) or []]
 
