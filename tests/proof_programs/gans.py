@@ -1,0 +1,145 @@
+"""Two networks that train each other: in Keras's train_step, and in loops with one tf.function, or one for each."""
+
+from __future__ import annotations
+
+import dtk
+from proof_programs import REPLICAS, add, add_wrong
+from proof_programs.parts import BATCH, COUNT, batches, on_cluster
+
+NOISE = 6
+
+
+def rings():
+    """Points near the unit circle, and noise for each, twice: `(COUNT, 2)`, `(COUNT, NOISE)`, `(COUNT, NOISE)`."""
+    import numpy as np
+
+    rng = np.random.default_rng(11)
+    angles = rng.uniform(0, 2 * np.pi, COUNT)
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=1) + rng.normal(0, 0.05, (COUNT, 2))
+    return [each.astype("float32") for each in (points, *rng.normal(size=(2, COUNT, NOISE)))]
+
+
+def networks(dropout=0.0, batch_norm=False):
+    """A generator `(NOISE,)` to `(2,)`, a discriminator `(2,)` to `(1,)`."""
+    import keras
+    from keras import layers
+
+    def stack(width, last, name):
+        middle = [layers.BatchNormalization()] if batch_norm else []
+        middle += [layers.Dropout(dropout)] if dropout else []
+        first = [keras.Input((width,)), layers.Dense(24, activation="relu")]
+        return keras.Sequential([*first, *middle, layers.Dense(last)], name=name)
+
+    return stack(NOISE, 2, "generator"), stack(2, 1, "discriminator")
+
+
+def by_train_step(strategy, steps=300, drawn=False, **facts):
+    """As keras.io has it: `train_step` overridden, two optimizers. drawn: the noise is drawn in the step."""
+    import keras
+    import tensorflow as tf
+
+    class GAN(keras.Model):
+        def __init__(self, generator, discriminator):
+            super().__init__()
+            self.generator, self.discriminator = generator, discriminator
+            self.seeds = keras.random.SeedGenerator(1337)
+
+        def compile(self, g_optimizer, d_optimizer, loss_fn):
+            super().compile()
+            self.g_optimizer, self.d_optimizer, self.loss_fn = g_optimizer, d_optimizer, loss_fn
+
+        def call(self, data):
+            return self.discriminator(self.generator(data[1]))
+
+        def train_step(self, data):
+            real, first, second = data[0]
+            if drawn:
+                first, second = (keras.random.normal(tf.shape(each), seed=self.seeds) for each in (first, second))
+            with tf.GradientTape() as tape:
+                fake = self.discriminator(self.generator(first, training=True), training=True)
+                true = self.discriminator(real, training=True)
+                d_loss = self.loss_fn(tf.ones_like(fake), fake) + self.loss_fn(tf.zeros_like(true), true)
+            weights = self.discriminator.trainable_weights
+            self.d_optimizer.apply_gradients(zip(tape.gradient(d_loss, weights), weights, strict=True))
+            with tf.GradientTape() as tape:
+                fake = self.discriminator(self.generator(second, training=True), training=True)
+                g_loss = self.loss_fn(tf.zeros_like(fake), fake)
+            weights = self.generator.trainable_weights
+            self.g_optimizer.apply_gradients(zip(tape.gradient(g_loss, weights), weights, strict=True))
+            return {"d_loss": d_loss, "g_loss": g_loss}
+
+    with strategy.scope():
+        model = GAN(*networks(**facts))
+        loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(1e-3), keras.optimizers.Adam(1e-3), loss)
+    data = batches(rings(), steps).map(lambda *parts: (parts,))
+    model.fit(data, verbose=0, callbacks=[dtk.Recorder()])
+
+
+def by_loop(strategy, steps=300, mistake=None, separate=False, recorded=True, **facts):
+    """separate: a tf.function for each network, one after the other; else both in one.
+
+    Mistakes: "generator twice" (its loss is divided by the replicas once more), "rate" (of the discriminator, 1 % off,
+    on the cluster).
+    """
+    import keras
+    import tensorflow as tf
+
+    n = strategy.num_replicas_in_sync
+    with strategy.scope():
+        generator, discriminator = networks(**facts)
+        rate = 1e-3 * (1.01 if mistake == "rate" and on_cluster() else 1.0)
+        of_generator, of_discriminator = keras.optimizers.Adam(1e-3), keras.optimizers.Adam(rate)
+        of_generator.build(generator.trainable_variables)
+        of_discriminator.build(discriminator.trainable_variables)
+
+    def mean(label, outputs):
+        each = keras.losses.binary_crossentropy(label(outputs), outputs, from_logits=True)
+        return tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+
+    def updated(model, optimizer, tape, loss):
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    def discriminate(inputs):
+        real, noise, _second = inputs
+        with tf.GradientTape() as tape:
+            fake = discriminator(generator(noise, training=True), training=True)
+            loss = mean(tf.ones_like, discriminator(real, training=True)) + mean(tf.zeros_like, fake)
+        return updated(discriminator, of_discriminator, tape, loss)
+
+    def generate(inputs):
+        with tf.GradientTape() as tape:
+            loss = mean(tf.ones_like, discriminator(generator(inputs[2], training=True), training=True))
+            loss = loss / n if mistake == "generator twice" else loss
+        return updated(generator, of_generator, tape, loss)
+
+    both = [tf.function(lambda inputs, step=step: strategy.run(step, (inputs,))) for step in (discriminate, generate)]
+    at_once = tf.function(lambda inputs: strategy.run(lambda part: (discriminate(part), generate(part)), (inputs,)))
+    for inputs in strategy.experimental_distribute_dataset(batches(rings(), steps)):
+        losses = [step(inputs) for step in both] if separate else at_once(inputs)
+        if recorded:
+            named = dict(zip(("d_loss", "g_loss"), losses, strict=True))
+            dtk.record_step(named, batch=inputs, model={"generator": generator, "discriminator": discriminator})
+
+
+add("gan train_step", by_train_step, behind=True)
+add("gan train_step, drawn noise", by_train_step, REPLICAS, drawn=True)
+add("gan loop", by_loop, behind=True)
+add("gan loop, not recorded", by_loop, recorded=False)
+add("gan loop, two functions", by_loop, separate=True, behind=True)
+TWICE = "the generator's loss is divided by the replicas twice: its gradients are half, the discriminator's right"
+OFF = "settings: the learning rate of the discriminator's optimizer is 1 % larger on the cluster"
+for ways, separate in (("one function", False), ("two functions", True)):
+    name = ("generator/",)
+    add_wrong(
+        f"gan, generator divided twice, {ways}",
+        by_loop,
+        TWICE,
+        {"variables": name},
+        mistake="generator twice",
+        separate=separate,
+    )
+    facts = {"replicas": False, "variables": ("discriminator/",)}
+    add_wrong(f"gan, rate 1 % off, {ways}", by_loop, OFF, facts, mistake="rate", separate=separate)

@@ -1,0 +1,186 @@
+"""Loops with more state than weights and slots: accumulated gradients, averages of weights, targets, late layers."""
+
+from __future__ import annotations
+
+import dtk
+from proof_programs import REPLICAS, add, add_wrong
+from proof_programs.parts import BATCH, arrays, batches, crossentropy, network, optimizer_of
+
+MICRO = 4  # calls of the step for one update
+
+
+def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, **facts):
+    """A micro-batch a call; every fourth call applies what was gathered. Examples with label 0 count as padding.
+
+    The data bring how many examples count in their whole group. Mistakes: "mean of means" (each micro-batch divides by
+    its own count), "mean of local means" (each replica's part of it by its own), "micro twice" (divided by the
+    micro-batches once too often), "not reset" (what was gathered is kept).
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    n = strategy.num_replicas_in_sync
+    with strategy.scope():
+        net, update = network(**facts), optimizer_of(optimizer)
+        update.build(net.trainable_variables)
+        local = {"synchronization": tf.VariableSynchronization.ON_READ, "aggregation": tf.VariableAggregation.SUM}
+        gathered = [tf.Variable(tf.zeros(w.shape), trainable=False, **local) for w in net.trainable_variables]
+
+    def replica_step(inputs, apply):
+        x, y, whole = inputs
+        counted = tf.cast(y > 0, tf.float32)
+        mine = tf.reduce_sum(counted)
+        everyone = tf.distribute.get_replica_context().all_reduce("SUM", mine)
+        by = {
+            "mean of means": everyone * MICRO,
+            "mean of local means": mine * MICRO * n,
+            "micro twice": whole[0] * MICRO,
+        }
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(crossentropy(y, net(x, training=True)) * counted) / by.get(mistake, whole[0])
+        gradients = tape.gradient(loss, net.trainable_variables)
+        for held, gradient in zip(gathered, gradients, strict=True):
+            held.assign_add(gradient)
+        if apply:
+            update.apply_gradients(zip([tf.identity(each) for each in gathered], net.trainable_variables, strict=True))
+            for held in gathered if mistake != "not reset" else []:
+                held.assign(tf.zeros_like(held))
+        return loss
+
+    @tf.function
+    def step(inputs, apply):
+        losses = strategy.run(replica_step, (inputs, apply))
+        if recorded:
+            dtk.record_step(losses, batch=inputs, model=net)
+
+    x, y = arrays("cnn")
+    y = np.where(np.arange(len(y)) % 512 < 200, y, y * (y > 4))  # counts that differ from place to place
+    data = batches((x, y), steps).unbatch().batch(BATCH * MICRO)
+    data = data.map(lambda x, y: (x, y, tf.fill(tf.shape(y), tf.reduce_sum(tf.cast(y > 0, tf.float32)))))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    data = data.unbatch().batch(BATCH).with_options(options)
+    for number, inputs in enumerate(strategy.experimental_distribute_dataset(data), 1):
+        step(inputs, number % MICRO == 0)
+
+
+def averaged(strategy, steps=300, way="between", optimizer="adam", every=1, recorded=True, **facts):
+    """A second network is an average of the first one's past, and the first is also pulled towards its outputs.
+
+    way: it is updated "between" the steps, "inside" of the step's function, in a function of its own ("function"), or
+    copied as a whole every 10 steps ("copied").
+    """
+    import keras
+    import tensorflow as tf
+
+    with strategy.scope():
+        net, update = network("mlp", **facts), optimizer_of(optimizer)
+        target = keras.models.clone_model(net)
+        target.set_weights(net.get_weights())
+        target.trainable = False
+        update.build(net.trainable_variables)
+
+    def follow():
+        for mine, its in zip(target.weights, net.weights, strict=True):
+            mine.assign(0.95 * mine + 0.05 * its)
+
+    def replica_step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            outputs = net(x, training=True)
+            each = crossentropy(y, outputs) + tf.reduce_sum((outputs - target(x, training=False)) ** 2, axis=-1) / 50
+            loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(inputs):
+        losses = strategy.run(replica_step, (inputs,))
+        if way == "inside":
+            follow()
+        if recorded:
+            dtk.record_step(losses, batch=inputs, model=[net, target] if way == "inside" else net)
+
+    after = tf.function(follow) if way == "function" else follow
+    for number, inputs in enumerate(strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), 1):
+        step(inputs)
+        if way == "copied" and number % 10 == 0:
+            target.set_weights(net.get_weights())
+        elif way in ("between", "function"):
+            after()
+
+
+def made_late(strategy, steps=300, optimizer="adam", **facts):
+    """The network and the optimizer make their variables in the first step; a rate is set by hand after each tenth."""
+    import keras
+    import tensorflow as tf
+
+    with strategy.scope():
+        middle = [keras.layers.Dropout(facts["dropout"])] if facts.get("dropout") else []
+        middle += [keras.layers.BatchNormalization()] if facts.get("batch_norm") else []
+        net = keras.Sequential([keras.layers.Dense(32, activation="relu"), *middle, keras.layers.Dense(10)])
+        update = optimizer_of(optimizer)
+
+    def replica_step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            each = crossentropy(y, net(x, training=True))
+            loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(inputs):
+        return strategy.run(replica_step, (inputs,))
+
+    for number, inputs in enumerate(strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), 1):
+        dtk.record_step(step(inputs), batch=inputs, model=net)
+        if number % 10 == 0:
+            update.learning_rate.assign(0.95 * update.learning_rate)
+
+
+def drawn(strategy, steps=300, by="generator", **facts):
+    """Inputs are changed by noise that the step draws by a tf.random.Generator or by tf.random.normal ("operation")."""
+    import tensorflow as tf
+
+    with strategy.scope():
+        net, update = network("mlp", **facts), optimizer_of("adam")
+        update.build(net.trainable_variables)
+        generator = tf.random.Generator.from_seed(3)
+
+    def replica_step(inputs):
+        x, y = inputs
+        x += 0.1 * (generator.normal if by == "generator" else tf.random.normal)(tf.shape(x))
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
+        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(inputs):
+        losses = strategy.run(replica_step, (inputs,))
+        dtk.record_step(losses, batch=inputs, model=net)
+
+    for inputs in strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)):
+        step(inputs)
+
+
+add("accumulated by hand", accumulated, behind=True)
+add("accumulated by hand, not recorded", accumulated, recorded=False)
+add("accumulated by hand, sgd", accumulated, optimizer="sgd")
+for way in ("between", "inside", "function", "copied"):
+    add(f"target network {way}", averaged, way=way, behind=way != "inside")
+add("target network between, not recorded", averaged, recorded=False)
+add("variables made in step 1", made_late, behind=True)
+add("loop drawn by generator", drawn, REPLICAS)
+add("loop drawn by operation", drawn, REPLICAS, by="operation")
+
+SHARED = {"shared": True}
+MEANS = "every micro-batch counts the same, whatever its examples that count; one device does that, too"
+LOCAL = "every replica's part of a micro-batch counts the same, whatever its examples that count"
+TWICE = "the sum over the micro-batches is divided by their number once too often; one device does that, too"
+KEPT = "what was gathered is not reset after an update; one device does that, too"
+add_wrong("accumulated, mean of means", accumulated, MEANS, SHARED, mistake="mean of means")
+add_wrong("accumulated, mean of local means", accumulated, LOCAL, mistake="mean of local means")
+add_wrong("accumulated, micro twice", accumulated, TWICE, SHARED, mistake="micro twice")
+add_wrong("accumulated, not reset", accumulated, KEPT, SHARED, mistake="not reset")
