@@ -17,21 +17,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ONE_DEVICE", "REFUSED", "REPLICAS", "RIGHT", "WRONG", "Program", "add", "add_wrong", "right", "wrong"]
+__all__ = [
+    "ONE_DEVICE",
+    "REFUSED",
+    "REPLICAS",
+    "RIGHT",
+    "UNKNOWN",
+    "WRONG",
+    "Program",
+    "add",
+    "add_wrong",
+    "right",
+    "wrong",
+]
 
-ONE_DEVICE, REPLICAS, REFUSED = "one device", "replicas", "refused"
+ONE_DEVICE, REPLICAS, REFUSED, UNKNOWN = "one device", "replicas", "refused", "unknown"
 MODULES = ("fits", "special_fits", "gans", "loops", "special_loops", "words", "pairs", "reduced", "inputs")
 
 
 @dataclass(frozen=True)
 class Program:
-    """expected: ONE_DEVICE or REPLICAS, what a right program agrees with; REFUSED: it can't train under a strategy.
+    """expected: ONE_DEVICE or REPLICAS, what a right program agrees with; REFUSED: it can't train under a strategy;
+    UNKNOWN: neither can be compared, since draws outside of any state differ.
 
     For a wrong one that is how it is expected without its mistake (None: the mistake is in how it is written). truth:
     which diagnosis is right. variables: parts of the names of those concerned, () for all. shared: one device makes the
     mistake, too, so that a PASS is true; replicas: those in one process make it. behind: whether it takes `dropout=0.4`
     and `batch_norm=True`. late: in a second fit; begins: the first step at which it acts, where no `at` says so.
-    alone: it can't be recorded with several replicas in one process.
+    alone: it can't run, or can't be recorded, with several replicas in one process.
     """
 
     train: Callable[..., Any]
@@ -62,10 +75,17 @@ RIGHT: dict[str, Program] = {}
 WRONG: dict[str, Program] = {}
 
 
-def add(name: str, train: Callable[..., Any], expected: str = ONE_DEVICE, behind: bool = False, **kwargs: Any) -> None:
+def add(
+    name: str,
+    train: Callable[..., Any],
+    expected: str = ONE_DEVICE,
+    behind: bool = False,
+    alone: bool = False,
+    **kwargs: Any,
+) -> None:
     """Adds a right program; kwargs: its arguments."""
     assert name not in RIGHT, name
-    RIGHT[name] = Program(train, kwargs, expected, behind=behind)
+    RIGHT[name] = Program(train, kwargs, expected, behind=behind, alone=alone)
 
 
 def add_wrong(name: str, train: Callable[..., Any], truth: str, facts: Mapping[str, Any] = {}, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ import argparse
 import sys
 
 import dtk
-from proof_programs import ONE_DEVICE, REFUSED, REPLICAS, Program, right, wrong
+from proof_programs import ONE_DEVICE, REFUSED, REPLICAS, UNKNOWN, Program, right, wrong
 
 AGREES = 2e-4  # of what training changed, after some steps: rounding has grown by then
 
@@ -66,7 +66,7 @@ def _tried(program: Program, kind: str, workers: int, random: bool) -> tuple[str
     if one != one or "bfloat16" in str(program.kwargs) or "float16" in str(program.kwargs):
         return f"{said}, not judged", True
     if kind == "right":
-        wanted = {ONE_DEVICE: (True, True), REPLICAS: (False, True)}[program.expected]
+        wanted = {ONE_DEVICE: (True, True), REPLICAS: (False, True), UNKNOWN: (False, False)}[program.expected]
     else:
         wanted = (program.shared, program.replicas or program.shared)
     wanted = (wanted[0] and not random, wanted[1])

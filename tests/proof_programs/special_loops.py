@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dtk
-from proof_programs import REPLICAS, add, add_wrong
+from proof_programs import REPLICAS, UNKNOWN, add, add_wrong
 from proof_programs.parts import BATCH, arrays, batches, crossentropy, network, optimizer_of
 
 MICRO = 4  # calls of the step for one update
@@ -171,9 +171,9 @@ add("accumulated by hand, sgd", accumulated, optimizer="sgd")
 for way in ("between", "inside", "function", "copied"):
     add(f"target network {way}", averaged, way=way, behind=way != "inside")
 add("target network between, not recorded", averaged, recorded=False)
-add("variables made in step 1", made_late, behind=True)
+add("variables made in step 1", made_late, behind=True, alone=True)
 add("loop drawn by generator", drawn, REPLICAS)
-add("loop drawn by operation", drawn, REPLICAS, by="operation")
+add("loop drawn by operation", drawn, UNKNOWN, by="operation")
 
 SHARED = {"shared": True}
 MEANS = "every micro-batch counts the same, whatever its examples that count; one device does that, too"
