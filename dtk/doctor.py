@@ -66,8 +66,12 @@ def _versions() -> Iterator[Finding]:
         said = _("{version} was not tested", version=tensorflow)
         yield Finding("note", "tensorflow", said, _("{first} to {last} were", first=first, last=last))
     else:
-        two = versions.installed_keras_2()
-        yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
+        refused = versions.why_not_keras_3()
+        if refused:
+            yield Finding("bad", "keras", *refused)
+        else:
+            two = versions.installed_keras_2()
+            yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
         revived = _("revived ({page})", page=page("explanation/estimator.md"))
         yield Finding("ok", "estimator", _("TensorFlow's own") if estimator.is_native() else revived)
     yield from _extras()
@@ -191,7 +195,7 @@ def _listening() -> Iterator[Finding]:
         return
     try:
         with environment.quiet():
-            (reached,) = run(_reached, args=(outward,), workers=1).results
+            (reached,) = run(_reached, args=(outward,), workers=1, force=True).results
     except DtkError as error:
         said = _("whether a server can be reached from outside is not known: {why}", why=error)
         yield Finding("note", "network", said)

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 import dtk
-from dtk.launch import launch
+from dtk.compat import versions
+from dtk.launch import launch, which_keras
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,27 @@ def captures_lock():
 def test_bad_arguments(keywords, words):
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(fine, **keywords)
+
+
+@pytest.mark.parametrize("found", ["3.0.5", "3.4.1", "3.7.0", "3.11.3"])
+def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    monkeypatch.setattr(versions, "version", lambda package: found)
+    words = rf'^Keras {found} is installed, .*keras#19891.*; pip install "keras>=3\.12", or pass keras=2, or dtk\.run'
+    for call in (dtk.run, dtk.baseline):
+        with pytest.raises(dtk.ClusterConfigError, match=words):
+            call(fine)
+    assert which_keras.checked(None, fine, force=True) is None
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert which_keras.checked(None, fine) is None, "workers then have tf_keras"
+    with pytest.raises(dtk.ClusterConfigError, match=f"Keras {found} is installed"):
+        which_keras.checked(3, fine)
+
+
+@pytest.mark.parametrize("found", ["2.15.0", "3.12.0", "3.12.0.dev2026", "3.15.1", "4.0.0"])
+def test_other_versions_of_keras_are_not_refused(monkeypatch, found):
+    monkeypatch.setattr(versions, "version", lambda package: found)
+    assert which_keras.checked(None, fine) is None
 
 
 def test_missing_arguments_are_named():

@@ -12,6 +12,7 @@ import pytest
 
 import dtk
 from dtk import cli, doctor, environment, limits
+from dtk.compat import versions
 from dtk.errors import ClusterConfigError
 from dtk.launch import request
 
@@ -60,6 +61,18 @@ def test_versions_that_nobody_tested(monkeypatch, version, mark, words):
     assert words in str(finding)
 
 
+def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
+    found_there = {"Python": "3.11.0", **dict.fromkeys(doctor.PACKAGES, "1.0"), "tensorflow": "2.21.0"}
+    monkeypatch.setattr(environment, "versions", lambda *packages: dict(found_there))
+    monkeypatch.setattr(versions, "version", lambda package: "3.7.0")
+    monkeypatch.setattr(doctor.estimator, "is_native", lambda: False)
+    monkeypatch.setattr(doctor, "_extras", lambda: iter(()))
+    finding = found(doctor._versions)["keras"]
+    assert finding.mark == "bad"
+    assert finding.said.startswith("Keras 3.7.0 is installed, and below 3.12 results under tf.distribute can't be")
+    assert finding.remedy.startswith('pip install "keras>=3.12"')
+
+
 def test_one_core_works_and_is_no_faster(monkeypatch):
     monkeypatch.setattr(limits, "cores", lambda: limits.Limit(1, "CPU_LIMIT"))
     assert "slower than one worker" in str(found(doctor._cores)["cores"])
@@ -98,7 +111,7 @@ def test_who_can_reach_tensorflows_servers(monkeypatch, reached, mark, words):
             self.address = address
             self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
-    def run(fn, args, workers):
+    def run(fn, args, workers, force):
         assert (fn, args, workers) == (doctor._reached, (["10.0.0.7", "fd00::7"],), 1)
         if isinstance(reached, Exception):
             raise reached

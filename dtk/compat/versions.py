@@ -1,4 +1,4 @@
-"""Which Keras goes with which TensorFlow, and what goes wrong where TensorFlow 2.15 meets tf_keras.
+"""Which Keras goes with which TensorFlow, which one dtk refuses, and what fails where TensorFlow 2.15 meets tf_keras.
 
 Up to TensorFlow 2.15 `keras` is Keras 2 and `tf.keras` is that same package; from 2.16 on `keras` is Keras 3, and
 Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_keras in both, from 2.15 on.
@@ -10,7 +10,17 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["installed_keras_2", "keras_major", "leave_tf_keras_unconverted", "the_other_keras_2"]
+from dtk.language import N_, _
+
+__all__ = [
+    "installed_keras_2",
+    "keras_major",
+    "leave_tf_keras_unconverted",
+    "the_other_keras_2",
+    "why_not_keras_3",
+]
+
+_OLDEST = (3, 12)  # of Keras 3, as in pyproject.toml
 
 
 def keras_major(keras: Any) -> int:
@@ -25,6 +35,27 @@ def installed_keras_2() -> str | None:
     except PackageNotFoundError:
         return None
     return found if found.startswith("2.") else None
+
+
+def why_not_keras_3() -> tuple[str, str] | None:
+    """Why the installed `keras` is refused, and what to do; None where it is not, or is Keras 2; without importing it.
+
+    By the releases' tags and these issues; under dtk, two workers drifted apart with 3.4.1, and the corrections did not
+    fit 3.7.0 and 3.9.2.
+    """
+    try:
+        found = version("keras")
+    except PackageNotFoundError:
+        return None
+    if not (3,) <= tuple(int(part) for part in found.split(".")[:2]) < _OLDEST:
+        return None
+    words = N_(
+        "Keras {version} is installed, and below 3.12 results under tf.distribute can't be trusted: 3.0 to 3.4 do not "
+        "sum gradients over replicas (keras#19891, #20051), up to 3.6 variables lose their aggregation (#20541), up to "
+        "3.7 penalties are scaled wrongly (#20609), 3.7 to 3.10 report NaN (#21061); dtk's corrections don't fit them"
+    )
+    remedy = _('pip install "keras>=3.12", or pass keras=2, or dtk.run(..., force=True) to try')
+    return _(words, version=found), remedy
 
 
 def the_other_keras_2() -> str | None:

@@ -54,7 +54,7 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
         payload=b"",
-        **request.of_each_job(serve, seed, keras, start, None, record=False),
+        **request.of_each_job(serve, seed, keras, start, None, record=False, force=not here),
         workers=workers,
         replicas=replicas,
         mode="mirrored" if workers == 1 < replicas else "cluster",

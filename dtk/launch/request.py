@@ -6,13 +6,11 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtk import environment, extras, limits
-from dtk.compat.estimators import revived as estimator
-from dtk.compat.versions import installed_keras_2
+from dtk import environment, limits
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
-from dtk.launch import gpus, programs
+from dtk.launch import gpus, programs, which_keras
 from dtk.process import ship
 from dtk.process.program import Program
 from dtk.process.warm import is_warm
@@ -24,7 +22,6 @@ __all__ = [
     "check_times",
     "checked_faults",
     "checked_gpus",
-    "checked_keras",
     "checked_restarts",
     "checked_seed",
     "fork",
@@ -122,31 +119,6 @@ def checked_seed(seed: Any) -> int | None:
     return seed
 
 
-def checked_keras(keras: Any, fn: Any) -> int | None:
-    """Which Keras the workers use: tf_keras where `fn` uses dtk.estimator and TensorFlow's own Keras is Keras 3."""
-    if keras not in (None, 2, 3):
-        words = N_("keras={keras!r}: it takes 2 (tf_keras), 3, or None for TensorFlow's own choice")
-        raise ClusterConfigError(_(words, keras=keras))
-    older = installed_keras_2()
-    if keras == 3 and older is not None:
-        words = N_(
-            "keras=3: the keras installed here is {older}, which belongs to TensorFlow 2.15 and before; leave keras= "
-            "out, or install TensorFlow 2.16 or later"
-        )
-        raise ClusterConfigError(_(words, older=older))
-    if older is not None:
-        return None  # TensorFlow's own choice is Keras 2
-    if _uses_estimator(fn) and not estimator.is_native():
-        if keras == 3:
-            words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
-            raise ClusterConfigError(words)
-        extras.need("estimator", "dtk.estimator")
-        return 2
-    if keras == 2:
-        extras.need("keras2", "keras=2")
-    return keras
-
-
 def checked_restarts(restarts: Any) -> int:
     """How often the cluster may start again."""
     if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= MOST_RESTARTS:
@@ -188,16 +160,12 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
             restarts + 1,
             **{"fault": fault, "restarts": restarts},
         )
-    elif fault.kind == "nan" and _uses_estimator(fn):
+    elif fault.kind == "nan" and which_keras.uses_estimator(fn):
         words = N_(
             "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
             "fit and for loops"
         )
     return _(words, fault=fault, workers=workers, last=workers - 1)
-
-
-def _uses_estimator(fn: Any) -> bool:
-    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
 
 
 def fork(start: str, fn: Any = None) -> bool:
@@ -225,13 +193,20 @@ def check_caller() -> None:
 
 
 def of_each_job(
-    fn: Any, seed: Any, keras: Any, start: str, timeout: float | None, record: bool, baseline_of: int = 0
+    fn: Any,
+    seed: Any,
+    keras: Any,
+    start: str,
+    timeout: float | None,
+    record: bool,
+    baseline_of: int = 0,
+    force: bool = False,
 ) -> dict[str, Any]:
     """The fields of a Job that a cluster and a baseline (of so many workers) have, but for the call itself."""
     check_caller()
     return {
         "seed": checked_seed(seed),
-        "keras": checked_keras(keras, fn),
+        "keras": which_keras.checked(keras, fn, force),
         "strategy": ship.takes_strategy(fn),
         "fork": fork(start, fn),
         "timeout": timeout,

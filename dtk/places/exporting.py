@@ -78,7 +78,7 @@ def export(
     text = None if found.reason else _program(found, fn, str(call), seed, plain)
     job = Job(
         payload=payload,
-        **request.of_each_job(fn, seed, keras, "cold", None, record),
+        **request.of_each_job(fn, seed, keras, "cold", None, record, force=True),  # the image has a Keras of its own
         workers=workers,
         replicas=1,
         mode="cluster",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _, ngettext
-from dtk.launch import launch, request
+from dtk.launch import launch, request, which_keras
 from dtk.measure.efficiency import MEASURES, measures, summary
 from dtk.process import ship
 from dtk.runs import carry_out
@@ -215,7 +215,7 @@ def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: 
         replicas=1,
         mode={"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind],
         seed=seed,
-        keras=request.checked_keras(None, fn),
+        keras=which_keras.checked(None, fn),
         strategy=ship.takes_strategy(fn),
         share=cell.workers,
         fork=request.fork("auto"),

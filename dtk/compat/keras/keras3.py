@@ -95,6 +95,12 @@ def _mentions(find: Callable[[ModuleType], Any], text: str) -> Callable[[ModuleT
     return probe
 
 
+def _steps_fit(trainer: ModuleType) -> bool:
+    """A probe: whether Keras loops over steps in a graph, and has the method that `_single_step` takes (since 3.12)."""
+    loops = _mentions(lambda t: t.TensorFlowTrainer._make_function, "tf.while_loop(")
+    return loops(trainer) and hasattr(trainer.TensorFlowTrainer, "_autoconvert_optionals")
+
+
 def _build_from_the_spec(trainer: ModuleType) -> None:
     """To build a model, the shape of one local replica's batch is enough; Keras takes a whole batch for it.
 
@@ -260,7 +266,7 @@ _CORRECTIONS: dict[str, tuple[Callable[[ModuleType], bool], Callable[[ModuleType
         _reduce_whole_values,
     ),
     "steps one by one, after their data": (
-        _mentions(lambda t: t.TensorFlowTrainer._make_function, "tf.while_loop("),
+        _steps_fit,
         _step_by_step,
     ),
 }
