@@ -1,4 +1,4 @@
-"""Whether this process has joined a cluster, how it stays out of it, and which maps of tf.data draw at random.
+"""Whether this process has joined a cluster, how it joins only once or stays out, and which maps of tf.data draw.
 
 TensorFlow 2.15 to 2.21.
 """
@@ -13,7 +13,7 @@ import wrapt
 
 from dtk.compat.steps import targets
 
-__all__ = ["alone", "has_a_cluster", "several", "watch_maps"]
+__all__ = ["alone", "has_a_cluster", "join_once", "several", "watch_maps"]
 
 _MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
 
@@ -30,6 +30,16 @@ def alone() -> None:
     this can go.
     """
     wrapt.register_post_import_hook(_stay_alone, _MODULE)
+
+
+def join_once() -> None:
+    """Have each further MultiWorkerMirroredStrategy of this process use the server and the keys of the first.
+
+    TensorFlow starts the executor of collectives anew for each of them. What a peer has asked the old executor for by
+    then is lost, so that both workers wait forever in the broadcast of the first variable; and the collective keys
+    begin anew as well. tests/test_two_strategies.py tells when this can go.
+    """
+    wrapt.register_post_import_hook(_share_the_first, _MODULE)
 
 
 def several(replicas: int) -> None:
@@ -52,6 +62,29 @@ def _take_all(strategies: Any, replicas: int) -> None:
         return found, kind
 
     extended._initialize_local_devices = devices
+
+
+def _share_the_first(strategies: Any) -> None:
+    extended, utils = strategies.CollectiveAllReduceExtended, strategies.cross_device_utils
+    original = extended._initialize_multi_worker
+    first: dict[str, Any] = {}
+
+    @functools.wraps(original)
+    def initialize(self: Any, cluster_resolver: Any) -> None:
+        cluster = cluster_resolver.cluster_spec().as_dict()
+        if not (has_a_cluster() and first.get("cluster") == cluster):
+            original(self, cluster_resolver)
+            if getattr(self, "_std_server_started", False):
+                first.update(cluster=cluster, keys=self._collective_keys, health=self._enable_check_health)
+            return
+        self._std_server_started, self._enable_check_health = True, first["health"]
+        own_keys, utils.CollectiveKeys = utils.CollectiveKeys, lambda **start: first["keys"]
+        try:
+            original(self, cluster_resolver)
+        finally:
+            utils.CollectiveKeys = own_keys
+
+    extended._initialize_multi_worker = initialize
 
 
 def _stay_alone(strategies: Any) -> None:

@@ -177,6 +177,7 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     # A program's baseline has a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] == "single" and "TF_CONFIG" in os.environ):
         strategies.alone()
+    strategies.join_once()
     if spec["replicas"] > 1:
         wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
         strategies.several(spec["replicas"])
