@@ -34,11 +34,12 @@ reads it alike (`time.monotonic`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,6 +175,16 @@ class Journal:
         self._events = os.open(folder.path / "events.jsonl", flags, 0o600)
         self._marks = os.open(folder.path / "marks.jsonl", flags, 0o600)
         self._losses: int | None = None
+        self.silent = False
+
+    @contextlib.contextmanager
+    def muted(self) -> Iterator[None]:
+        """Nothing is appended within: a step that is repeated only to be compared is no step of the run."""
+        self.silent = True
+        try:
+            yield
+        finally:
+            self.silent = False
 
     def record(self, records: Iterable[Record]) -> None:
         """Appends rows; their `worker` is this folder's and is not written again."""
@@ -196,6 +207,8 @@ class Journal:
         Times to the microsecond, which is what TensorFlow's clock tells: JSON's writer and reader of all digits take
         twice as long. Rounded down, so that what ended in a step does not end after it.
         """
+        if self.silent:
+            return
         begin = "NaN" if began != began else f"{began - 5e-7:.6f}"
         _append(self._marks, f'["{kind}", {begin}, {ended - 5e-7:.6f}, {size}]\n')
 

@@ -19,6 +19,7 @@ from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, job_of
 from dtk.launch.place import Place
+from dtk.proof import followers
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
 from dtk.tables import Kept
@@ -91,6 +92,14 @@ class Run(Kept):
             ClusterConfigError: a change that is not possible, or `dir` is not complete.
         """
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
+
+    def followed(self, source: Run) -> tuple[Run, list[dict[str, Any]]]:
+        """Runs the function of `source` on one device, each step from the state that this run recorded.
+
+        Returns that run, and what it found, a line a step (`dtk.proof.steps`).
+        """
+        follower = carry_out(followers.job_for(self.folder, source.folder, 1, {}, False), time.monotonic(), quiet=True)
+        return follower, followers.lines_of(follower.folder)
 
     def report(self, path: str | Path, baseline: Run | None = None) -> Path:
         """Writes one HTML file, and returns its path: summary, figures, logs' ends; with a baseline what verify says.

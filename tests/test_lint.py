@@ -29,8 +29,8 @@ def function(lines=1, parameters="", docstring=""):
             [TOO_MANY],
         ),
         (function(parameters="a, b, c, d, e, f, g, h=1, *, i=2"), []),
-        ("x = 1\n" * 300, []),
-        ("x = 1\n" * 301, ["301: 301 lines; at most 300: one idea a file"]),
+        ("x = 1\n" * 500, []),
+        ("x = 1\n" * 501, ["501: 501 lines; at most 500: one idea a file"]),
     ],
 )
 def test_lengths_and_parameters(text, said):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["lint"]
 
-FILE_LINES, FUNCTION_LINES, REQUIRED = 300, 50, 7
+FILE_LINES, FUNCTION_LINES, REQUIRED = 500, 50, 7
 
 
 def lint(text: str) -> Iterator[str]:

@@ -53,6 +53,7 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
+        states=False,
         payload=b"",
         **request.of_each_job(serve, seed, keras, start, None, record=False, force=not here),
         workers=workers,

@@ -66,6 +66,8 @@ class Job:
     sources: Mapping[str, str] | None = None  # of cells; None: those of this process
     without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
     rate: float = 1.0  # what the optimizers' learning rates are multiplied by
+    follow: Mapping[str, Any] = field(default_factory=dict)  # the run whose steps are followed (`dtk.recording.follow`)
+    states: bool = True  # each step's state is recorded, to be followed (`dtk.recording.states`)
     record: bool = False  # every Keras fit gets a Recorder
     program: str = ""  # the name of the program that is run in the place of a function
     gpus: tuple[str, ...] = ()  # what each worker sees of this machine's; (): all see all
@@ -167,6 +169,8 @@ def spec(
         "without": list(job.without),
         "rate": job.rate,
         "record": job.record,
+        "follow": dict(job.follow),
+        "states": job.states and not machine.host,  # elsewhere they would have to be sent here
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,

@@ -74,8 +74,10 @@ def environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | 
     found: dict[str, str | None] = {}
     if not isinstance(fn, Program):
         return found
-    if not (record or fn.uses("dtk")):  # each mark takes a worker's time, and without records nothing is made of it
-        found["DTK_MARKS"] = os.environ.get("DTK_MARKS", "0")
+    if not (
+        record or fn.uses("dtk")
+    ):  # marks and states take a worker's time, and without records nothing is made of them
+        found |= {name: os.environ.get(name, "0") for name in ("DTK_MARKS", "DTK_STATES")}
     if baseline_of and not fn.uses("estimator"):
         found["TF_CONFIG"] = json.dumps(tf_config.build([1024 + worker for worker in range(baseline_of)])[0])
     return found

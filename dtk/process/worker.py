@@ -29,7 +29,7 @@ from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.process import isolation, ship
 from dtk.process.family import die_with
-from dtk.recording import marks, updates
+from dtk.recording import follow, marks, states, updates
 from dtk.recording.progress import progress
 from dtk.records import RunFolder
 
@@ -128,6 +128,10 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
     marks.listen(here)
     updates.listen(here)
+    if spec["follow"]:
+        follow.follow(here, spec["follow"])
+    elif spec["states"]:
+        states.listen(here)
     wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
@@ -135,10 +139,15 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     if spec["strategy"]:
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy_of(here, spec["communication"], spec["alone"]))
     here.journal.event(events.Running(here.now()))
-    result = fn(*args, **kwargs)
+    try:
+        result = fn(*args, **kwargs)
+    except follow.Ended:
+        result = None
     if inspect.isawaitable(result):
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     updates.keep_beside(here)
+    states.finish()
+    follow.finish()
     progress(here).finish()
     updates.write(here)
     here.folder.save_result(ship.pack_result(result))

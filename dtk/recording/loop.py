@@ -195,6 +195,8 @@ class _Loop:
     def write(
         self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any
     ) -> None:
+        if self.place.journal.silent:
+            return
         ended, given = self.place.now(), int(step)
         if not self.progress.looping:
             self._begin_counting(given)

@@ -95,6 +95,7 @@ def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
 
 def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
     return launch.Job(
+        states=False,
         payload=request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats}),
         workers=count,
         replicas=1,

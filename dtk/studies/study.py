@@ -210,6 +210,7 @@ def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: 
     settings = dict(cell.settings)
     own = {name: value for name, value in settings.items() if name not in ("threads", *PLACING, *_COMMUNICATION)}
     return launch.Job(
+        states=False,
         payload=request.pack(fn, (), {batch_argument: batch, **own}),
         workers=cell.workers,
         replicas=1,

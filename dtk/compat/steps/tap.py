@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dtk.compat.per_replica import first_spec
+from dtk.compat.states import untracked
 from dtk.compat.steps import targets, updates
 
 __all__ = [
@@ -62,7 +63,7 @@ class Tap:
         self._seen = 0  # steps that `read` has handed out
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
         # One variable holds all, so that a step costs one write and one read: [steps so far, WIDTH numbers a step]
-        with model.distribute_strategy.scope():
+        with model.distribute_strategy.scope(), untracked():
             self._cells = _local(tf.zeros(1 + WIDTH * slots, tf.float64))
             # Losses that come into being in a graph inside of the step's, and their places: a tf.function of the model
             # is traced once for all of its taps.

@@ -16,7 +16,18 @@ from typing import Any
 
 from dtk.compat.per_replica import key_of
 
-__all__ = ["Taken", "asked_of", "clips", "drawn", "draws", "taking", "watch", "watch_scaling"]
+__all__ = [
+    "Taken",
+    "asked_of",
+    "clips",
+    "drawn",
+    "draws",
+    "precision",
+    "stateful_draws",
+    "taking",
+    "watch",
+    "watch_scaling",
+]
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
 asked_of: dict[str, str] = {}  # every variable that a gradient was taken of in this process: its name, by `key_of`
@@ -59,6 +70,7 @@ def watch(tape: Any) -> None:
         found = original(self, target, sources, *args, **kwargs)
         variables = _variables(sources)
         if variables:
+            _look_at_graph()
             asked_of.update({key_of(each): str(getattr(each, "path", each.name)) for each in variables})
             _remember(target)
         return found
@@ -78,6 +90,37 @@ def watch_scaling(cls: Any, name: str) -> None:
         return scaled
 
     setattr(cls, name, scale)
+
+
+_precision: set[str] = set()  # half types that a graph computes in that took a gradient
+_stateful: set[str] = set()  # kinds of draws of such a graph whose state can't be read or set
+_STATEFUL = re.compile(
+    r"^(Random(Uniform|UniformInt|StandardNormal|Gamma|GammaGrad|Poisson|PoissonV2|Shuffle)"
+    r"|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial|\w*CandidateSampler)$"
+)
+
+
+def precision() -> float:
+    """The unit in the last place, relative, of the coarsest type that training steps compute in; 0: of float32."""
+    return max((2.0**-9 if name == "bfloat16" else 2.0**-12 for name in _precision), default=0.0)
+
+
+def stateful_draws() -> list[str]:
+    """Kinds of operations in training steps that draw from a state which nothing can read or set."""
+    return sorted(_stateful)
+
+
+def _look_at_graph() -> None:
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return
+    for operation in tf.compat.v1.get_default_graph().get_operations():
+        if _STATEFUL.match(operation.type):
+            _stateful.add(operation.type)
+        for output in operation.outputs[:1]:
+            if output.dtype.base_dtype in (tf.bfloat16, tf.float16):
+                _precision.add(output.dtype.base_dtype.name)
 
 
 def draws() -> list[str] | None:

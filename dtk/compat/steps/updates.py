@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dtk.compat.per_replica import has_value, key_of
+from dtk.compat.states import eager_unit
 from dtk.compat.steps import targets
 from dtk.compat.versions import keras_major
 
-__all__ = ["Counted", "Listener", "counted", "recorded_step", "watch"]
+__all__ = ["Counted", "Listener", "counted", "recorded_step", "restore", "states", "watch"]
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -133,6 +134,20 @@ class Counted:
         return int(inside), int(outside)
 
 
+def states() -> list[tuple[int, int]]:
+    """How many updates each optimizer has made, to be put back by `restore`."""
+    return [each.so_far() for each in _all]
+
+
+def restore(states: list[tuple[int, int]]) -> None:
+    """Takes back updates that were made only to be compared."""
+    import tensorflow as tf
+
+    for each, numbers in zip(_all, states, strict=False):
+        for resource, number in zip(each._resources, numbers, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(number, tf.int64))
+
+
 def counted() -> list[Counted]:
     """All optimizers that have made, or been traced to make, an update; in the order of their first."""
     return list(_all)
@@ -181,7 +196,7 @@ def _wrap(cls: Any, name: str, word: str, variables: Any) -> None:
         first, *rest = args or (kwargs.pop(word),)
         given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
         _count(self, *variables(self, given, *rest, **kwargs))
-        return original(self, given, *rest, **kwargs)
+        return eager_unit(self, functools.partial(original, self), given, *rest, **kwargs)
 
     apply._dtk_counts = True  # type: ignore[attr-defined]
     setattr(cls, name, apply)

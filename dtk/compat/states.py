@@ -1,0 +1,310 @@
+"""All variables of this process, in the order of their creation, and the calls between which Python can read them.
+
+A *unit* is an outermost call of a `tf.function`, of `strategy.run`, or of an optimizer that works eagerly: nothing can
+be read or set inside of it, everything between two of them. Touched, in worker processes only:
+`BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run` and Keras 3's
+`Variable._initialize` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of variables outside of TensorFlow 1's
+graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the names is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "Feed",
+    "Unit",
+    "Variable",
+    "eager_unit",
+    "perturbed",
+    "untracked",
+    "variables",
+    "watch_calls",
+    "watch_launcher",
+    "watch_names",
+    "watch_variables",
+]
+
+Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+_leaves: list[weakref.ref[Any]] = []
+_unseen = threading.local()
+_table: list[Variable] = []
+_counted: dict[tuple[Any, ...], int] = {}
+_stale = True
+_around: Unit | None = None
+_inside = False
+_SUFFIX = re.compile(r"(/replica_\d+)?(:\d+)?$")
+_NUMBER = re.compile(r"_\d+(?=/|$)")
+
+
+@dataclass(eq=False)
+class Variable:
+    """One variable as the program has it, with a copy for each of this process's replicas.
+
+    identity: what it is matched by in another process: name without automatic numbers, shape, type, and its place among
+    those of the same name, shape and type. kept: "mirrored" (the same on all replicas), "by replica" (each replica has
+    its own) or "own" (made outside of a strategy's scope). role: "" for what is compared, "metric" for what a replica
+    only counts (synchronised when read, added up), "dtk" for dtk's own: neither compared nor taken over.
+    """
+
+    name: str
+    identity: tuple[Any, ...]
+    dtype: str
+    shape: tuple[int, ...]
+    kept: str
+    aggregation: str
+    trainable: bool
+    role: str
+    copies: list[weakref.ref[Any]] = field(default_factory=list)
+    ready: bool = False
+
+    def read(self) -> list[Any]:
+        """Each copy's value, without copying it: TensorFlow writes a variable that is being read elsewhere anew."""
+        from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
+
+        found = []
+        for ref in self.copies:
+            copy = ref()
+            if copy is None:
+                return []
+            found.append(np.asarray(read_variable_op(copy.handle, copy.dtype)._numpy()))  # numpy() would copy
+        return found
+
+    def assign(self, values: list[Any]) -> None:
+        """Writes a value for each copy, or one for all; without the other workers."""
+        import tensorflow as tf
+
+        for k, ref in enumerate(self.copies):
+            copy = ref()
+            if copy is not None:
+                value = tf.convert_to_tensor(values[k % len(values)], copy.dtype)
+                tf.raw_ops.AssignVariableOp(resource=copy.handle, value=value)
+
+
+def watch_variables(module: Any) -> None:
+    """module: tensorflow.python.ops.resource_variable_ops."""
+    base = module.BaseResourceVariable
+    original = base.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        global _stale
+        original(self, *args, **kwargs)
+        if not isinstance(self, module._UnreadVariable):
+            self._dtk_own = getattr(_unseen, "on", False)
+            _leaves.append(weakref.ref(self, _gone))
+            _stale = True
+
+    base.__init__ = init
+
+
+def watch_names(core: Any) -> None:
+    """core: keras.src.backend.tensorflow.core; Keras 3 knows a variable by its path, TensorFlow by the path's end."""
+    original = core.Variable._initialize
+
+    @functools.wraps(original)
+    def initialize(self: Any, value: Any) -> None:
+        original(self, value)
+        for leaf in getattr(self._value, "values", (self._value,)):
+            leaf._dtk_path = str(self.path)
+
+    core.Variable._initialize = initialize
+
+
+def watch_launcher(module: Any) -> None:
+    """module: tensorflow.python.distribute.cross_device_utils, which orders collectives by a variable of its own."""
+    original = module.CollectiveReplicaLauncher.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        with untracked():
+            original(self, *args, **kwargs)
+
+    module.CollectiveReplicaLauncher.__init__ = init
+
+
+def _gone(_ref: Any) -> None:
+    global _stale
+    _stale = True
+
+
+@contextlib.contextmanager
+def untracked() -> Iterator[None]:
+    """Variables that are made inside are dtk's own."""
+    before, _unseen.on = getattr(_unseen, "on", False), True
+    try:
+        yield
+    finally:
+        _unseen.on = before
+
+
+def variables() -> list[Variable]:
+    """All that have a value by now and are still there, in the order of their creation."""
+    global _stale, _table
+    if _stale or not all(each.ready for each in _table):
+        _stale = False
+        _refresh()
+    return _table
+
+
+def _refresh() -> None:
+    import tensorflow as tf
+
+    global _table
+    known = {id(each.copies[0]): each for each in _table}
+    found: dict[Any, Variable] = {}
+    seen: set[int] = set()
+    alive = []
+    for ref in _leaves:
+        leaf = ref()
+        if leaf is None:
+            continue
+        alive.append(ref)
+        handle = leaf.handle
+        if tf.is_symbolic_tensor(handle) or leaf.dtype.base_dtype in (tf.string, tf.resource, tf.variant):
+            continue
+        if handle._id in seen:
+            continue  # another object for the same variable
+        seen.add(handle._id)
+        container = getattr(leaf, "_distributed_container", None)
+        container = container() if container is not None else None
+        key = id(leaf) if container is None else id(container)
+        if key in found:
+            if all(ref is not each for each in found[key].copies):  # `in` would compare the variables
+                found[key].copies.append(ref)
+            continue
+        entry = known.get(id(ref)) or _entry(leaf, ref)
+        found[key] = entry
+    for entry in found.values():
+        if not entry.ready:
+            entry.ready = all(
+                leaf is not None and bool(tf.raw_ops.VarIsInitializedOp(resource=leaf.handle))
+                for leaf in (ref() for ref in entry.copies)
+            )
+    _leaves[:] = alive
+    _table = list(found.values())
+
+
+def _entry(leaf: Any, ref: Any) -> Variable:
+    import tensorflow as tf
+
+    name = getattr(leaf, "_dtk_path", "") or _SUFFIX.sub("", str(leaf.name))
+    dtype, shape = leaf.dtype.base_dtype.name, tuple(leaf.shape.as_list())
+    on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
+    aggregation = leaf.aggregation.name.lower()
+    strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
+    kept = "by replica" if on_read else ("mirrored" if strategy is not None else "own")
+    role = "metric" if on_read and aggregation != "mean" else ""
+    role = "dtk" if leaf._dtk_own else role
+    alike = (_NUMBER.sub("", name), dtype, shape)
+    number = _counted[alike, role] = _counted.get((alike, role), -1) + 1
+    return Variable(name, (*alike, number), dtype, shape, kept, aggregation, bool(leaf.trainable), role, [ref])
+
+
+# ---- the calls
+
+
+def watch_calls(around: Unit) -> None:
+    """From now on `around` gets each outermost call: what is called, the call itself, and its arguments.
+
+    TensorFlow is imported by now, or is imported here.
+    """
+    global _around
+    from tensorflow.python.distribute import distribute_lib
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+    first, _around = _around is None, around
+    if first:
+        _wrap(polymorphic_function.Function, "__call__")
+        _wrap(distribute_lib.StrategyBase, "run")
+
+
+def _wrap(cls: Any, name: str) -> None:
+    original = getattr(cls, name)
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _outermost():
+            return original(self, *args, **kwargs)
+        subject = args[0] if name == "run" and args else self
+        return _unit(subject, functools.partial(original, self), args, kwargs)
+
+    setattr(cls, name, call)
+
+
+def eager_unit(subject: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Makes a call that is a unit where it is outermost: an optimizer's, which a loop calls eagerly."""
+    return _unit(subject, call, args, kwargs) if _outermost() else call(*args, **kwargs)
+
+
+def _outermost() -> bool:
+    import tensorflow as tf
+
+    main = threading.current_thread() is threading.main_thread()
+    return _around is not None and not _inside and main and tf.executing_eagerly() and not tf.inside_function()
+
+
+def _unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    global _inside
+    assert _around is not None
+    _inside = True
+    try:
+        return _around(subject, call, args, kwargs)
+    finally:
+        _inside = False
+
+
+# ---- the same data once more
+
+
+class Feed:
+    """An iterator of the same type as the given one, which hands out what that gives, and can hand it out again."""
+
+    def __init__(self, iterator: Any):
+        import tensorflow as tf
+
+        self.source = iterator
+        self.given: list[Any] = []
+        self.replayed: list[Any] | None = None
+        self._ahead: list[Any] = []
+        dataset = tf.data.Dataset.from_generator(self._elements, output_signature=iterator.element_spec)
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        options.threading.private_threadpool_size = 1
+        self.iterator = iter(dataset.with_options(options))
+
+    def _elements(self) -> Iterator[Any]:
+        while True:
+            if self.replayed is not None:
+                yield self.replayed.pop(0)
+                continue
+            if not self._ahead:
+                self.fetch()
+            if not self._ahead:
+                return
+            self.given.append(self._ahead.pop(0))
+            yield self.given[-1]
+
+    def fetch(self) -> None:
+        """Takes the next element before it is asked for, in the thread of the program."""
+        try:
+            self._ahead.append(next(self.source))
+        except StopIteration:
+            pass
+
+
+def perturbed(values: Any, size: float, draw: np.random.Generator) -> Any:
+    """The same with each number of floating point changed by a part of `size`, at random up or down."""
+    if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
+        return values
+    signs = draw.integers(0, 2, values.shape).astype(np.float64) * 2 - 1
+    return (values.astype(np.float64) * (1 + size * signs)).astype(values.dtype)

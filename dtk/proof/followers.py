@@ -1,0 +1,49 @@
+"""Runs a function once more in one process, following the steps of a run: on one device, or with as many replicas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dtk.launch import tf_config
+from dtk.launch.again import job_of
+from dtk.launch.launch import Job
+from dtk.records import RunFolder
+
+__all__ = ["job_for", "lines_of"]
+
+
+def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], everything: bool) -> Job:
+    """What a follower of `run` runs: the function of `source`, in one process with so many replicas."""
+    job = job_of(source, {})
+    env = dict(job.env)
+    if job.program and job.mode == "cluster" and job.workers > 1:
+        env.setdefault("TF_CONFIG", json.dumps(tf_config.build([1024 + k for k in range(job.workers)])[0]))
+    asked = {
+        "dir": str(run.path),
+        "workers": run.workers,
+        "levels": {str(number): level for number, level in levels.items()},
+        "everything": everything,
+    }
+    return replace(
+        job,
+        workers=1,
+        replicas=replicas,
+        mode="mirrored" if replicas > 1 else "single",
+        share=run.workers if replicas == 1 else 1,
+        env=env,
+        evaluator=None,
+        evaluator_strategy=False,
+        gpus=(),
+        stall_timeout=None,
+        follow=asked,
+    )
+
+
+def lines_of(folder: RunFolder) -> list[dict[str, Any]]:
+    """What a follower wrote, a line a unit."""
+    path: Path = folder.worker(0).path / "follow.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

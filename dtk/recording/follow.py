@@ -1,0 +1,479 @@
+"""In a follower: each step from the state that the cluster recorded, and this process's update beside the cluster's.
+
+A follower runs the function of a run again. At each recorded unit (`dtk.compat.states`) it compares its own state with
+the cluster's, takes the cluster's over, makes the step, compares the two updates, and takes over what the cluster had
+then. So rounding can't add up, and a step that was computed otherwise shows at the step itself.
+
+How large a difference is rounding, is measured, not chosen: where an update differs by more than was seen to be
+rounding so far, the step is made again, several times, with weights and inputs changed in their last bit, same batch,
+same draws. What this changes in a variable's update, rounding may change in it as well.
+
+Writes `follow.jsonl`: a line for each unit, see `Follower`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtk.compat import states
+from dtk.compat.states import Feed, Variable
+from dtk.compat.steps import targets, updates
+from dtk.environment import Here
+from dtk.recording.progress import progress
+from dtk.recording.states import Snapshot, Watched, made, same, take, watch
+
+__all__ = ["CAP", "Ended", "follow"]
+
+REPEATS = 10  # of a step at most, to find whether its difference is rounding
+FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
+LAST_DIGITS = 4.0  # how large that change is, in units in the last place: sums of many products are as coarse
+LEAST = 2e-6  # of an update; below, nothing is looked at
+UNMEASURED = 1e-4  # of an update, where a step can't be repeated
+CAP = 1e-2  # of an update; a variable that rounding changes by more can't be decided
+FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
+MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
+FURTHER = 3  # steps that are looked at after the first wrong one
+ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+
+
+class Ended(BaseException):
+    """The follower has seen enough; no mistake of the function that it is in."""
+
+
+class _Made(NamedTuple):
+    """A step that this process has made, and the state before and after."""
+
+    call: Callable[..., Any]
+    args: Any
+    kwargs: Any
+    before: Snapshot
+    after: Snapshot
+
+
+class Followed:
+    """A run's recorded units, in their order."""
+
+    def __init__(self, path: Path, workers: int):
+        corners = [path / f"worker-{worker}" for worker in range(workers)]
+        self.variables = [json.loads(line) for line in (corners[0] / "variables.jsonl").read_text().splitlines()]
+        self.numbers = {_tuple(each["identity"]): each["number"] for each in self.variables}
+        self._corners = corners
+        lines = [json.loads(line) for line in (corners[0] / "units.jsonl").read_text().splitlines()]
+        self.units = {line["unit"]: line for line in lines if "unit" in line}
+        self._held: dict[int, list[Any]] = {}
+        self._own = {each["number"] for each in self.variables if each["kept"] == "by replica"}
+
+    def unit(self, number: int) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
+        """What each variable held before and after; of one by replica each replica's value, in the cluster's order."""
+        read = [self._read(corner / "states" / str(number)) for corner in self._corners]
+        for when in ("before", "after"):
+            for variable, values in read[0][when].items():
+                if variable not in self._own:
+                    self._held[variable] = values
+            for variable in self._own:
+                found = [each[when].get(variable) for each in read]
+                if all(each is not None for each in found):
+                    self._held[variable] = [value for each in found if each is not None for value in each]
+            if when == "before":
+                before = dict(self._held)
+        here = self.units[number]["here"]
+        return before, {each: self._held[each] for each in here if each in self._held}
+
+    def _read(self, path: Path) -> dict[str, dict[int, list[Any]]]:
+        import tensorflow as tf
+
+        found: dict[str, dict[int, list[Any]]] = {"before": {}, "after": {}}
+        if not path.exists():
+            return found
+        data = np.fromfile(path, np.uint8)
+        end = int(np.argmax(data == 10))
+        for when, number, offset, size in json.loads(bytes(data[:end])):
+            facts = self.variables[number]
+            part = data[end + 1 + offset : end + 1 + offset + size]
+            value = part.view(tf.as_dtype(facts["dtype"]).as_numpy_dtype).reshape(facts["shape"])
+            found[when].setdefault(number, []).append(value)
+        return found
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+
+
+class Follower:
+    """Follows the units of a run in this process.
+
+    A line of `follow.jsonl`: {"unit", "kind": "update" or "between" (what happened since the unit before, or what the
+    function began with), "numbers": of the variables compared, "apart", "size", "own", "along", "level": for each the
+    norm of the difference of the two changes, of the cluster's change, of this process's, their scalar product, and how
+    much of the cluster's change rounding may be, "wrong": numbers of those that differ by more, "undecided": of those
+    of which rounding may be more than CAP}. The last line: {"end": why, "units", "steps", "levels",
+    "coarse", "unmatched"}.
+    """
+
+    def __init__(self, place: Here, path: Path, workers: int, levels: dict[int, float], everything: bool):
+        self.place, self.recorded = place, Followed(path, workers)
+        self.watched = Watched()
+        self.unit, self._made, self._left = 0, 0, -1
+        self.levels = dict(levels)
+        self.everything = everything
+        self._repeated = 0
+        self._spreads: dict[int, list[float]] = {}
+        self._feeds: dict[int, tuple[Any, Feed | None]] = {}
+        self._taken: dict[int, list[Any]] = {}  # what was taken over after the unit before
+        self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    # ---- a unit
+
+    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if not self.watched.looks_at(subject):
+            return call(*args, **kwargs)
+        expected = self.recorded.units.get(self.unit + 1)
+        before_there: dict[int, list[Any]] | None = None
+        after_there: dict[int, list[Any]] | None = None
+        if expected is not None and self.watched.trains(subject):
+            before_there, after_there = self.recorded.unit(self.unit + 1)
+            self._between(before_there, self.unit + 1)
+        before = take(everything=True)
+        args, kwargs = self._fed(args, kwargs)
+        result = call(*args, **kwargs)
+        after = take(everything=True)
+        if not self._is_unit(subject, before, after):
+            return result
+        self.unit += 1
+        if expected is None:
+            self._taken = {}
+            return result
+        if before_there is None:
+            before_there, after_there = self.recorded.unit(self.unit)
+            self._compare_start(before, before_there)
+        assert before_there is not None
+        assert after_there is not None
+        matched = self._matched(after)
+        line = self._compare(before, after, before_there, after_there, matched)
+        if line["doubtful"]:
+            self._measure(line, _Made(call, args, kwargs, before, after), before_there, matched)
+        self._write({"unit": self.unit, "kind": "update", **_finished(line)})
+        self._take_over(matched, after_there, after)
+        self._stop_early(line)
+        return result
+
+    def _is_unit(self, subject: Any, before: Snapshot, after: Snapshot) -> bool:
+        so_far = made()
+        updated, self._made = so_far > self._made, so_far
+        changed = updated or any(
+            not same(before.of(each), after.of(each)) for each in after.table if each.role == "" and before.of(each)
+        )
+        self.watched.called(subject, changed)
+        return changed
+
+    def _matched(self, snapshot: Snapshot) -> dict[int, Variable]:
+        """By the cluster's number; ends where a variable of either has no counterpart."""
+        mine = {each.identity: each for each in snapshot.table if each.role == ""}
+        here = {_tuple(self.recorded.variables[n]["identity"]): n for n in self.recorded.units[self.unit]["here"]}
+        odd = sorted({str(identity[0]) for identity in mine.keys() ^ here.keys()})
+        if odd:
+            self._end("unmatched", unmatched=odd)
+        return {here[identity]: each for identity, each in mine.items()}
+
+    def _fed(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments, each iterator replaced by one whose elements can be had again."""
+        from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+        def replaced(value: Any) -> Any:
+            if not isinstance(value, OwnedIterator):
+                return value
+            if id(value) not in self._feeds:
+                try:
+                    made_of = Feed(value)
+                except (TypeError, ValueError, NotImplementedError):
+                    made_of = None
+                self._feeds = {id(value): (value, made_of), **dict(list(self._feeds.items())[:3])}
+            feed = self._feeds[id(value)][1]
+            if feed is None:
+                return value
+            for _ in range(max(1, len(feed.given)) - len(feed._ahead)):
+                feed.fetch()
+            feed.given = []
+            return feed.iterator
+
+        return tuple(map(replaced, args)), {name: replaced(value) for name, value in kwargs.items()}
+
+    # ---- comparing
+
+    def _compare_start(self, before: Snapshot, there: dict[int, list[Any]]) -> None:
+        """What the function began with, or what it did before a function that trains for the first time."""
+        matched = {n: v for n, v in self._by_number(before).items() if before.of(v) and n in there}
+        self._changes(self.unit, matched, {n: before.of(v) for n, v in matched.items()}, there)
+
+    def _between(self, there: dict[int, list[Any]], unit: int) -> None:
+        """What happened since the unit before, of both; then the cluster's state is taken over."""
+        snapshot = take()
+        matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
+        if self._taken or self.unit == 0:
+            self._changes(unit, matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
+        self._take_over(matched, there, snapshot)
+
+    def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
+        numbers = self.recorded.numbers
+        return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
+
+    def _changes(
+        self, unit: int, matched: dict[int, Variable], mine: dict[int, list[Any]], there: dict[int, list[Any]]
+    ) -> None:
+        """Since the unit before, or since nothing at the start: a line where the two are not the same."""
+        line = _line()
+        for number, variable in matched.items():
+            ours, theirs = _one(variable, mine[number]), _one(variable, self._folded(variable, there[number]))
+            if ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes():
+                continue
+            start = self._taken.get(number)
+            base = np.zeros_like(theirs) if start is None else _one(variable, self._folded(variable, start))
+            self._add(line, number, variable, (base, ours), (base, theirs))
+        if line["numbers"]:
+            wrong = [n for n, level in zip(line["numbers"], line["ratio"], strict=True) if level > UNMEASURED]
+            line["wrong"] = wrong
+            self._write({"unit": unit, "kind": "between", **_finished(line)})
+            self._stop_early(line)
+
+    def _compare(
+        self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]
+    ) -> dict[str, Any]:
+        line = _line()
+        for number, variable in matched.items():
+            here_before, here_after = before.of(variable), after.of(variable)
+            folded = self._folded(variable, done[number])
+            there = (
+                _one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(folded[0])
+            )
+            start = _one(variable, here_before) if here_before else there
+            self._add(line, number, variable, (start, _one(variable, here_after)), (there, _one(variable, folded)))
+        return line
+
+    def _add(self, line: dict[str, Any], number: int, variable: Variable, mine: Any, its: Any) -> None:
+        """Compares a change of this process, (before, after), with the cluster's."""
+        (start, ours), (begun, theirs) = mine, its
+        line["numbers"].append(number)
+        if variable.dtype not in ROUNDING:  # counters, and the state of random numbers
+            equal = bool(np.array_equal(ours, theirs))
+            size = float(np.linalg.norm(np.subtract(theirs, begun, dtype=np.float64)))
+            own = float(np.linalg.norm(np.subtract(ours, start, dtype=np.float64)))
+            values = (0.0 if equal else float("inf"), size, own, 0.0, 0.0)
+        else:
+            wide = [value.astype(np.float64).ravel() for value in (start, begun, ours, theirs)]
+            made_here, made_there = wide[2] - wide[0], wide[3] - wide[1]
+            apart, size = float(np.linalg.norm(made_here - made_there)), float(np.linalg.norm(made_there))
+            floor = FLOOR * ROUNDING[variable.dtype] * float(np.linalg.norm(wide[3]))
+            values = (apart, size, float(np.linalg.norm(made_here)), float(made_here @ made_there), floor)
+        for name, value in zip(("apart", "size", "own", "along", "floor"), values, strict=True):
+            line[name].append(value)
+        if np.size(theirs) == 1:
+            line["scalars"][str(number)] = [float(np.ravel(ours)[0]), float(np.ravel(theirs)[0])]
+        apart, size, _own, _along, floor = values
+        if not np.isfinite(apart):
+            both = variable.dtype in ROUNDING and np.array_equal(ours, theirs, equal_nan=True)
+            ratio = 0.0 if both else float("inf")
+        else:
+            ratio = 0.0 if apart <= floor else (apart / size if size else float("inf"))
+        line["ratio"].append(ratio)
+        level = self.levels.get(number, LEAST)
+        line["level"].append(level)
+        if ratio > level:
+            line["doubtful"].append(number)
+            line["wrong"].append(number)
+
+    def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
+        """What the cluster's replicas held, for as many copies as this process has."""
+        if variable.kept == "by replica" and len(variable.copies) == len(values):
+            return values
+        if len(values) > 1:
+            wide = np.mean([value.astype(np.float64) for value in values], axis=0)
+            return [wide.astype(values[0].dtype)] * len(variable.copies)
+        return values
+
+    def _take_over(self, matched: dict[int, Variable], there: dict[int, list[Any]], now: Snapshot) -> None:
+        for number, variable in matched.items():
+            if number not in there:
+                continue
+            values, mine = self._folded(variable, there[number]), now.of(variable)
+            alike = len(values) == len(mine) or len(values) == 1
+            if not alike or any(m.tobytes() != values[k % len(values)].tobytes() for k, m in enumerate(mine)):
+                variable.assign(values)
+        self._taken = there
+
+    # ---- how much of it is rounding
+
+    def _measure(
+        self, line: dict[str, Any], step: _Made, begun: dict[int, list[Any]], matched: dict[int, Variable]
+    ) -> None:
+        """Repeats the step with last bits changed; what an update differs by then is this variable's level."""
+        if self._repeated >= MEASURED + self.unit / 10 or not self._repeatable(step):
+            line["wrong"] = [n for n in line["wrong"] if line["ratio"][line["numbers"].index(n)] > UNMEASURED]
+            return
+        self._repeated += 1
+        counts, draw, after = updates.states(), np.random.default_rng(self.unit), step.after
+        begins = {id(v): step.before.of(v) for v in after.table}
+        for number, variable in matched.items():
+            if not begins[id(variable)]:  # made in this very step, as an optimizer's are: what the cluster had, or 0
+                begins[id(variable)] = begun.get(number) or [np.zeros_like(value) for value in after.of(variable)]
+        plain = {n: _change(v, begins[id(v)], after.of(v)) for n, v in matched.items() if v.dtype in ROUNDING}
+        spread, least = dict.fromkeys(plain, 0.0), dict.fromkeys(plain, float("inf"))
+        size = LAST_DIGITS * max(targets.precision(), ROUNDING["float32"] / 2)
+        given = {id(feed): list(feed.given) for _, feed in self._feeds.values() if feed is not None}
+        with self.place.journal.muted():
+            for again in range(REPEATS + 1):
+                amount = size if again else 0.0
+                changed = self._perturbed(after, begins, amount, draw)
+                ends = self._repeat(step, given, amount, draw)
+                for number, was in plain.items():
+                    variable = matched[number]
+                    apart = float(np.linalg.norm(_change(variable, changed[id(variable)], ends.of(variable)) - was))
+                    spread[number] = max(spread[number], apart)
+                    least[number] = min(least[number], apart) if again else least[number]
+                if not again and any(spread[n] > UNMEASURED * np.linalg.norm(was) for n, was in plain.items()):
+                    break  # it does not repeat itself, so that nothing can be learnt from repeating it
+                if again >= 2 and self._judge(line, spread):
+                    break
+        if any(np.isfinite(apart) for apart in least.values()):
+            self._learn(line, least)
+        updates.restore(counts)
+        for variable in after.table:
+            if after.of(variable):
+                variable.assign(after.of(variable))
+
+    def _repeat(self, step: _Made, given: dict[int, list[Any]], amount: float, draw: np.random.Generator) -> Snapshot:
+        """Makes the same step with the same batch, changed in its last digits; what the variables hold then."""
+        feeds = [feed for _, feed in self._feeds.values() if feed is not None]
+        for feed in feeds:
+            feed.replayed = [_perturbed(element, amount, draw) for element in given[id(feed)]]
+        step.call(*step.args, **step.kwargs)
+        for feed in feeds:
+            feed.replayed = None
+        return take()
+
+    def _perturbed(
+        self, after: Snapshot, begins: dict[int, list[Any]], amount: float, draw: np.random.Generator
+    ) -> dict[int, list[Any]]:
+        """Puts the state back to what the step began with, trainable variables changed in their last digits."""
+        changed = {}
+        for variable in after.table:
+            values = begins[id(variable)]
+            if variable.role == "" and variable.trainable and amount and values:
+                values = [states.perturbed(values[0], amount, draw)] * len(values)
+            changed[id(variable)] = values
+            if values:
+                variable.assign(values)
+        return changed
+
+    def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
+        """Whether rounding explains all differences; `wrong` has those that it does not."""
+        line["wrong"] = []
+        for place, number in enumerate(line["numbers"]):
+            size = line["size"][place]
+            here = FACTOR * spread.get(number, 0.0) / size if size else 0.0
+            line["level"][place] = max(here, self.levels.get(number, LEAST))
+            if line["ratio"][place] > line["level"][place]:
+                line["wrong"].append(number)
+        return not line["wrong"]
+
+    def _learn(self, line: dict[str, Any], least: dict[int, float]) -> None:
+        """The usual rounding of each variable: the median, over repeated steps, of the least that a change made.
+
+        The least, as a kink (a ReLU near 0) that a change has moved over says something of this one step alone.
+        """
+        for place, number in enumerate(line["numbers"]):
+            if line["size"][place]:
+                self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / line["size"][place])
+                self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
+
+    def _repeatable(self, step: _Made) -> bool:
+        from tensorflow.python.data.ops.iterator_ops import IteratorBase
+
+        fed = {id(feed.iterator) for _, feed in self._feeds.values() if feed is not None}
+        loose = [
+            value
+            for value in (*step.args, *step.kwargs.values())
+            if (isinstance(value, IteratorBase) or hasattr(value, "get_next")) and id(value) not in fed
+        ]
+        return not loose and not targets.stateful_draws()
+
+    # ---- what comes of it
+
+    def _stop_early(self, line: dict[str, Any]) -> None:
+        if line["wrong"] and self._left < 0:
+            self._left = FURTHER
+        elif self._left >= 0:
+            self._left -= 1
+            if self._left <= 0 and not self.everything:
+                self._end("enough")
+
+    def _end(self, why: str, **facts: Any) -> None:
+        self.finish(why, **facts)
+        raise Ended(why)
+
+    def finish(self, why: str, **facts: Any) -> None:
+        if self._file < 0:
+            return
+        steps = progress(self.place).steps
+        levels = {number: level for number, level in self.levels.items() if level > LEAST}
+        facts |= {"levels": levels, "coarse": targets.precision()}
+        self._write({"end": why, "units": self.unit, "steps": steps, **facts})
+        os.close(self._file)
+        self._file = -1
+
+    def _write(self, line: dict[str, Any]) -> None:
+        os.write(self._file, (json.dumps(line) + "\n").encode())
+
+
+def _line() -> dict[str, Any]:
+    names = ("numbers", "apart", "size", "own", "along", "floor", "ratio", "level", "wrong", "doubtful")
+    return {**{name: [] for name in names}, "scalars": {}}
+
+
+def _finished(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name != "doubtful"}
+
+
+def _one(variable: Variable, values: list[Any]) -> Any:
+    """The copies of a variable as one array: all of one by replica, otherwise the first, which stands for all."""
+    return np.stack(values) if variable.kept == "by replica" and len(values) > 1 else values[0]
+
+
+def _wide(variable: Variable, values: list[Any]) -> Any:
+    return _one(variable, values).astype(np.float64).ravel()
+
+
+def _change(variable: Variable, before: list[Any], after: list[Any]) -> Any:
+    return _wide(variable, after) - _wide(variable, before)
+
+
+def _perturbed(element: Any, amount: float, draw: np.random.Generator) -> Any:
+    import tensorflow as tf
+
+    def change(leaf: Any) -> Any:
+        if not amount or not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating:
+            return leaf
+        return tf.constant(states.perturbed(leaf.numpy(), amount, draw))
+
+    return tf.nest.map_structure(change, element)
+
+
+_follower: Follower | None = None
+
+
+def follow(place: Here, asked: dict[str, Any]) -> None:
+    """asked: {"dir": of the run, "workers": its number, "levels": by variable, "everything": whether to go on}."""
+    global _follower
+    levels = {int(number): level for number, level in asked.get("levels", {}).items()}
+    _follower = Follower(place, Path(asked["dir"]), asked["workers"], levels, asked.get("everything", False))
+    watch(_follower.around)
+
+
+def finish() -> None:
+    if _follower is not None:
+        _follower.finish("done")

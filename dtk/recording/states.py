@@ -1,0 +1,302 @@
+"""In a worker: the state that each step starts from and ends with, for `dtk.verify` to follow.
+
+In the worker's directory:
+
+    variables.jsonl   one line a variable, when it is first seen
+    units.jsonl       one line a recorded unit (`dtk.compat.states`): number, updates so far, digests of what changed
+    states/N          the values of unit N: a line of JSON that says what is where, then the bytes
+
+The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtk.compat import states
+from dtk.compat.states import Variable
+from dtk.compat.steps import updates
+from dtk.environment import Here
+
+__all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "listen"]
+
+BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
+FRESH = 4  # units of each new function that are recorded whatever the budget's plan
+SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
+SHARE = 0.03  # of the time, for larger states
+WAITING = 256e6  # bytes that may wait to be written
+
+Values = list[list[Any]]  # for each variable, of each of its copies; [] for one that is not there
+
+
+class Snapshot(NamedTuple):
+    """What the variables that are compared hold at one moment; values share memory with TensorFlow's."""
+
+    table: list[Variable]
+    values: dict[int, list[Any]]  # by id of the Variable
+
+    def of(self, variable: Variable) -> list[Any]:
+        return self.values.get(id(variable), [])
+
+
+def take(everything: bool = False) -> Snapshot:
+    """Reads all that is compared; everything: also what is not."""
+    table = [each for each in states.variables() if each.ready and (everything or each.role == "")]
+    return Snapshot(table, {id(each): each.read() for each in table})
+
+
+def same(mine: list[Any], other: list[Any]) -> bool:
+    """Whether nothing was written in between: values lie at the same place, and single numbers, copied, are equal."""
+    return len(mine) == len(other) and all(
+        bool(a == b) if a.ndim == 0 else a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        for a, b in zip(mine, other, strict=True)
+    )
+
+
+class Watched:
+    """Which functions train: one that changed nothing in its first calls is not looked at any more."""
+
+    TRIES = 3
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Any, int]] = {}  # by id; kept, so that no other object gets the id
+        self.training: set[int] = set()
+
+    def looks_at(self, subject: Any) -> bool:
+        return id(subject) in self.training or self._seen.get(id(subject), (None, 0))[1] < self.TRIES
+
+    def trains(self, subject: Any) -> bool:
+        return id(subject) in self.training
+
+    def called(self, subject: Any, changed: bool) -> int:
+        """After a call; how often it has changed something so far, 0 where it has not now."""
+        _, number = self._seen.get(id(subject), (subject, 0))
+        if changed:
+            if id(subject) not in self.training:
+                number = 0
+            self.training.add(id(subject))
+        self._seen[id(subject)] = (subject, number + 1)
+        return number + 1 if changed else 0
+
+
+def made() -> int:
+    """Updates of all optimizers so far."""
+    return sum(sum(each.so_far()) for each in updates.counted())
+
+
+class Recorder:
+    """Records the units of this process."""
+
+    def __init__(self, place: Here, budget: float):
+        self.place, self.budget = place, budget
+        self.path = place.folder.path
+        self.watched = Watched()
+        self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
+        self.busy, self.began = 0.0, 0.0
+        self.held: Snapshot | None = None  # what the unit before left, where that was recorded
+        self.written: dict[int, int] = {}  # id of a Variable -> its number
+        self._kept: list[Variable] = []  # so that no id is used again
+        self._fresh = 0
+        self._made = 0
+        self._writer = _Writer(self.path, values=place.worker == 0)
+
+    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if not self.watched.looks_at(subject):
+            result = call(*args, **kwargs)
+            if made() > self._made:
+                self.watched.training.add(id(subject))
+                self._count(subject, None, None)
+            return result
+        start = time.monotonic()
+        wanted = self._wanted(subject)
+        before = take() if wanted else None
+        self.busy += time.monotonic() - start
+        result = call(*args, **kwargs)
+        start = time.monotonic()
+        after = take() if wanted else None
+        self._count(subject, before, after)
+        end = time.monotonic()
+        self.busy += end - start
+        self.began = self.began or start
+        return result
+
+    def _wanted(self, subject: Any) -> bool:
+        if self._writer.failed:
+            return False
+        fresh = not self.watched.trains(subject) or self._fresh > 0
+        return fresh or (self.units + 1) % self.stride == 0
+
+    def _count(self, subject: Any, before: Snapshot | None, after: Snapshot | None) -> None:
+        so_far = made()
+        updated, self._made = so_far > self._made, so_far
+        changed = updated
+        if before is not None and after is not None and not updated:
+            changed = any(not same(before.of(each), after.of(each)) for each in after.table if before.of(each))
+        if before is None and not updated:
+            changed = self.watched.trains(subject)
+        known = self.watched.trains(subject)
+        self.watched.called(subject, changed)
+        if not changed:
+            return
+        self.units += 1
+        if not known:
+            self._fresh = FRESH
+        self._fresh = max(0, self._fresh - 1)
+        if before is None or after is None:
+            self.held = None
+            return
+        size = self._write(before, after)
+        self.held = after
+        self._plan(size)
+
+    def _write(self, before: Snapshot, after: Snapshot) -> int:
+        for each in after.table:
+            if id(each) not in self.written:
+                self.written[id(each)] = len(self.written)
+                self._kept.append(each)
+                self._writer.put(_line(len(self.written) - 1, each), None)
+        entries: list[tuple[str, int, str, list[Any]]] = []
+        size = 0
+        for when, held, now in (("before", self.held, before), ("after", before, after)):
+            for each in now.table:
+                values = now.of(each)
+                if held is None or not held.of(each) or not same(held.of(each), values):
+                    entries.append((when, self.written[id(each)], each.kept, values))
+                    size += sum(value.nbytes for value in values)
+        unit = {"unit": self.units, "updates": self._made, "here": [self.written[id(each)] for each in after.table]}
+        self._writer.put(None, (unit, entries, size))
+        return size
+
+    def _plan(self, size: int) -> None:
+        """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
+        self.spent += size
+        if self.spent > self.stage:
+            self.stride *= 2
+            self.stage += (self.budget - self.stage) / 2
+        elif size > SMALL and self.units > FRESH and self.busy > SHARE * (time.monotonic() - self.began):
+            self.stride *= 2
+            self.busy, self.began = 0.0, time.monotonic()
+
+    def finish(self) -> None:
+        """Waits until all is written."""
+        self._writer.close({"units": self.units, "updates": made(), "failed": self._writer.failed})
+
+
+def _line(number: int, each: Variable) -> dict[str, Any]:
+    facts = ("name", "identity", "dtype", "shape", "kept", "aggregation", "trainable")
+    return {"number": number, **{name: getattr(each, name) for name in facts}}
+
+
+class _Writer:
+    """Writes in a thread of its own, so that a step waits for nothing but the reading of its variables."""
+
+    def __init__(self, path: Path, values: bool):
+        self.values, self.failed = values, ""
+        self._path = path
+        (path / "states").mkdir(mode=0o700, exist_ok=True)
+        self._queue: queue.Queue[Any] = queue.Queue()
+        self._waiting, self._room = 0, threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="dtk-states", daemon=True)
+        self._thread.start()
+
+    def put(self, variable: Any, unit: Any) -> None:
+        if unit is not None:
+            with self._room:
+                self._room.wait_for(lambda: self._waiting < WAITING or self.failed, timeout=60)
+                self._waiting += unit[2]
+        self._queue.put((variable, unit))
+
+    def close(self, last: dict[str, Any]) -> None:
+        self._queue.put((None, last))
+        self._thread.join(120)
+
+    def _run(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        variables = os.open(self._path / "variables.jsonl", flags, 0o600)
+        units = os.open(self._path / "units.jsonl", flags, 0o600)
+        while True:
+            variable, unit = self._queue.get()
+            try:
+                if variable is not None:
+                    os.write(variables, (json.dumps(variable) + "\n").encode())
+                elif isinstance(unit, dict):
+                    os.write(units, (json.dumps({"last": unit}) + "\n").encode())
+                    return
+                elif not self.failed:
+                    os.write(units, (json.dumps(self._unit(*unit)) + "\n").encode())
+            except OSError as error:  # a full disk: what is written by now can be followed
+                self.failed = str(error.strerror or error)
+            finally:
+                if isinstance(unit, tuple):
+                    with self._room:
+                        self._waiting -= unit[2]
+                        self._room.notify_all()
+
+    def _unit(self, unit: dict[str, Any], entries: list[Any], size: int) -> dict[str, Any]:
+        digests: dict[str, Any] = {"before": {}, "after": {}}
+        places, parts, offset = [], [], 0
+        for when, number, kept, values in entries:
+            held = [np.ascontiguousarray(value) for value in values]
+            if kept == "mirrored":
+                digests[when][number] = [zlib.crc32(_bytes(value)) for value in held]
+            if self.values or kept == "by replica":
+                for value in held[:1] if kept != "by replica" else held:
+                    places.append([when, number, offset, value.nbytes])
+                    parts.append(value)
+                    offset += value.nbytes
+        if parts:
+            head = json.dumps(places).encode() + b"\n"
+            target = self._path / "states" / str(unit["unit"])
+            with open(target.with_suffix(".part"), "wb", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+                file.write(head)
+                for value in parts:
+                    file.write(_bytes(value))
+            os.replace(target.with_suffix(".part"), target)
+        return {**unit, "digests": digests}
+
+
+def _bytes(value: Any) -> Any:
+    return value.reshape(-1).view(np.uint8).data if value.size else b""
+
+
+_recorder: Recorder | None = None
+
+
+def listen(place: Here) -> None:
+    """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
+    global _recorder
+    asked = os.environ.get("DTK_STATES", "")
+    try:
+        budget = float(asked) if asked not in ("", "1") else BUDGET
+    except ValueError:
+        budget = BUDGET
+    if budget <= 0 or place.role == "evaluator" or place.mode not in ("cluster", "mirrored"):
+        return
+    _recorder = Recorder(place, budget)
+    watch(_recorder.around)
+
+
+def finish() -> None:
+    if _recorder is not None:
+        _recorder.finish()
+
+
+def watch(around: states.Unit) -> None:
+    """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
+    import wrapt
+
+    module = "tensorflow.python.ops.resource_variable_ops"
+    wrapt.register_post_import_hook(states.watch_variables, module)
+    wrapt.register_post_import_hook(states.watch_launcher, "tensorflow.python.distribute.cross_device_utils")
+    wrapt.register_post_import_hook(states.watch_names, "keras.src.backend.tensorflow.core")
+    wrapt.register_post_import_hook(lambda tensorflow: states.watch_calls(around), "tensorflow")
