@@ -1,4 +1,4 @@
-"""Each step from the state that the run recorded: correct programs, wrong ones, and how a follower's lines are judged."""
+"""Each step from the state that the run recorded: correct programs, wrong ones, and how findings are judged."""
 
 from __future__ import annotations
 
