@@ -167,7 +167,8 @@ def run(
             WorkerStalled. `fn` is called anew, and continues from what it saved there, if it looks. See `Run.attempts`.
         start: "warm" (workers are forked from a process that has imported TensorFlow), "cold" (fresh interpreters) or
             "auto" (warm where that is safe; cold for a program, whose own settings must come before its imports).
-        force: starts them where dtk would not: several on Colab (docs/guide/colab.md), or more than free memory allows.
+        force: starts them where dtk would not: several on Colab (docs/guide/colab.md), more than free memory allows, or
+            with a Keras 3 below 3.12, which computes distributed training wrongly.
         argv: what follows a program on its command line.
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
         on: where the workers are, if not on this machine: "kubernetes", "ray", "slurm", or what a class of
@@ -198,7 +199,7 @@ def run(
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
         gpus=request.checked_gpus(gpus_per_worker, layout.workers, layout.replicas, here=on is None),
-        **request.of_each_job(fn, seed, keras, start, timeout, record),
+        **request.of_each_job(fn, seed, keras, start, timeout, record, force=force or on is not None),
         workers=layout.workers,
         replicas=layout.replicas,
         mode=mode,

@@ -120,11 +120,11 @@ def test_a_baseline_is_given_the_clusters_numbers_and_no_cluster_for_estimator(s
 
 def test_marks_are_written_only_where_something_is_recorded(script, monkeypatch):
     program, records = Program("train", module=True), Program(str(script("import dtk")), module=False)
-    assert programs.environment(program, record=False) == {"DTK_MARKS": "0"}
+    assert programs.environment(program, record=False) == {"DTK_MARKS": "0", "DTK_STATES": "0"}
     assert programs.environment(program, record=True) == {}
     assert programs.environment(records, record=False) == {}
     monkeypatch.setenv("DTK_MARKS", "1")
-    assert programs.environment(program, record=False) == {"DTK_MARKS": "1"}
+    assert programs.environment(program, record=False) == {"DTK_MARKS": "1", "DTK_STATES": "0"}
 
 
 # ---- on workers

@@ -15,14 +15,18 @@ RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
 PASS = "check every step vs one device: PASS"
 
 
-def recorded(tmp_path, units=2, made=2):
+def recorded(tmp_path, units=2, made=2, end=True):
     corner = tmp_path / "worker-0"
     corner.mkdir()
     variables = [
         {"number": 0, "name": "dense/kernel", "shape": [30, 3]},
         {"number": 1, "name": "key/bias", "shape": [3]},
     ]
-    lines = [*({"unit": k + 1} for k in range(units)), {"last": {"units": made}}]
+    lines = [
+        *({"unit": k + 1} for k in range(units)),
+        *[{"unit": units + 1, "end": True}] * end,
+        {"last": {"units": made}},
+    ]
     for name, rows in (("variables", variables), ("units", lines)):
         (corner / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return RunFolder(tmp_path, 1)
@@ -61,8 +65,13 @@ def test_a_follower_that_did_not_come_to_the_end_proves_nothing(tmp_path, lines)
     assert not judged(recorded(tmp_path), lines).proved
 
 
-def test_states_that_are_not_all_there(tmp_path):
-    assert not recorded_whole(recorded(tmp_path, units=2, made=3))
+def test_all_states_are_there(tmp_path):
+    assert recorded_whole(recorded(tmp_path))
+
+
+@pytest.mark.parametrize("facts", [{"made": 3}, {"end": False}])
+def test_states_that_are_not_all_there(tmp_path, facts):
+    assert not recorded_whole(recorded(tmp_path, **facts))
     assert not recorded_whole(RunFolder(tmp_path / "nothing", 1))
 
 

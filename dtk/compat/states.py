@@ -24,7 +24,9 @@ __all__ = [
     "Feed",
     "Unit",
     "Variable",
+    "can_be_fed",
     "eager_unit",
+    "is_iterator",
     "perturbed",
     "untracked",
     "variables",
@@ -264,6 +266,20 @@ def _unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs:
 
 
 # ---- the same data once more
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether it hands out data, so that a call that gets it can't be made again with the same."""
+    from tensorflow.python.data.ops.iterator_ops import IteratorBase
+
+    return isinstance(value, IteratorBase) or hasattr(value, "get_next")
+
+
+def can_be_fed(value: Any) -> bool:
+    """Whether a `Feed` can stand for it: a dataset's own iterator, not a strategy's."""
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+    return isinstance(value, OwnedIterator)
 
 
 class Feed:

@@ -59,16 +59,17 @@ def judged(run: RunFolder, lines: Sequence[dict[str, Any]]) -> Steps:
 
 
 def recorded_whole(run: RunFolder) -> bool:
-    """Whether every unit of the run was recorded, so that all of its steps can be followed."""
+    """Whether every unit of the run was recorded, and what its function left behind, so that all can be followed."""
     recorded, made = _recorded(run)
-    return recorded > 0 and recorded == made
+    ended = any("end" in line for line in _json_lines(run.worker(0).path / "units.jsonl"))
+    return recorded > 0 and recorded == made and ended
 
 
 def _recorded(run: RunFolder) -> tuple[int, int]:
     """Units with their states, and units that there were."""
     lines = _json_lines(run.worker(0).path / "units.jsonl")
     last = next((line["last"]["units"] for line in lines if "last" in line), 0)
-    return sum("unit" in line for line in lines), last
+    return sum("unit" in line and "end" not in line for line in lines), last
 
 
 def _is_open(line: dict[str, Any], counts: dict[int, int]) -> bool:

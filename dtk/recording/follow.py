@@ -66,6 +66,8 @@ class Followed:
         self._corners = corners
         lines = [json.loads(line) for line in (corners[0] / "units.jsonl").read_text().splitlines()]
         self.units = {line["unit"]: line for line in lines if "unit" in line}
+        self.end = next((number for number, line in self.units.items() if line.get("end")), None)
+        self.last = max((number for number, line in self.units.items() if not line.get("end")), default=0)
         self._held: dict[int, list[Any]] = {}
         self._own = {each["number"] for each in self.variables if each["kept"] == "by replica"}
 
@@ -134,6 +136,8 @@ class Follower:
         if not self.watched.looks_at(subject):
             return call(*args, **kwargs)
         expected = self.recorded.units.get(self.unit + 1)
+        if expected is not None and expected.get("end"):
+            expected = None
         before_there: dict[int, list[Any]] | None = None
         after_there: dict[int, list[Any]] | None = None
         if expected is not None and self.watched.trains(subject):
@@ -183,10 +187,9 @@ class Follower:
 
     def _fed(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments, each iterator replaced by one whose elements can be had again."""
-        from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
         def replaced(value: Any) -> Any:
-            if not isinstance(value, OwnedIterator):
+            if not states.can_be_fed(value):
                 return value
             if id(value) not in self._feeds:
                 try:
@@ -392,13 +395,9 @@ class Follower:
                 self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
 
     def _repeatable(self, step: _Made) -> bool:
-        from tensorflow.python.data.ops.iterator_ops import IteratorBase
-
         fed = {id(feed.iterator) for _, feed in self._feeds.values() if feed is not None}
         loose = [
-            value
-            for value in (*step.args, *step.kwargs.values())
-            if (isinstance(value, IteratorBase) or hasattr(value, "get_next")) and id(value) not in fed
+            value for value in (*step.args, *step.kwargs.values()) if states.is_iterator(value) and id(value) not in fed
         ]
         return not loose and not targets.stateful_draws()
 
@@ -419,12 +418,28 @@ class Follower:
     def finish(self, why: str, **facts: Any) -> None:
         if self._file < 0:
             return
+        if why == "done" and self.unit == self.recorded.last:
+            self._compare_end()
         steps = progress(self.place).steps
         levels = {number: level for number, level in self.levels.items() if level > LEAST}
         facts |= {"levels": levels, "coarse": targets.precision()}
         self._write({"end": why, "units": self.unit, "steps": steps, **facts})
         os.close(self._file)
         self._file = -1
+
+    def _compare_end(self) -> None:
+        """What the function has changed since its last step; an end that was not recorded leaves the end open."""
+        if self.recorded.end is None:
+            return
+        there, _ = self.recorded.unit(self.recorded.end)
+        snapshot = take()
+        matched = {
+            n: v for n, v in self._by_number(snapshot).items() if n in self.recorded.units[self.recorded.end]["here"]
+        }
+        try:
+            self._changes(self.unit, matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
+        except Ended:
+            pass
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())

@@ -159,7 +159,7 @@ class Recorder:
         self.held = after
         self._plan(size)
 
-    def _write(self, before: Snapshot, after: Snapshot) -> int:
+    def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
         for each in after.table:
             if id(each) not in self.written:
                 self.written[id(each)] = len(self.written)
@@ -173,7 +173,12 @@ class Recorder:
                 if held is None or not held.of(each) or not same(held.of(each), values):
                     entries.append((when, self.written[id(each)], each.kept, values))
                     size += sum(value.nbytes for value in values)
-        unit = {"unit": self.units, "updates": self._made, "here": [self.written[id(each)] for each in after.table]}
+        unit = {
+            **facts,
+            "unit": self.units,
+            "updates": self._made,
+            "here": [self.written[id(each)] for each in after.table],
+        }
         self._writer.put(None, (unit, entries, size))
         return size
 
@@ -188,7 +193,12 @@ class Recorder:
             self.busy, self.began = 0.0, time.monotonic()
 
     def finish(self) -> None:
-        """Waits until all is written."""
+        """Writes what the function has left behind, and waits until all is written."""
+        if self.held is not None:  # the last unit was recorded
+            now = take()
+            number, self.units = self.units, self.units + 1
+            self._write(now, now, end=True)
+            self.units = number
         self._writer.close({"units": self.units, "updates": made(), "failed": self._writer.failed})
 
 
