@@ -15,6 +15,8 @@ from dtk.records import RunFolder
 
 __all__ = ["job_for", "lines_of"]
 
+STALL = 60.0  # seconds without progress after which a follower ends
+
 
 def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], everything: bool) -> Job:
     """What a follower of `run` runs: the function of `source`, in one process with so many replicas."""
@@ -38,7 +40,7 @@ def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[in
         evaluator=None,
         evaluator_strategy=False,
         gpus=(),
-        stall_timeout=None,
+        stall_timeout=STALL,
         follow=asked,
     )
 
