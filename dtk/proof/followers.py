@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dtk.launch import tf_config
 from dtk.launch.again import job_of
 from dtk.launch.launch import Job
+from dtk.lines import Tail
 from dtk.records import RunFolder
 
 __all__ = ["job_for", "lines_of"]
@@ -45,7 +45,6 @@ def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[in
     )
 
 
-def lines_of(folder: RunFolder) -> list[dict[str, Any]]:
-    """What a follower wrote, a line a unit."""
-    path: Path = folder.worker(0).path / "follow.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def lines_of(folder: RunFolder, name: str = "follow") -> list[dict[str, Any]]:
+    """What a follower wrote, a line a unit; or another of the chief's files of lines: "units", "variables"."""
+    return [json.loads(line) for line in Tail(folder.worker(0).path / f"{name}.jsonl").lines()]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from dtk.proof.followers import lines_of
 from dtk.records import RunFolder
 
 __all__ = ["Steps", "judged", "recorded_whole"]
@@ -42,7 +41,7 @@ class Steps:
 
 def judged(run: RunFolder, lines: Sequence[dict[str, Any]]) -> Steps:
     """Judges the lines of a follower (`dtk.recording.follow.Follower`) of this run."""
-    facts = _json_lines(run.worker(0).path / "variables.jsonl")
+    facts = lines_of(run, "variables")
     counts = {each["number"]: math.prod(each["shape"]) for each in facts}
     names = {each["number"]: each["name"] for each in facts}
     last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed", "units": 0}
@@ -61,13 +60,13 @@ def judged(run: RunFolder, lines: Sequence[dict[str, Any]]) -> Steps:
 def recorded_whole(run: RunFolder) -> bool:
     """Whether every unit of the run was recorded, and what its function left behind, so that all can be followed."""
     recorded, made = _recorded(run)
-    ended = any("end" in line for line in _json_lines(run.worker(0).path / "units.jsonl"))
+    ended = any("end" in line for line in lines_of(run, "units"))
     return recorded > 0 and recorded == made and ended
 
 
 def _recorded(run: RunFolder) -> tuple[int, int]:
     """Units with their states, and units that there were."""
-    lines = _json_lines(run.worker(0).path / "units.jsonl")
+    lines = lines_of(run, "units")
     last = next((line["last"]["units"] for line in lines if "last" in line), 0)
     return sum("unit" in line and "end" not in line for line in lines), last
 
@@ -76,7 +75,3 @@ def _is_open(line: dict[str, Any], counts: dict[int, int]) -> bool:
     """Whether rounding is so large in a step that more than a small part of all values says nothing."""
     noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > UNDECIDED]
     return sum(counts[n] for n in noisy) > MOST_UNDECIDED * sum(counts[n] for n in line["numbers"])
-
-
-def _json_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

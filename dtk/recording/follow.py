@@ -28,14 +28,13 @@ from dtk.environment import Here
 from dtk.recording.progress import progress
 from dtk.recording.states import Snapshot, Watched, made, same, take, watch
 
-__all__ = ["CAP", "Ended", "follow"]
+__all__ = ["Ended", "finish", "follow"]
 
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
 LAST_DIGITS = 4.0  # how large that change is, in units in the last place: sums of many products are as coarse
 LEAST = 2e-6  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
-CAP = 1e-2  # of an update; a variable that rounding changes by more can't be decided
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 FURTHER = 3  # steps that are looked at after the first wrong one
@@ -113,9 +112,8 @@ class Follower:
     A line of `follow.jsonl`: {"unit", "kind": "update" or "between" (what happened since the unit before, or what the
     function began with), "numbers": of the variables compared, "apart", "size", "own", "along", "level": for each the
     norm of the difference of the two changes, of the cluster's change, of this process's, their scalar product, and how
-    much of the cluster's change rounding may be, "wrong": numbers of those that differ by more, "undecided": of those
-    of which rounding may be more than CAP}. The last line: {"end": why, "units", "steps", "levels",
-    "coarse", "unmatched"}.
+    much of the cluster's change rounding may be, "wrong": numbers of those that differ by more}. The last line:
+    {"end": why, "units", "steps", "levels", "coarse", "unmatched"}.
     """
 
     def __init__(self, place: Here, path: Path, workers: int, levels: dict[int, float], everything: bool):

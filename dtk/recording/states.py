@@ -28,7 +28,7 @@ from dtk.compat.states import Variable
 from dtk.compat.steps import updates
 from dtk.environment import Here
 
-__all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "listen"]
+__all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "finish", "listen", "made", "same", "take", "watch"]
 
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
 FRESH = 4  # units of each new function that are recorded whatever the budget's plan
@@ -243,7 +243,7 @@ class _Writer:
                     os.write(units, (json.dumps({"last": unit}) + "\n").encode())
                     return
                 elif not self.failed:
-                    os.write(units, (json.dumps(self._unit(*unit)) + "\n").encode())
+                    os.write(units, (json.dumps(self._unit(*unit[:2])) + "\n").encode())
             except OSError as error:  # a full disk: what is written by now can be followed
                 self.failed = str(error.strerror or error)
             finally:
@@ -252,7 +252,7 @@ class _Writer:
                         self._waiting -= unit[2]
                         self._room.notify_all()
 
-    def _unit(self, unit: dict[str, Any], entries: list[Any], size: int) -> dict[str, Any]:
+    def _unit(self, unit: dict[str, Any], entries: list[Any]) -> dict[str, Any]:
         digests: dict[str, Any] = {"before": {}, "after": {}}
         places, parts, offset = [], [], 0
         for when, number, kept, values in entries:
