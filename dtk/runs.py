@@ -93,12 +93,14 @@ class Run(Kept):
         """
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 
-    def followed(self, source: Run) -> tuple[Run, list[dict[str, Any]]]:
-        """Runs the function of `source` on one device, each step from the state that this run recorded.
+    def followed(self, source: Run, replicas: int = 1) -> tuple[Run, list[dict[str, Any]]]:
+        """Runs the function of `source` in one process, each step from the state that this run recorded.
 
-        Returns that run, and what it found, a line a step (`dtk.proof.steps`).
+        replicas: 1 for one device, or as many as this run has. Returns that run, and what it found, a line a step
+        (`dtk.proof.steps`).
         """
-        follower = carry_out(followers.job_for(self.folder, source.folder, 1, {}, False), time.monotonic(), quiet=True)
+        job = followers.job_for(self.folder, source.folder, replicas, {}, False)
+        follower = carry_out(job, time.monotonic(), quiet=True)
         return follower, followers.lines_of(follower.folder)
 
     def report(self, path: str | Path, baseline: Run | None = None) -> Path:

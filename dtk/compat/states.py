@@ -177,7 +177,7 @@ def _refresh() -> None:
         if handle._id in seen:
             continue  # another object for the same variable
         seen.add(handle._id)
-        container = getattr(leaf, "_distributed_container", None)
+        container = getattr(handle, "_distributed_container", None) or getattr(leaf, "_distributed_container", None)
         container = container() if container is not None else None
         key = id(leaf) if container is None else id(container)
         if key in found:
