@@ -67,9 +67,9 @@ def followed(program: proof_programs.Program, steps: int) -> dict[str, Any]:
     except dtk.DtkError as error:
         return {"error": str(error)[:300]}
     found = judged(run.folder, lines)
-    facts = {"units": found.units, "differs": found.differs, "undecided": found.undecided, "complete": found.complete}
+    facts = {"units": found.units, "differs": found.step, "undecided": found.undecided, "complete": found.complete}
     places = {
-        "variables": found.variables[:4],
+        "variables": [part.name for part in found.parts[:4]],
         "first": program.first(steps),
         "seconds": [round(ran, 1), round(took, 1)],
     }

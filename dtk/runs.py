@@ -93,13 +93,16 @@ class Run(Kept):
         """
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 
-    def followed(self, source: Run, replicas: int = 1) -> tuple[Run, list[dict[str, Any]]]:
+    def followed(
+        self, source: Run, replicas: int = 1, levels: Mapping[int, float] | None = None, counts: int = 1
+    ) -> tuple[Run, list[dict[str, Any]]]:
         """Runs the function of `source` in one process, each step from the state that this run recorded.
 
-        replicas: 1 for one device, or as many as this run has. Returns that run, and what it found, a line a step
-        (`dtk.proof.steps`).
+        replicas: 1 for one device, or as many as this run has. levels: how much of each variable's change rounding is,
+        from a follower before. counts: how many replicas the function is told that there are, where there is one.
+        Returns that run, and what it found, a line a step (`dtk.proof.steps`).
         """
-        job = followers.job_for(self.folder, source.folder, replicas, {}, False)
+        job = followers.job_for(self.folder, source.folder, replicas, levels or {}, counts)
         follower = carry_out(job, time.monotonic(), quiet=True)
         return follower, followers.lines_of(follower.folder)
 

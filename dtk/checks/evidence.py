@@ -69,7 +69,14 @@ class Evidence:
         """The shares of each loss of a step, `(steps, replicas)`, by name, where steps have several; else {}."""
         table = self.run.records
         names = [str(column) for column in table.columns if str(column).startswith(NAMED)]
-        return {name.removeprefix(NAMED): np.nan_to_num(by_step(table, name).to_numpy(), nan=0.0) for name in names}
+        return {
+            name.removeprefix(NAMED): np.nan_to_num(by_step(table, name).to_numpy(), nan=0.0)[: self.steps]
+            for name in names
+        }
+
+    def first(self, steps: int) -> Evidence:
+        """The same, as if the run had ended after so many steps."""
+        return replace(self, shares=self.shares[:steps], examples=self.examples[:steps], epochs=self.epochs[:steps])
 
     def only(self, name: str) -> Evidence:
         """The same with one loss of several in the place of their sum."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtk.compat.states import MOVING
 from dtk.events import NOT_WRITTEN, Alone, Augments, Counted, Loop, Scope, Traced, Updates, of_kind
 from dtk.language import N_, _
 from dtk.lines import Kind
@@ -45,8 +46,6 @@ __all__ = [
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
 # or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
 SAME_DATA = 1e-3
-# Of batch normalisation, in the names of its weights; no gradient changes them.
-MOVING = ("moving_mean", "moving_variance")
 
 
 def events(run: RunLike, kind: type[Kind]) -> list[Kind]:

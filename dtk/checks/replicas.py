@@ -6,10 +6,12 @@ import numpy as np
 
 from dtk.checks.evidence import Evidence, kind_of_weights, owner
 from dtk.checks.facts import MOVING, outside
+from dtk.checks.numerals import first_three
 from dtk.checks.weights import array_of, distance, upto
 from dtk.errors import VerificationError
 from dtk.events import Replicas, of_kind
 from dtk.language import N_, _
+from dtk.proof.steps import parted
 from dtk.records import Weights
 
 __all__ = ["check_replicas_agree"]
@@ -21,18 +23,16 @@ _MADE_THERE = N_(
     "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
     "that are changed without the optimizer (an assign in a layer or a callback)"
 )
-_STATISTICS = N_(
-    "they are moving statistics, and each replica has its own, of its part of the batch; use "
-    "BatchNormalization(synchronized=True)"
-)
 
 
 def check_replicas_agree(ours: Evidence) -> None:
     """Identical weights on all replicas, to the last bit: synchronous replicas add the same sum to the same start.
 
-    Workers are compared by what each of them wrote. Replicas within a worker are compared there, by the
+    Moving statistics are each replica's own, of its part of the batch. Workers are compared by what each of them wrote:
+    at every recorded step, and at the end. Replicas within a worker are compared there, by the
     recorder, which wrote an event `Replicas`.
     """
+    _check_recorded(ours)
     for which, held in (("initial", ours.initial), ("final", ours.final)):
         for worker, weights in enumerate(held[1:], start=1):
             _check_identical(ours, held[0], weights, which, worker)
@@ -46,6 +46,27 @@ def check_replicas_agree(ours: Evidence) -> None:
             _check_said(of_kind(corner.events, Replicas), replicas, ours)
 
 
+def _check_recorded(ours: Evidence) -> None:
+    found = parted(ours.run.folder)
+    if found is None:
+        return
+    what = N_("worker 0 and worker {worker} part at step {step}: {names}")
+    if found.before:
+        what = N_("worker 0 and worker {worker} part before step {step}: {names}")
+    if found.worker == 0:
+        what = N_("the replicas of worker 0 part at step {step}: {names}")
+    raise VerificationError(
+        _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
+        step=found.step,
+        reason="replicas",
+        remedy=_remedy(ours),
+    )
+
+
+def _moving(name: str) -> bool:
+    return any(word in name for word in MOVING)
+
+
 def _check_said(said: list[Replicas], replicas: str, ours: Evidence) -> None:
     if not said:
         raise VerificationError(
@@ -57,11 +78,11 @@ def _check_said(said: list[Replicas], replicas: str, ours: Evidence) -> None:
             ),
             recorded=False,
         )
-    parted = [event for event in said if not event.identical]
-    if parted:
-        name = str(parted[0].name)
+    apart = [event for event in said if not event.identical and not _moving(str(event.name))]
+    if apart:
+        name = str(apart[0].name)
         what = _("{replicas} hold different final weights, {name} among them", replicas=replicas, name=name)
-        raise VerificationError(what, reason="replicas", remedy=_remedy(ours, [name]))
+        raise VerificationError(what, reason="replicas", remedy=_remedy(ours))
 
 
 def _check_identical(ours: Evidence, a: Weights, b: Weights, which: str, worker: int) -> None:
@@ -76,9 +97,13 @@ def _check_identical(ours: Evidence, a: Weights, b: Weights, which: str, worker:
             reason="replicas",
             remedy=_("build the same model on every worker"),
         )
-    parted = [i for i, (x, y) in enumerate(zip(a.arrays, b.arrays, strict=True)) if not _identical(x, y)]
-    if parted:
-        distances = {i: distance(a.arrays[i], b.arrays[i]) for i in parted}
+    apart = [
+        i
+        for i, (x, y) in enumerate(zip(a.arrays, b.arrays, strict=True))
+        if x.tobytes() != y.tobytes() and not _moving(a.names[i])
+    ]
+    if apart:
+        distances = {i: distance(a.arrays[i], b.arrays[i]) for i in apart}
         index = max(distances, key=lambda i: distances[i])
         raise VerificationError(
             _(
@@ -89,17 +114,10 @@ def _check_identical(ours: Evidence, a: Weights, b: Weights, which: str, worker:
                 upto=upto(distances[index]),
             ),
             reason="replicas",
-            remedy=_remedy(ours, [a.names[i] for i in parted]),
+            remedy=_remedy(ours),
             numbers={"difference": distances[index]},
         )
 
 
-def _remedy(ours: Evidence, names: list[str]) -> str:
-    """What to do about replicas whose weights of these names differ."""
-    if all(any(word in name for word in MOVING) for name in names):
-        return _(_STATISTICS)
+def _remedy(ours: Evidence) -> str:
     return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
-
-
-def _identical(x: np.ndarray, y: np.ndarray) -> bool:
-    return x.tobytes() == y.tobytes()

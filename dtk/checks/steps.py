@@ -1,51 +1,273 @@
-"""Whether each step of a run is what one device makes of the same state: a follower's findings and its losses."""
+"""Whether each step of a run is what one device, or as many replicas in one process, makes of the same state.
+
+One device that agrees at every step proves the run. Where it does not, the run is followed by as many replicas in one
+process as it has. Where these differ as well, something happens between the workers. Where they agree, the program
+depends on the number of replicas: rightly, where something is drawn at random or each replica normalises its own part,
+and the run proves itself once that is switched off; wrongly otherwise.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dtk.checks.evidence import Evidence
-from dtk.errors import DtkError
+from dtk.checks import facts
+from dtk.checks.coverage import check_named_losses
+from dtk.checks.evidence import Evidence, RunLike, collect
+from dtk.checks.facts import MOVING
+from dtk.checks.losses import RTOL, check_loss
+from dtk.checks.numerals import first_three, rounded
+from dtk.errors import DtkError, VerificationError
+from dtk.events import Loop
+from dtk.language import N_, _
 from dtk.measure.scaling import by_step
-from dtk.proof.steps import judged, recorded_whole
+from dtk.proof.steps import Part, Steps, judged, recorded_whole
 
-__all__ = ["every_step_agrees"]
+__all__ = ["Following", "check_every_step", "why_not"]
 
-RTOL = 1e-4  # of a loss that is computed from the same weights and examples
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
+_WITHOUT = {"random": N_("random draws"), "batch norm": N_("normalisation by parts")}
+PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
 
-def every_step_agrees(ours: Evidence, theirs: Evidence) -> bool:
-    """Follows the run with the baseline's function; False where it can't be followed, or anything differs.
+@dataclass(frozen=True)
+class Following:
+    """A run, and a follower of it.
 
-    Compared are, at every step, all variables (weights, the optimizer's, moving statistics, counters, the state of
-    random numbers), what happened to them since the step before, the numbers of examples, their fingerprints, and the
-    global loss.
+    replicas: the follower's. theirs: its records; None where it has none. failed: the first thing that differs.
     """
+
+    replicas: int
+    theirs: Evidence | None
+    steps: Steps | None
+    failed: VerificationError | None
+
+    @property
+    def whom(self) -> str:
+        """What sentences call the follower."""
+        return whom(self.replicas)
+
+
+def whom(replicas: int) -> str:
+    """What sentences call a follower of so many replicas."""
+    return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
+
+
+def why_not(ours: Evidence) -> str:
+    """Why the steps of a run can't be followed; "" where they can."""
+    if not hasattr(ours.run, "followed"):
+        return _("the run was not made here")
+    if ours.restarts:
+        return _("the cluster was started again, from a checkpoint")
+    if not recorded_whole(ours.run.folder):
+        return _("the state of its steps was not recorded, or not of all")
+    return ""
+
+
+def check_every_step(ours: Evidence, source: RunLike, doubt: VerificationError | None = None) -> Iterator[str]:
+    """Yields the lines of the followers that agree; raises what differs.
+
+    source: the run whose function is called. doubt: what a baseline has shown already: that on one device it trains on
+    other numbers of examples.
+    """
+    alone = followed(ours, source, 1) if doubt is None else None
+    failed = doubt if alone is None else alone.failed
+    if failed is None:
+        yield _passed(ours, 1)
+        return
+    if ours.replicas == 1:
+        raise failed
+    many = followed(ours, source, ours.replicas, alone)
+    if many.failed is not None:
+        raise failed
+    if doubt is not None:
+        yield from _scaled(ours, source, doubt)
+    else:
+        yield from _drawn(ours, source, failed)
+    yield _passed(ours, ours.replicas)
+
+
+def followed(
+    ours: Evidence, source: RunLike, replicas: int, before: Following | None = None, counts: int = 1
+) -> Following:
+    """Follows a run. before: a follower of the same run, which has measured rounding; counts: see `Run.followed`."""
     run: Any = ours.run
-    if not hasattr(run, "followed") or ours.restarts or theirs.restarts or not recorded_whole(run.folder):
-        return False
+    levels = before.steps.levels if before is not None and before.steps is not None else {}
     try:
-        follower, lines = run.followed(theirs.run)
-    except DtkError:
-        return False  # the comparison to the end has the word: its message says what differs
-    found = judged(run.folder, lines)
-    return found.proved and _same_steps(ours, follower.records, max(RTOL, COARSE * found.coarse))
+        follower, lines = run.followed(source, replicas, levels, counts)
+    except DtkError as error:
+        return Following(replicas, None, None, _not_followed(replicas, error))
+    steps = judged(run.folder, lines)
+    try:
+        theirs = collect(follower, whom(replicas)) if len(follower.records) else None
+    except VerificationError as error:
+        return Following(replicas, None, steps, _not_followed(replicas, error))
+    return Following(replicas, theirs, steps, _first(ours, theirs, steps, replicas))
 
 
-def _same_steps(ours: Evidence, records: Any, rtol: float) -> bool:
-    if records.step.nunique() != ours.steps:
-        return False
-    examples, losses = by_step(records, "examples").to_numpy(), by_step(records, "loss").to_numpy()
-    data, mine = (
-        by_step(records, "data").to_numpy().sum(axis=1),
-        by_step(ours.run.records, "data").to_numpy().sum(axis=1),
+def _passed(ours: Evidence, replicas: int) -> str:
+    return _(PASS, whom=whom(replicas), steps=ours.steps)
+
+
+def _scaled(ours: Evidence, source: RunLike, doubt: VerificationError) -> Iterator[str]:
+    """A global batch that depends on the number of replicas: one device is told the cluster's number, and follows."""
+    alone = followed(ours, source, 1, counts=ours.replicas)
+    if alone.failed is not None:
+        raise doubt
+    yield _(
+        "check every step vs one device: with {mine} examples a step, as here; by itself it takes {other} (the global "
+        "batch depends on the number of replicas)",
+        mine=ours.global_batch,
+        other=int(doubt.numbers["baseline"]),
     )
-    seen = np.isfinite(data) & np.isfinite(mine)
-    return bool(
-        np.array_equal(examples.sum(axis=1), ours.examples.sum(axis=1))
-        and np.allclose(data[seen], mine[seen], rtol=1e-6, atol=1e-6)
-        and np.allclose(losses.sum(axis=1), ours.shares.sum(axis=1), rtol=rtol, atol=1e-6)
+
+
+def _drawn(ours: Evidence, source: RunLike, failed: VerificationError) -> Iterator[str]:
+    """What one device can't repeat is switched off in both, which must then agree; raises `failed` where not."""
+    reasons = dict(_by_replica(ours))
+    if not reasons:
+        raise failed
+    run: Any = ours.run
+    try:
+        plain = run.again(without=tuple(reasons))
+        mine = collect(plain, ours.name)
+    except DtkError:
+        raise failed from None
+    if why_not(mine):
+        raise failed
+    again = followed(mine, source, 1)
+    if again.failed is not None:
+        raise again.failed
+    yield _("check every step vs one device: differs ({why})", why=_("; ").join(reasons.values()))
+    yield _(
+        "check every step vs one device without {these}: PASS ({steps} steps)",
+        these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons),
+        steps=mine.steps,
+    )
+
+
+def _by_replica(ours: Evidence) -> Iterator[tuple[str, str]]:
+    """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
+    drawn = facts.drawing(ours.run)
+    if drawn:
+        words = N_("each replica draws random numbers of its own, as for Dropout or noise")
+        yield "random", _(words)
+    norms = [layer for event in facts.events(ours.run, Loop) for layer in event.layers]
+    norms = [layer for layer in norms if "BatchNormalization" in str(layer[0])]
+    apart = not norms or not all(len(layer) > 2 and layer[2].get("synchronized") for layer in norms)
+    if apart and any(word in name for word in MOVING for name in ours.final[0].names):
+        yield "batch norm", _("each replica normalises its own part of the batch")
+
+
+def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int) -> VerificationError | None:
+    """The first thing that differs, what was trained before how well; None where every step agrees."""
+    found = []
+    if theirs is not None:
+        common = min(ours.steps, theirs.steps)
+        mine, other = ours.first(common), theirs.first(common)
+        found += [*_examples(mine, other), *_data(mine, other), *_losses(mine, other, max(RTOL, COARSE * steps.coarse))]
+    if steps.step is not None:
+        found.append(_update(steps, replicas))
+    if found:
+        return min(found, key=lambda error: error.step or 0)  # of the same step the first in the list
+    if steps.end == "unmatched":
+        return VerificationError(
+            _(
+                "these variables are only in one of the two, the {run} and {whom}: {names}",
+                run=ours.name,
+                whom=whom(replicas),
+                names=first_three(steps.unmatched),
+            ),
+            step=steps.units + 1,
+            reason="variables",
+            remedy=_("make the same variables however many replicas there are"),
+        )
+    if theirs is None or theirs.steps != ours.steps or not steps.complete:
+        made = 0 if theirs is None else theirs.steps
+        what = N_("{whom} made {others} steps, the {run} {steps}")
+        return VerificationError(
+            _(what, whom=whom(replicas), others=made, run=ours.name, steps=ours.steps),
+            step=min(made, ours.steps) + 1,
+            reason="steps",
+            remedy=_("let the data and its size alone decide how many steps there are"),
+        )
+    if steps.undecided:
+        what = N_("not decidable: at {n} of {steps} steps rounding is as large as the update of most variables")
+        remedy = N_("compute in float32, or with a larger learning rate")
+        return VerificationError(
+            _(what, n=steps.undecided, steps=ours.steps), reason="not decidable", remedy=_(remedy)
+        )
+    return None
+
+
+def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
+    mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
+    for k in np.flatnonzero(mine != other)[:1]:
+        what = N_("step {step}: {run} {mine} examples, {whom} {other}")
+        yield VerificationError(
+            _(what, step=k + 1, run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
+            step=int(k) + 1,
+            reason="examples",
+            remedy=_("read the same batches, whatever the number of workers"),
+            numbers={"baseline": int(other[k]), "run": int(mine[k])},
+        )
+
+
+def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
+    mine, other = (by_step(side.run.records, "data").to_numpy()[: side.steps] for side in (ours, theirs))
+    agree = facts.same_examples(mine, other, ours.examples, theirs.examples)
+    for k in np.flatnonzero(~agree)[:1] if agree is not None else []:
+        what = N_("step {step}: other examples than {whom} reads, by their fingerprints")
+        yield VerificationError(
+            _(what, step=k + 1, whom=theirs.name),
+            step=int(k) + 1,
+            reason="data",
+            remedy=_("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed"),
+        )
+
+
+def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[VerificationError]:
+    try:
+        check_named_losses(ours, theirs, rtol)
+        check_loss(ours, theirs, rtol)
+    except VerificationError as error:
+        yield error
+
+
+def _update(steps: Steps, replicas: int) -> VerificationError:
+    largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
+    said = _("; ").join(map(_part, largest[:2]))
+    what = N_("step {step}: the update is not that of {whom} from the same state, in {n} variables: {parts}")
+    if steps.between:
+        what = N_("before step {step} something changed what {whom} did not change, or otherwise: {n} variables: {parts}")
+    first = largest[0]
+    return VerificationError(
+        _(what, step=steps.step, whom=whom(replicas), n=len(steps.parts), parts=said),
+        step=steps.step,
+        reason="between" if steps.between else "update",
+        remedy=_("compare what both compute there: the loss's divisor, gradients, clipping, settings of the optimizer"),
+        numbers={"apart": first.apart, "level": first.level, "longer": first.longer, "along": first.along},
+    )
+
+
+def _part(part: Part) -> str:
+    if not np.isfinite(part.apart):
+        return _("{name} has another value", name=part.name)
+    return _(
+        "{name} by {apart} of its change ({longer:.3g} times as long, cosine {along:.3f}; rounding: {level})",
+        name=part.name,
+        apart=rounded(part.apart),
+        longer=part.longer,
+        along=part.along,
+        level=rounded(part.level),
+    )
+
+
+def _not_followed(replicas: int, error: DtkError) -> VerificationError:
+    what = N_("the steps could not be followed on {whom}: {error}")
+    return VerificationError(
+        _(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy
     )

@@ -35,7 +35,7 @@ from dtk.checks.evidence import check_arguments, check_recorded, collect
 from dtk.checks.losses import RTOL, check_loss, loss_line
 from dtk.checks.numerals import scientific
 from dtk.checks.replicas import check_replicas_agree
-from dtk.checks.steps import every_step_agrees
+from dtk.checks.steps import check_every_step, why_not
 from dtk.checks.weights import check_final_weights, check_start, check_weights_between
 from dtk.errors import VerificationError
 from dtk.language import N_, _
@@ -83,34 +83,33 @@ def checks(
     ours = collect(run, name_of(run))
     theirs = collect(baseline, _("baseline")) if baseline is not None else None
     yield from _header(ours)
+    reason, doubt = why_not(ours), None
     if theirs is not None:
-        check_steps_and_examples(ours, theirs)
+        try:
+            check_steps_and_examples(ours, theirs)
+        except VerificationError as error:
+            if reason or error.step != 1 or error.reason != "examples":
+                raise
+            doubt = error  # unless it takes as many more examples as there are more replicas
         check_start(ours, theirs, atol)
     yield updates_line(ours, theirs, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)
-    if theirs is not None:
-        yield from _compared(ours, theirs, rtol, atol)
+    if not reason:
+        yield from check_every_step(ours, baseline or run, doubt)
+    elif theirs is not None:
+        yield from _to_the_end(ours, theirs, rtol, atol)
 
 
-def _compared(ours: Evidence, theirs: Evidence, rtol: float, atol: float) -> Iterator[str]:
-    """Losses and weights to the end; where they part, each step from the state that the run had."""
-    passed = []
-    try:
-        check_named_losses(ours, theirs, rtol)
-        check_loss(ours, theirs, rtol)
-        passed.append(loss_line(theirs, rtol))
-        check_weights_between(ours, theirs, atol)
-        check_final_weights(ours, theirs, atol)
-        passed.append(_("check weights vs single device: PASS (atol={atol})", atol=scientific(atol)))
-    except VerificationError:
-        if not every_step_agrees(ours, theirs):
-            yield from passed
-            raise
-        words = N_("check every step vs one device: PASS ({steps} steps; same examples, same settings, same update)")
-        passed = [_(words, steps=ours.steps)]
-    yield from passed
+def _to_the_end(ours: Evidence, theirs: Evidence, rtol: float, atol: float) -> Iterator[str]:
+    """Losses and weights of a run whose steps can't be followed."""
+    check_named_losses(ours, theirs, rtol)
+    check_loss(ours, theirs, rtol)
+    yield loss_line(theirs, rtol)
+    check_weights_between(ours, theirs, atol)
+    check_final_weights(ours, theirs, atol)
+    yield _("check weights vs single device: PASS (atol={atol})", atol=scientific(atol))
 
 
 def name_of(run: RunLike) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "MOVING",
     "Feed",
     "Unit",
     "Variable",
@@ -35,6 +36,10 @@ __all__ = [
     "watch_names",
     "watch_variables",
 ]
+
+# Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
+# TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
+MOVING = ("moving_mean", "moving_variance")
 
 Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
@@ -204,7 +209,7 @@ def _entry(leaf: Any, ref: Any) -> Variable:
     on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
     aggregation = leaf.aggregation.name.lower()
     strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
-    kept = "by replica" if on_read else ("mirrored" if strategy is not None else "own")
+    kept = "by replica" if on_read or any(word in name for word in MOVING) else ("mirrored" if strategy is not None else "own")
     role = "metric" if on_read and aggregation != "mean" else ""
     role = "dtk" if leaf._dtk_own else role
     alike = (_NUMBER.sub("", name), dtype, shape)

@@ -6,6 +6,7 @@ TensorFlow 2.15 to 2.21.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import wrapt
 
 from dtk.compat.steps import targets
 
-__all__ = ["alone", "has_a_cluster", "join_once", "several", "watch_maps"]
+__all__ = ["alone", "counts", "has_a_cluster", "join_once", "several", "watch_maps"]
 
 _MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
 
@@ -49,6 +50,28 @@ def several(replicas: int) -> None:
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
     wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), _MODULE)
+
+
+def counts(replicas: int) -> None:
+    """From now on, a program on one device reads that there are so many replicas, outside of the steps themselves.
+
+    So that it takes the batch, and the learning rate, that it would take with so many. In a step, where it may divide
+    by that number, and for TensorFlow and Keras, there is one replica.
+    """
+
+    def watch(library: Any) -> None:
+        default = library._DefaultDistributionStrategy
+
+        def num_replicas_in_sync(self: Any) -> int:
+            import tensorflow as tf
+
+            reader = str(sys._getframe(1).f_globals.get("__name__", ""))
+            ours = reader.split(".")[0] in ("tensorflow", "keras", "tf_keras")
+            return 1 if ours or tf.inside_function() else replicas
+
+        default.num_replicas_in_sync = property(num_replicas_in_sync)
+
+    wrapt.register_post_import_hook(watch, "tensorflow.python.distribute.distribute_lib")
 
 
 def _take_all(strategies: Any, replicas: int) -> None:

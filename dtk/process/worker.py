@@ -186,6 +186,8 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     # A program's baseline has a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] == "single" and "TF_CONFIG" in os.environ):
         strategies.alone()
+    if spec["follow"].get("counts", 1) > 1:
+        strategies.counts(spec["follow"]["counts"])
     strategies.join_once()
     if spec["replicas"] > 1:
         wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")

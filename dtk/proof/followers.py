@@ -18,9 +18,12 @@ __all__ = ["job_for", "lines_of"]
 STALL = 60.0  # seconds without progress after which a follower ends
 
 
-def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], everything: bool) -> Job:
-    """What a follower of `run` runs: the function of `source`, in one process with so many replicas."""
-    job = job_of(source, {})
+def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], counts: int) -> Job:
+    """What a follower of `run` runs: the function of `source`, in one process with so many replicas.
+
+    What was switched off in the run is switched off in its follower. counts: how many replicas the function is told.
+    """
+    job = job_of(source, {"without": job_of(run, {}).without})
     env = dict(job.env)
     if job.program and job.mode == "cluster" and job.workers > 1:
         env.setdefault("TF_CONFIG", json.dumps(tf_config.build([1024 + k for k in range(job.workers)])[0]))
@@ -28,7 +31,7 @@ def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[in
         "dir": str(run.path),
         "workers": run.workers,
         "levels": {str(number): level for number, level in levels.items()},
-        "everything": everything,
+        "counts": counts,
     }
     return replace(
         job,
@@ -45,6 +48,6 @@ def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[in
     )
 
 
-def lines_of(folder: RunFolder, name: str = "follow") -> list[dict[str, Any]]:
-    """What a follower wrote, a line a unit; or another of the chief's files of lines: "units", "variables"."""
-    return [json.loads(line) for line in Tail(folder.worker(0).path / f"{name}.jsonl").lines()]
+def lines_of(folder: RunFolder, name: str = "follow", worker: int = 0) -> list[dict[str, Any]]:
+    """What a follower wrote, a line a unit; or another of a worker's files of lines: "units", "variables"."""
+    return [json.loads(line) for line in Tail(folder.worker(worker).path / f"{name}.jsonl").lines()]

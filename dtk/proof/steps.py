@@ -2,59 +2,140 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dtk.proof.followers import lines_of
 from dtk.records import RunFolder
 
-__all__ = ["Steps", "judged", "recorded_whole"]
+__all__ = ["Part", "Parted", "Steps", "judged", "parted", "recorded_whole"]
 
 UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
 MOST_UNDECIDED = 0.1  # of all values, in a step that counts as decided
 
 
 @dataclass(frozen=True)
+class Part:
+    """One variable's change in one step, beside the change that the follower made from the same state.
+
+    apart: norm of the difference of the two changes, as a part of the run's. level: how much of it rounding may be.
+    longer: norm of the run's change over the follower's. along: cosine of the two.
+    """
+
+    name: str
+    values: int
+    apart: float
+    level: float
+    longer: float
+    along: float
+
+
+@dataclass(frozen=True)
 class Steps:
     """One follower's findings.
 
-    units: how many steps were followed. differs: the first unit at which the two differ, None where none does.
-    variables: names of those that differ there. undecided: units of which rounding leaves too much open. complete:
-    whether the follower came to the run's end and had the same variables. coarse: the relative rounding of the coarsest
-    type that the steps compute in, 0 for float32.
+    units: how many were followed (a unit is a step, or the steps that one call makes). step: the first at which the two
+    differ, None where none does. between: whether it is not the step that differs but what happened since the one
+    before. parts: the variables that differ there. undecided: units of which rounding leaves too much open. end: why
+    the follower ended: "done", "enough" (it had seen some steps that differ), "unmatched" (one of the two has variables
+    that the other one lacks), "killed". unmatched: their names. complete: whether all that was recorded was followed.
+    coarse: the relative rounding of the coarsest type that the steps compute in, 0 for float32. levels: how much
+    of each variable's change rounding is, by number, where that is more than usual.
     """
 
     units: int
-    differs: int | None
-    variables: tuple[str, ...]
+    step: int | None
+    between: bool
+    parts: tuple[Part, ...]
     undecided: int
+    end: str
+    unmatched: tuple[str, ...]
     complete: bool
     coarse: float
+    levels: dict[int, float]
 
     @property
     def proved(self) -> bool:
         """Every step was followed to the end, none differs, and none is open."""
-        return self.complete and self.units > 0 and self.differs is None and self.undecided == 0
+        return self.complete and self.units > 0 and self.step is None and self.undecided == 0
 
 
 def judged(run: RunFolder, lines: Sequence[dict[str, Any]]) -> Steps:
     """Judges the lines of a follower (`dtk.recording.follow.Follower`) of this run."""
-    facts = lines_of(run, "variables")
-    counts = {each["number"]: math.prod(each["shape"]) for each in facts}
-    names = {each["number"]: each["name"] for each in facts}
+    facts = {each["number"]: each for each in lines_of(run, "variables")}
+    counts = {number: math.prod(each["shape"]) for number, each in facts.items()}
     last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed", "units": 0}
     wrong = next((line for line in lines if line.get("wrong")), None)
     updates = [line for line in lines if line.get("kind") == "update"]
+    recorded, made = _recorded(run)
     return Steps(
         units=len(updates),
-        differs=None if wrong is None else int(wrong["unit"]),
-        variables=() if wrong is None else tuple(names[number] for number in wrong["wrong"]),
+        step=None if wrong is None else int(wrong["step"]),
+        between=wrong is not None and wrong["kind"] == "between",
+        parts=() if wrong is None else tuple(_parts(wrong, facts)),
         undecided=sum(_is_open(line, counts) for line in updates),
-        complete=last["end"] == "done" and last["units"] == len(updates) == _recorded(run)[0],
+        end=last["end"],
+        unmatched=tuple(last.get("unmatched", ())),
+        complete=last["end"] == "done" and len(updates) == recorded and last["units"] == made,
         coarse=float(last.get("coarse", 0.0)),
+        levels={int(number): level for number, level in last.get("levels", {}).items()},
     )
+
+
+def _parts(line: dict[str, Any], facts: dict[int, dict[str, Any]]) -> Iterator[Part]:
+    for number in line["wrong"]:
+        k = line["numbers"].index(number)
+        size, own = line["size"][k], line["own"][k]
+        yield Part(
+            facts[number]["name"],
+            math.prod(facts[number]["shape"]),
+            line["ratio"][k],
+            line["level"][k],
+            size / own if own else math.inf,
+            line["along"][k] / (size * own) if size * own else 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
+
+    before: whether that is so before the step is made, since something changed them after the step before.
+    """
+
+    worker: int
+    step: int
+    before: bool
+    names: tuple[str, ...]
+
+
+def parted(run: RunFolder) -> Parted | None:
+    """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
+    facts = {each["number"]: each for each in lines_of(run, "variables")}
+    recorded = [{line["unit"]: line for line in lines_of(run, "units", k) if "unit" in line} for k in range(run.workers)]
+    numbers = [
+        {json.dumps(each["identity"]): each["number"] for each in lines_of(run, "variables", k)}
+        for k in range(run.workers)
+    ]
+    for unit, line in sorted(recorded[0].items()):
+        for when in ("before", "after"):
+            for worker in range(run.workers):
+                its = recorded[worker].get(unit, {}).get("digests", {}).get(when, {})
+                names = [
+                    facts[int(number)]["name"]
+                    for number, digests in line["digests"][when].items()
+                    if _other(digests, its.get(str(numbers[worker].get(json.dumps(facts[int(number)]["identity"])))))
+                ]
+                if names:
+                    return Parted(worker, line["step"], when == "before", tuple(names))
+    return None
+
+
+def _other(digests: list[int], its: list[int] | None) -> bool:
+    return its is not None and len({*digests, *its}) > 1
 
 
 def recorded_whole(run: RunFolder) -> bool:

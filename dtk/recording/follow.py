@@ -109,19 +109,19 @@ def _tuple(value: Any) -> Any:
 class Follower:
     """Follows the units of a run in this process.
 
-    A line of `follow.jsonl`: {"unit", "kind": "update" or "between" (what happened since the unit before, or what the
+    A line of `follow.jsonl`: {"unit", "step" (its first), "kind": "update" or "between" (what happened since the unit before, or what the
     function began with), "numbers": of the variables compared, "apart", "size", "own", "along", "level": for each the
     norm of the difference of the two changes, of the cluster's change, of this process's, their scalar product, and how
     much of the cluster's change rounding may be, "wrong": numbers of those that differ by more}. The last line:
     {"end": why, "units", "steps", "levels", "coarse", "unmatched"}.
     """
 
-    def __init__(self, place: Here, path: Path, workers: int, levels: dict[int, float], everything: bool):
+    def __init__(self, place: Here, path: Path, workers: int, levels: dict[int, float]):
         self.place, self.recorded = place, Followed(path, workers)
         self.watched = Watched()
         self.unit, self._made, self._left = 0, 0, -1
+        self._step = 1
         self.levels = dict(levels)
-        self.everything = everything
         self._repeated = 0
         self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
@@ -136,6 +136,7 @@ class Follower:
         expected = self.recorded.units.get(self.unit + 1)
         if expected is not None and expected.get("end"):
             expected = None
+        self._step = progress(self.place).steps + 1
         before_there: dict[int, list[Any]] | None = None
         after_there: dict[int, list[Any]] | None = None
         if expected is not None and self.watched.trains(subject):
@@ -160,7 +161,7 @@ class Follower:
         line = self._compare(before, after, before_there, after_there, matched)
         if line["doubtful"]:
             self._measure(line, _Made(call, args, kwargs, before, after), before_there, matched)
-        self._write({"unit": self.unit, "kind": "update", **_finished(line)})
+        self._write({"unit": self.unit, "step": self._step, "kind": "update", **_finished(line)})
         self._take_over(matched, after_there, after)
         self._stop_early(line)
         return result
@@ -239,7 +240,7 @@ class Follower:
         if line["numbers"]:
             wrong = [n for n, level in zip(line["numbers"], line["ratio"], strict=True) if level > UNMEASURED]
             line["wrong"] = wrong
-            self._write({"unit": unit, "kind": "between", **_finished(line)})
+            self._write({"unit": unit, "step": self._step, "kind": "between", **_finished(line)})
             self._stop_early(line)
 
     def _compare(
@@ -406,7 +407,7 @@ class Follower:
             self._left = FURTHER
         elif self._left >= 0:
             self._left -= 1
-            if self._left <= 0 and not self.everything:
+            if self._left <= 0:
                 self._end("enough")
 
     def _end(self, why: str, **facts: Any) -> None:
@@ -480,10 +481,10 @@ _follower: Follower | None = None
 
 
 def follow(place: Here, asked: dict[str, Any]) -> None:
-    """asked: {"dir": of the run, "workers": its number, "levels": by variable, "everything": whether to go on}."""
+    """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
     global _follower
     levels = {int(number): level for number, level in asked.get("levels", {}).items()}
-    _follower = Follower(place, Path(asked["dir"]), asked["workers"], levels, asked.get("everything", False))
+    _follower = Follower(place, Path(asked["dir"]), asked["workers"], levels)
     watch(_follower.around)
 
 

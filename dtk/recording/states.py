@@ -3,7 +3,7 @@
 In the worker's directory:
 
     variables.jsonl   one line a variable, when it is first seen
-    units.jsonl       one line a recorded unit (`dtk.compat.states`): number, updates so far, digests of what changed
+    units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, updates so far, digests
     states/N          the values of unit N: a line of JSON that says what is where, then the bytes
 
 The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
@@ -27,6 +27,7 @@ from dtk.compat import states
 from dtk.compat.states import Variable
 from dtk.compat.steps import updates
 from dtk.environment import Here
+from dtk.recording.progress import progress
 
 __all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "finish", "listen", "made", "same", "take", "watch"]
 
@@ -107,7 +108,7 @@ class Recorder:
         self.written: dict[int, int] = {}  # id of a Variable -> its number
         self._kept: list[Variable] = []  # so that no id is used again
         self._fresh = 0
-        self._made = 0
+        self._made, self._step = 0, 1
         self._writer = _Writer(self.path, values=place.worker == 0)
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -118,6 +119,7 @@ class Recorder:
                 self._count(subject, None, None)
             return result
         start = time.monotonic()
+        self._step = progress(self.place).steps + 1
         wanted = self._wanted(subject)
         before = take() if wanted else None
         self.busy += time.monotonic() - start
@@ -176,6 +178,7 @@ class Recorder:
         unit = {
             **facts,
             "unit": self.units,
+            "step": self._step,
             "updates": self._made,
             "here": [self.written[id(each)] for each in after.table],
         }
