@@ -9,7 +9,7 @@ and the run proves itself once that is switched off; wrongly otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
 from dtk.language import N_, _
 from dtk.measure.scaling import by_step
-from dtk.proof.steps import Part, Steps, judged, recorded_whole
+from dtk.proof.steps import Part, Steps, judged
+from dtk.recording.recorded import Recorded
 
 __all__ = ["Following", "check_every_step", "why_not"]
 
@@ -58,12 +59,8 @@ def whom(replicas: int) -> str:
 
 def why_not(ours: Evidence) -> str:
     """Why the steps of a run can't be followed; "" where they can."""
-    if not hasattr(ours.run, "followed"):
-        return _("the run was not made here")
-    if ours.restarts:
-        return _("the cluster was started again, from a checkpoint")
-    if not recorded_whole(ours.run.folder):
-        return _("the state of its steps was not recorded, or not of all")
+    if not Recorded(ours.run.folder).units:
+        return _("the states of its steps were not recorded")
     return ""
 
 
@@ -76,7 +73,7 @@ def check_every_step(ours: Evidence, source: RunLike, doubt: VerificationError |
     alone = followed(ours, source, 1) if doubt is None else None
     failed = doubt if alone is None else alone.failed
     if failed is None:
-        yield _passed(ours, 1)
+        yield _passed(ours, alone)
         return
     if ours.replicas == 1:
         raise failed
@@ -87,7 +84,7 @@ def check_every_step(ours: Evidence, source: RunLike, doubt: VerificationError |
         yield from _scaled(ours, source, doubt)
     else:
         yield from _drawn(ours, source, failed)
-    yield _passed(ours, ours.replicas)
+    yield _passed(ours, many)
 
 
 def followed(
@@ -100,7 +97,7 @@ def followed(
         follower, lines = run.followed(source, replicas, levels, counts)
     except DtkError as error:
         return Following(replicas, None, None, _not_followed(replicas, error))
-    steps = judged(run.folder, lines)
+    steps = judged(lines)
     try:
         theirs = collect(follower, whom(replicas)) if len(follower.records) else None
     except VerificationError as error:
@@ -108,8 +105,21 @@ def followed(
     return Following(replicas, theirs, steps, _first(ours, theirs, steps, replicas))
 
 
-def _passed(ours: Evidence, replicas: int) -> str:
-    return _(PASS, whom=whom(replicas), steps=ours.steps)
+def _passed(ours: Evidence, following: Following | None) -> str:
+    assert following is not None
+    assert following.steps is not None
+    followed, words = len(following.steps.followed), PASS
+    if not following.steps.whole:
+        words = N_(
+            "check every step vs {whom}: PASS ({followed} of {steps} steps, those whose state was recorded; all steps: "
+            "same examples)"
+        )
+    elif followed < ours.steps:
+        words = N_(
+            "check every step vs {whom}: PASS ({steps} steps in {followed} calls; same examples, same settings, same "
+            "update)"
+        )
+    return _(words, whom=following.whom, followed=followed, steps=ours.steps)
 
 
 def _scaled(ours: Evidence, source: RunLike, doubt: VerificationError) -> Iterator[str]:
@@ -168,7 +178,8 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if theirs is not None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
-        found += [*_examples(mine, other), *_data(mine, other), *_losses(mine, other, max(RTOL, COARSE * steps.coarse))]
+        found += [*_examples(mine, other), *_data(mine, other)]
+        found += _losses(mine, other if steps.whole else _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
     if steps.step is not None:
         found.append(_update(steps, replicas))
     if found:
@@ -181,11 +192,16 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
                 whom=whom(replicas),
                 names=first_three(steps.unmatched),
             ),
-            step=steps.units + 1,
+            step=max(steps.followed, default=0) + 1,
             reason="variables",
             remedy=_("make the same variables however many replicas there are"),
         )
-    if theirs is None or theirs.steps != ours.steps or not steps.complete:
+    if steps.end == "damaged":
+        what = N_("the recorded state of step {step} is missing, or is not what was written")
+        return VerificationError(
+            _(what, step=steps.damaged), step=steps.damaged, reason="states", remedy=_("run it again")
+        )
+    if theirs is None or theirs.steps != ours.steps or not (steps.proved or steps.undecided):
         made = 0 if theirs is None else theirs.steps
         what = N_("{whom} made {others} steps, the {run} {steps}")
         return VerificationError(
@@ -227,6 +243,13 @@ def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
             reason="data",
             remedy=_("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed"),
         )
+
+
+def _only(theirs: Evidence, ours: Evidence, steps: Steps) -> Evidence:
+    """The follower's losses at the steps that it took over a state for; at the others it went its own way."""
+    own = np.isin(np.arange(1, ours.steps + 1), steps.followed)[:, None]
+    shares = np.where(own, theirs.shares, ours.shares.sum(axis=1, keepdims=True) / theirs.replicas)
+    return replace(theirs, shares=shares)
 
 
 def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[VerificationError]:

@@ -33,6 +33,7 @@ __all__ = [
     "variables",
     "watch_calls",
     "watch_launcher",
+    "watch_metrics",
     "watch_names",
     "watch_variables",
 ]
@@ -43,7 +44,7 @@ MOVING = ("moving_mean", "moving_variance")
 
 Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
-_unseen = threading.local()
+_making = threading.local()
 _table: list[Variable] = []
 _counted: dict[tuple[Any, ...], int] = {}
 _stale = True
@@ -59,8 +60,8 @@ class Variable:
 
     identity: what it is matched by in another process: name without automatic numbers, shape, type, and its place among
     those of the same name, shape and type. kept: "mirrored" (the same on all replicas), "by replica" (each replica has
-    its own) or "own" (made outside of a strategy's scope). role: "" for what is compared, "metric" for what a replica
-    only counts (synchronised when read, added up), "dtk" for dtk's own: neither compared nor taken over.
+    its own) or "own" (made outside of a strategy's scope). role: "" for what is compared, "metric" for a Keras metric's,
+    "dtk" for dtk's own: neither compared nor taken over.
     """
 
     name: str
@@ -107,7 +108,7 @@ def watch_variables(module: Any) -> None:
         global _stale
         original(self, *args, **kwargs)
         if not isinstance(self, module._UnreadVariable):
-            self._dtk_own = getattr(_unseen, "on", False)
+            self._dtk_role = getattr(_making, "role", "")
             _leaves.append(weakref.ref(self, _gone))
             _stale = True
 
@@ -144,14 +145,31 @@ def _gone(_ref: Any) -> None:
     _stale = True
 
 
-@contextlib.contextmanager
-def untracked() -> Iterator[None]:
+def watch_metrics(module: Any) -> None:
+    """module: keras.src.metrics.metric, or tf_keras.src.metrics.base_metric."""
+    name = "add_variable" if hasattr(module.Metric, "add_variable") else "add_weight"
+    original = getattr(module.Metric, name)
+
+    @functools.wraps(original)
+    def add(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _made_as("metric"):
+            return original(self, *args, **kwargs)
+
+    setattr(module.Metric, name, add)
+
+
+def untracked() -> contextlib.AbstractContextManager[None]:
     """Variables that are made inside are dtk's own."""
-    before, _unseen.on = getattr(_unseen, "on", False), True
+    return _made_as("dtk")
+
+
+@contextlib.contextmanager
+def _made_as(role: str) -> Iterator[None]:
+    before, _making.role = getattr(_making, "role", ""), role
     try:
         yield
     finally:
-        _unseen.on = before
+        _making.role = before
 
 
 def variables() -> list[Variable]:
@@ -210,8 +228,7 @@ def _entry(leaf: Any, ref: Any) -> Variable:
     aggregation = leaf.aggregation.name.lower()
     strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
     kept = "by replica" if on_read or any(word in name for word in MOVING) else ("mirrored" if strategy is not None else "own")
-    role = "metric" if on_read and aggregation != "mean" else ""
-    role = "dtk" if leaf._dtk_own else role
+    role = leaf._dtk_role
     alike = (_NUMBER.sub("", name), dtype, shape)
     number = _counted[alike, role] = _counted.get((alike, role), -1) + 1
     return Variable(name, (*alike, number), dtype, shape, kept, aggregation, bool(leaf.trainable), role, [ref])

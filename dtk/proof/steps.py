@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dtk.proof.followers import lines_of
 from dtk.records import RunFolder
 
-__all__ = ["Part", "Parted", "Steps", "judged", "parted", "recorded_whole"]
+__all__ = ["Part", "Parted", "Steps", "judged", "parted"]
 
 UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
 MOST_UNDECIDED = 0.1  # of all values, in a step that counts as decided
@@ -37,66 +37,78 @@ class Part:
 class Steps:
     """One follower's findings.
 
-    units: how many were followed (a unit is a step, or the steps that one call makes). step: the first at which the two
-    differ, None where none does. between: whether it is not the step that differs but what happened since the one
-    before. parts: the variables that differ there. undecided: units of which rounding leaves too much open. end: why
-    the follower ended: "done", "enough" (it had seen some steps that differ), "unmatched" (one of the two has variables
-    that the other one lacks), "killed". unmatched: their names. complete: whether all that was recorded was followed.
-    coarse: the relative rounding of the coarsest type that the steps compute in, 0 for float32. levels: how much
-    of each variable's change rounding is, by number, where that is more than usual.
+    followed: the steps whose unit was followed (a unit is a step, or the steps that one call makes: then its first).
+    step: the first at which the two differ, None where none does. between: whether it is not the step that differs but
+    what happened since the one before. parts: the variables that differ there. undecided: units of which rounding
+    leaves too much open. end: why the follower ended: "done", "enough" (it had seen some steps that differ),
+    "unmatched" (one of the two has variables that the other one lacks), "damaged" (a state is not what was written),
+    "killed". unmatched: the variables' names; damaged: the step. recorded: units that could be followed. whole: whether
+    these were all that the run has made, and all were followed. coarse: the relative rounding of the coarsest type that
+    the steps compute in, 0 for float32. levels: how much of each variable's change rounding is, by number, where that
+    is more than usual. lines: all of it, unit by unit.
     """
 
-    units: int
+    followed: tuple[int, ...]
     step: int | None
     between: bool
     parts: tuple[Part, ...]
     undecided: int
     end: str
     unmatched: tuple[str, ...]
-    complete: bool
+    damaged: int | None
+    recorded: int
+    whole: bool
     coarse: float
     levels: dict[int, float]
+    lines: tuple[dict[str, Any], ...] = field(repr=False)
 
     @property
     def proved(self) -> bool:
-        """Every step was followed to the end, none differs, and none is open."""
-        return self.complete and self.units > 0 and self.step is None and self.undecided == 0
+        """All that was recorded was followed, nothing differs, and nothing is open."""
+        done = self.end == "done" and self.recorded > 0 and sum(line["units"] for line in self.lines) == self.recorded
+        return done and self.step is None and self.undecided == 0
 
 
-def judged(run: RunFolder, lines: Sequence[dict[str, Any]]) -> Steps:
-    """Judges the lines of a follower (`dtk.recording.follow.Follower`) of this run."""
-    facts = {each["number"]: each for each in lines_of(run, "variables")}
-    counts = {number: math.prod(each["shape"]) for number, each in facts.items()}
-    last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed", "units": 0}
+def judged(lines: Sequence[dict[str, Any]]) -> Steps:
+    """Judges the lines of a follower (`dtk.recording.follow.Follower`)."""
+    variables = lines[0]["variables"] if lines else []
+    last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed"}
     wrong = next((line for line in lines if line.get("wrong")), None)
-    updates = [line for line in lines if line.get("kind") == "update"]
-    recorded, made = _recorded(run)
+    updates = tuple(line for line in lines if line.get("kind") == "update")
     return Steps(
-        units=len(updates),
+        followed=tuple(line["step"] for line in updates),
         step=None if wrong is None else int(wrong["step"]),
         between=wrong is not None and wrong["kind"] == "between",
-        parts=() if wrong is None else tuple(_parts(wrong, facts)),
-        undecided=sum(_is_open(line, counts) for line in updates),
+        parts=() if wrong is None else tuple(_parts(wrong, variables)),
+        undecided=sum(_is_open(line, variables) for line in updates),
         end=last["end"],
         unmatched=tuple(last.get("unmatched", ())),
-        complete=last["end"] == "done" and len(updates) == recorded and last["units"] == made,
+        damaged=last.get("damaged"),
+        recorded=last.get("recorded", 0),
+        whole=last.get("whole", False),
         coarse=float(last.get("coarse", 0.0)),
         levels={int(number): level for number, level in last.get("levels", {}).items()},
+        lines=updates,
     )
 
 
-def _parts(line: dict[str, Any], facts: dict[int, dict[str, Any]]) -> Iterator[Part]:
+def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:
     for number in line["wrong"]:
         k = line["numbers"].index(number)
         size, own = line["size"][k], line["own"][k]
         yield Part(
-            facts[number]["name"],
-            math.prod(facts[number]["shape"]),
+            *variables[number],
             line["ratio"][k],
             line["level"][k],
             size / own if own else math.inf,
             line["along"][k] / (size * own) if size * own else 0.0,
         )
+
+
+def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> bool:
+    """Whether rounding is so large in a step that more than a small part of all values says nothing."""
+    noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > UNDECIDED]
+    return sum(variables[n][1] for n in noisy) > MOST_UNDECIDED * sum(variables[n][1] for n in line["numbers"])
 
 
 @dataclass(frozen=True)
@@ -136,23 +148,3 @@ def parted(run: RunFolder) -> Parted | None:
 
 def _other(digests: list[int], its: list[int] | None) -> bool:
     return its is not None and len({*digests, *its}) > 1
-
-
-def recorded_whole(run: RunFolder) -> bool:
-    """Whether every unit of the run was recorded, and what its function left behind, so that all can be followed."""
-    recorded, made = _recorded(run)
-    ended = any("end" in line for line in lines_of(run, "units"))
-    return recorded > 0 and recorded == made and ended
-
-
-def _recorded(run: RunFolder) -> tuple[int, int]:
-    """Units with their states, and units that there were."""
-    lines = lines_of(run, "units")
-    last = next((line["last"]["units"] for line in lines if "last" in line), 0)
-    return sum("unit" in line and "end" not in line for line in lines), last
-
-
-def _is_open(line: dict[str, Any], counts: dict[int, int]) -> bool:
-    """Whether rounding is so large in a step that more than a small part of all values says nothing."""
-    noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > UNDECIDED]
-    return sum(counts[n] for n in noisy) > MOST_UNDECIDED * sum(counts[n] for n in line["numbers"])

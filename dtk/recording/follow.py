@@ -14,6 +14,7 @@ Writes `follow.jsonl`: a line for each unit, see `Follower`.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,9 @@ from dtk.compat.states import Feed, Variable
 from dtk.compat.steps import targets, updates
 from dtk.environment import Here
 from dtk.recording.progress import progress
-from dtk.recording.states import Snapshot, Watched, made, same, take, watch
+from dtk.recording.recorded import Damaged, Recorded, State, as_tuple
+from dtk.recording.states import Snapshot, Watched, take, watch
+from dtk.records import RunFolder
 
 __all__ = ["Ended", "finish", "follow"]
 
@@ -35,6 +38,7 @@ FACTOR = 8.0  # how much larger a difference may be than what a change in the la
 LAST_DIGITS = 4.0  # how large that change is, in units in the last place: sums of many products are as coarse
 LEAST = 2e-6  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
+ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 FURTHER = 3  # steps that are looked at after the first wrong one
@@ -48,137 +52,95 @@ class Ended(BaseException):
 class _Made(NamedTuple):
     """A step that this process has made, and the state before and after."""
 
-    call: Callable[..., Any]
+    call: Callable[..., Any] | None  # None: of several calls, which can't be made again
     args: Any
     kwargs: Any
     before: Snapshot
     after: Snapshot
 
 
-class Followed:
-    """A run's recorded units, in their order."""
-
-    def __init__(self, path: Path, workers: int):
-        corners = [path / f"worker-{worker}" for worker in range(workers)]
-        self.variables = [json.loads(line) for line in (corners[0] / "variables.jsonl").read_text().splitlines()]
-        self.numbers = {_tuple(each["identity"]): each["number"] for each in self.variables}
-        self._corners = corners
-        lines = [json.loads(line) for line in (corners[0] / "units.jsonl").read_text().splitlines()]
-        self.units = {line["unit"]: line for line in lines if "unit" in line}
-        self.end = next((number for number, line in self.units.items() if line.get("end")), None)
-        self.last = max((number for number, line in self.units.items() if not line.get("end")), default=0)
-        self._held: dict[int, list[Any]] = {}
-        self._own = {each["number"] for each in self.variables if each["kept"] == "by replica"}
-
-    def unit(self, number: int) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
-        """What each variable held before and after; of one by replica each replica's value, in the cluster's order."""
-        read = [self._read(corner / "states" / str(number)) for corner in self._corners]
-        for when in ("before", "after"):
-            for variable, values in read[0][when].items():
-                if variable not in self._own:
-                    self._held[variable] = values
-            for variable in self._own:
-                found = [each[when].get(variable) for each in read]
-                if all(each is not None for each in found):
-                    self._held[variable] = [value for each in found if each is not None for value in each]
-            if when == "before":
-                before = dict(self._held)
-        here = self.units[number]["here"]
-        return before, {each: self._held[each] for each in here if each in self._held}
-
-    def _read(self, path: Path) -> dict[str, dict[int, list[Any]]]:
-        import tensorflow as tf
-
-        found: dict[str, dict[int, list[Any]]] = {"before": {}, "after": {}}
-        if not path.exists():
-            return found
-        data = np.fromfile(path, np.uint8)
-        end = int(np.argmax(data == 10))
-        for when, number, offset, size in json.loads(bytes(data[:end])):
-            facts = self.variables[number]
-            part = data[end + 1 + offset : end + 1 + offset + size]
-            value = part.view(tf.as_dtype(facts["dtype"]).as_numpy_dtype).reshape(facts["shape"])
-            found[when].setdefault(number, []).append(value)
-        return found
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
-
-
 class Follower:
     """Follows the units of a run in this process.
 
-    A line of `follow.jsonl`: {"unit", "step" (its first), "kind": "update" or "between" (what happened since the unit before, or what the
+    A line of `follow.jsonl`: {"unit", "units": how many, "step" (its first), "kind": "update" or "between" (what happened since the unit before, or what the
     function began with), "numbers": of the variables compared, "apart", "size", "own", "along", "level": for each the
     norm of the difference of the two changes, of the cluster's change, of this process's, their scalar product, and how
     much of the cluster's change rounding may be, "wrong": numbers of those that differ by more}. The last line:
-    {"end": why, "units", "steps", "levels", "coarse", "unmatched"}.
+    {"end": why, "recorded": units there were, "whole": whether all were followed and nothing is missing between them,
+    "levels", "coarse", "unmatched", "damaged": the step whose state is}. The first: {"variables": [name, values] by
+    number}.
     """
 
-    def __init__(self, place: Here, path: Path, workers: int, levels: dict[int, float]):
-        self.place, self.recorded = place, Followed(path, workers)
+    def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
+        self.place, self.recorded = place, Recorded(run)
         self.watched = Watched()
-        self.unit, self._made, self._left = 0, 0, -1
-        self._step = 1
+        self._step, self._left, self._followed = 1, -1, 0
+        self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
         self.levels = dict(levels)
         self._repeated = 0
         self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
-        self._taken: dict[int, list[Any]] = {}  # what was taken over after the unit before
+        self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._write({"variables": [[each["name"], math.prod(each["shape"])] for each in self.recorded.variables]})
 
     # ---- a unit
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not self.watched.looks_at(subject):
             return call(*args, **kwargs)
-        expected = self.recorded.units.get(self.unit + 1)
-        if expected is not None and expected.get("end"):
-            expected = None
+        try:
+            return self._call(subject, call, args, kwargs)
+        except Damaged as damage:
+            self._end("damaged", damaged=damage.args[0])
+
+    def _call(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._step = progress(self.place).steps + 1
-        before_there: dict[int, list[Any]] | None = None
-        after_there: dict[int, list[Any]] | None = None
-        if expected is not None and self.watched.trains(subject):
-            before_there, after_there = self.recorded.unit(self.unit + 1)
-            self._between(before_there, self.unit + 1)
+        first = None
+        if self._began is None:
+            first = self.recorded.beginning(self.watched.position)
+        taken_over = first is not None and self.watched.trains(subject)
+        if first is not None and taken_over:
+            self._between(self.recorded.before(first))
         before = take(everything=True)
         args, kwargs = self._fed(args, kwargs)
         result = call(*args, **kwargs)
         after = take(everything=True)
-        if not self._is_unit(subject, before, after):
+        if not self.watched.called(subject, before, after):
             return result
-        self.unit += 1
-        if expected is None:
-            self._taken = {}
-            return result
-        if before_there is None:
-            before_there, after_there = self.recorded.unit(self.unit)
-            self._compare_start(before, before_there)
-        assert before_there is not None
-        assert after_there is not None
-        matched = self._matched(after)
-        line = self._compare(before, after, before_there, after_there, matched)
-        if line["doubtful"]:
-            self._measure(line, _Made(call, args, kwargs, before, after), before_there, matched)
-        self._write({"unit": self.unit, "step": self._step, "kind": "update", **_finished(line)})
-        self._take_over(matched, after_there, after)
-        self._stop_early(line)
+        made = _Made(call, args, kwargs, before, after)
+        if self._began is not None:  # the unit has begun in an earlier call
+            first, begun = self._began
+            made = _Made(None, (), {}, begun, after)
+        elif first is not None and not taken_over:
+            self._compare_start(before, self.recorded.before(first))
+        self._began, self._taken = None, {}
+        if first is not None:
+            self._unit(first, made)
         return result
 
-    def _is_unit(self, subject: Any, before: Snapshot, after: Snapshot) -> bool:
-        so_far = made()
-        updated, self._made = so_far > self._made, so_far
-        changed = updated or any(
-            not same(before.of(each), after.of(each)) for each in after.table if each.role == "" and before.of(each)
-        )
-        self.watched.called(subject, changed)
-        return changed
+    def _unit(self, first: int, made: _Made) -> None:
+        """What a call has made, or several, beside the recorded units that make as many updates."""
+        last = self.recorded.ending(first, self.watched.position)
+        if last is None:
+            if self.recorded.units[first].ended > self.watched.position:
+                self._began = (first, made.before)
+            return
+        begun, there = self.recorded.before(first), self.recorded.after(last)
+        matched = self._matched(made.after, self.recorded.units[last].here)
+        line = self._compare(made.before, made.after, begun, there, matched)
+        if line["doubtful"]:
+            self._measure(line, made, begun, matched)
+        self._followed += 1 + last - first
+        facts = {"unit": last + 1, "units": 1 + last - first, "step": self._step, "kind": "update"}
+        self._write({**facts, **_finished(line)})
+        self._take_over(matched, there, made.after)
+        self._stop_early(line)
 
-    def _matched(self, snapshot: Snapshot) -> dict[int, Variable]:
+    def _matched(self, snapshot: Snapshot, expected: frozenset[int]) -> dict[int, Variable]:
         """By the cluster's number; ends where a variable of either has no counterpart."""
         mine = {each.identity: each for each in snapshot.table if each.role == ""}
-        here = {_tuple(self.recorded.variables[n]["identity"]): n for n in self.recorded.units[self.unit]["here"]}
+        here = {as_tuple(self.recorded.variables[number]["identity"]): number for number in expected}
         odd = sorted({str(identity[0]) for identity in mine.keys() ^ here.keys()})
         if odd:
             self._end("unmatched", unmatched=odd)
@@ -208,26 +170,24 @@ class Follower:
 
     # ---- comparing
 
-    def _compare_start(self, before: Snapshot, there: dict[int, list[Any]]) -> None:
+    def _compare_start(self, before: Snapshot, there: State) -> None:
         """What the function began with, or what it did before a function that trains for the first time."""
         matched = {n: v for n, v in self._by_number(before).items() if before.of(v) and n in there}
-        self._changes(self.unit, matched, {n: before.of(v) for n, v in matched.items()}, there)
+        self._changes(matched, {n: before.of(v) for n, v in matched.items()}, there)
 
-    def _between(self, there: dict[int, list[Any]], unit: int) -> None:
+    def _between(self, there: State) -> None:
         """What happened since the unit before, of both; then the cluster's state is taken over."""
         snapshot = take()
         matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
-        if self._taken or self.unit == 0:
-            self._changes(unit, matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
+        if self._taken or self.watched.position == (0, 0):
+            self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
         self._take_over(matched, there, snapshot)
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers
         return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
 
-    def _changes(
-        self, unit: int, matched: dict[int, Variable], mine: dict[int, list[Any]], there: dict[int, list[Any]]
-    ) -> None:
+    def _changes(self, matched: dict[int, Variable], mine: State, there: State) -> None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
         line = _line()
         for number, variable in matched.items():
@@ -240,7 +200,7 @@ class Follower:
         if line["numbers"]:
             wrong = [n for n, level in zip(line["numbers"], line["ratio"], strict=True) if level > UNMEASURED]
             line["wrong"] = wrong
-            self._write({"unit": unit, "step": self._step, "kind": "between", **_finished(line)})
+            self._write({"step": self._step, "kind": "between", **_finished(line)})
             self._stop_early(line)
 
     def _compare(
@@ -294,11 +254,12 @@ class Follower:
         if variable.kept == "by replica" and len(variable.copies) == len(values):
             return values
         if len(values) > 1:
-            wide = np.mean([value.astype(np.float64) for value in values], axis=0)
+            fold = np.sum if variable.aggregation == "sum" else np.mean
+            wide = fold([value.astype(np.float64) for value in values], axis=0)
             return [wide.astype(values[0].dtype)] * len(variable.copies)
         return values
 
-    def _take_over(self, matched: dict[int, Variable], there: dict[int, list[Any]], now: Snapshot) -> None:
+    def _take_over(self, matched: dict[int, Variable], there: State, now: Snapshot) -> None:
         for number, variable in matched.items():
             if number not in there:
                 continue
@@ -311,14 +272,14 @@ class Follower:
     # ---- how much of it is rounding
 
     def _measure(
-        self, line: dict[str, Any], step: _Made, begun: dict[int, list[Any]], matched: dict[int, Variable]
+        self, line: dict[str, Any], step: _Made, begun: State, matched: dict[int, Variable]
     ) -> None:
         """Repeats the step with last bits changed; what an update differs by then is this variable's level."""
-        if self._repeated >= MEASURED + self.unit / 10 or not self._repeatable(step):
+        if self._repeated >= MEASURED + self._followed / 10 or not self._repeatable(step):
             line["wrong"] = [n for n in line["wrong"] if line["ratio"][line["numbers"].index(n)] > UNMEASURED]
             return
         self._repeated += 1
-        counts, draw, after = updates.states(), np.random.default_rng(self.unit), step.after
+        counts, draw, after = updates.states(), np.random.default_rng(self._followed), step.after
         begins = {id(v): step.before.of(v) for v in after.table}
         for number, variable in matched.items():
             if not begins[id(variable)]:  # made in this very step, as an optimizer's are: what the cluster had, or 0
@@ -331,7 +292,7 @@ class Follower:
             for again in range(REPEATS + 1):
                 amount = size if again else 0.0
                 changed = self._perturbed(after, begins, amount, draw)
-                ends = self._repeat(step, given, amount, draw)
+                ends = self._repeat(step, given, lambda element: _perturbed(element, amount, draw))
                 for number, was in plain.items():
                     variable = matched[number]
                     apart = float(np.linalg.norm(_change(variable, changed[id(variable)], ends.of(variable)) - was))
@@ -341,6 +302,7 @@ class Follower:
                     break  # it does not repeat itself, so that nothing can be learnt from repeating it
                 if again >= 2 and self._judge(line, spread):
                     break
+            self._reorder(line, step, begins, given, plain, spread, matched)
         if any(np.isfinite(apart) for apart in least.values()):
             self._learn(line, least)
         updates.restore(counts)
@@ -348,19 +310,48 @@ class Follower:
             if after.of(variable):
                 variable.assign(after.of(variable))
 
-    def _repeat(self, step: _Made, given: dict[int, list[Any]], amount: float, draw: np.random.Generator) -> Snapshot:
-        """Makes the same step with the same batch, changed in its last digits; what the variables hold then."""
+    def _reorder(
+        self,
+        line: dict[str, Any],
+        step: _Made,
+        begins: dict[int, list[Any]],
+        given: dict[int, list[Any]],
+        plain: dict[int, Any],
+        spread: dict[int, float],
+        matched: dict[int, Variable],
+    ) -> None:
+        """Where a small difference is left, sums whose terms cancel may round by it: adds them up in other orders.
+
+        Only where the order changes little as well: in a batch whose examples' places count, it says nothing.
+        """
+        left = [line["ratio"][line["numbers"].index(number)] for number in line["wrong"]]
+        if not left or max(left) > ORDERED:
+            return
+        for again in range(ORDERS):
+            self._perturbed(step.after, begins, 0.0, np.random.default_rng(again))
+            ends = self._repeat(step, given, lambda element, seed=again: _reordered(element, seed))
+            for number, was in plain.items():
+                apart = float(np.linalg.norm(_change(matched[number], begins[id(matched[number])], ends.of(matched[number])) - was))
+                if apart <= ORDERED * np.linalg.norm(was):
+                    spread[number] = max(spread[number], apart)
+        self._judge(line, spread)
+
+    def _repeat(self, step: _Made, given: dict[int, list[Any]], change: Callable[[Any], Any]) -> Snapshot:
+        """Makes the same step with the same batch, changed by `change`; what the variables hold then."""
+        assert step.call is not None, "`_repeatable` says that it can be made again"
         feeds = [feed for _, feed in self._feeds.values() if feed is not None]
+        fed = {id(feed.iterator) for feed in feeds}
         for feed in feeds:
-            feed.replayed = [_perturbed(element, amount, draw) for element in given[id(feed)]]
-        step.call(*step.args, **step.kwargs)
+            feed.replayed = [change(element) for element in given[id(feed)]]
+        args = [value if id(value) in fed else change(value) for value in step.args]
+        step.call(*args, **{name: value if id(value) in fed else change(value) for name, value in step.kwargs.items()})
         for feed in feeds:
             feed.replayed = None
         return take()
 
     def _perturbed(
-        self, after: Snapshot, begins: dict[int, list[Any]], amount: float, draw: np.random.Generator
-    ) -> dict[int, list[Any]]:
+        self, after: Snapshot, begins: State, amount: float, draw: np.random.Generator
+    ) -> State:
         """Puts the state back to what the step began with, trainable variables changed in their last digits."""
         changed = {}
         for variable in after.table:
@@ -394,6 +385,8 @@ class Follower:
                 self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
 
     def _repeatable(self, step: _Made) -> bool:
+        if step.call is None:
+            return False
         fed = {id(feed.iterator) for _, feed in self._feeds.values() if feed is not None}
         loose = [
             value for value in (*step.args, *step.kwargs.values()) if states.is_iterator(value) and id(value) not in fed
@@ -417,26 +410,27 @@ class Follower:
     def finish(self, why: str, **facts: Any) -> None:
         if self._file < 0:
             return
-        if why == "done" and self.unit == self.recorded.last:
-            self._compare_end()
-        steps = progress(self.place).steps
-        levels = {number: level for number, level in self.levels.items() if level > LEAST}
-        facts |= {"levels": levels, "coarse": targets.precision()}
-        self._write({"end": why, "units": self.unit, "steps": steps, **facts})
+        recorded = self.recorded
+        if why == "done":
+            try:
+                self._compare_end()
+            except Damaged as damage:
+                why, facts = "damaged", {"damaged": damage.args[0]}
+        whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
+        facts |= {"levels": {number: level for number, level in self.levels.items() if level > LEAST}}
+        facts |= {"coarse": targets.precision(), "recorded": len(recorded.units), "whole": whole}
+        self._write({"end": why, **facts})
         os.close(self._file)
         self._file = -1
 
     def _compare_end(self) -> None:
         """What the function has changed since its last step; an end that was not recorded leaves the end open."""
-        if self.recorded.end is None:
+        if self.recorded.end is None or not self._taken or self.watched.position != self.recorded.last:
             return
-        there, _ = self.recorded.unit(self.recorded.end)
-        snapshot = take()
-        matched = {
-            n: v for n, v in self._by_number(snapshot).items() if n in self.recorded.units[self.recorded.end]["here"]
-        }
+        there, snapshot = self.recorded.at_end(), take()
+        matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
         try:
-            self._changes(self.unit, matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
+            self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
         except Ended:
             pass
 
@@ -477,6 +471,20 @@ def _perturbed(element: Any, amount: float, draw: np.random.Generator) -> Any:
     return tf.nest.map_structure(change, element)
 
 
+def _reordered(element: Any, seed: int) -> Any:
+    """The examples of a batch in another order; as it is where not all of it has as many."""
+    import tensorflow as tf
+
+    leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor) and leaf.shape.rank]
+    sizes = {int(leaf.shape[0]) for leaf in leaves}
+    if len(sizes) != 1:
+        return element
+    order = np.random.default_rng(seed).permutation(sizes.pop())
+    return tf.nest.map_structure(
+        lambda leaf: tf.gather(leaf, order) if isinstance(leaf, tf.Tensor) and leaf.shape.rank else leaf, element
+    )
+
+
 _follower: Follower | None = None
 
 
@@ -484,7 +492,7 @@ def follow(place: Here, asked: dict[str, Any]) -> None:
     """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
     global _follower
     levels = {int(number): level for number, level in asked.get("levels", {}).items()}
-    _follower = Follower(place, Path(asked["dir"]), asked["workers"], levels)
+    _follower = Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels)
     watch(_follower.around)
 
 

@@ -3,7 +3,8 @@
 In the worker's directory:
 
     variables.jsonl   one line a variable, when it is first seen
-    units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, updates so far, digests
+    units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, where it began and
+                      ended (`Watched.position`), digests of what it changed
     states/N          the values of unit N: a line of JSON that says what is where, then the bytes
 
 The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
@@ -65,13 +66,19 @@ def same(mine: list[Any], other: list[Any]) -> bool:
 
 
 class Watched:
-    """Which functions train: one that changed nothing in its first calls is not looked at any more."""
+    """Which functions train, and how far training is.
+
+    A function that changed nothing in its first calls is not looked at any more. position: updates of all optimizers so
+    far, and units since the last of them, such as those that only add up gradients: by it a unit is found in another
+    process, which may make several updates in one call where this one makes one.
+    """
 
     TRIES = 3
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Any, int]] = {}  # by id; kept, so that no other object gets the id
         self.training: set[int] = set()
+        self.position = (0, 0)
 
     def looks_at(self, subject: Any) -> bool:
         return id(subject) in self.training or self._seen.get(id(subject), (None, 0))[1] < self.TRIES
@@ -79,15 +86,20 @@ class Watched:
     def trains(self, subject: Any) -> bool:
         return id(subject) in self.training
 
-    def called(self, subject: Any, changed: bool) -> int:
-        """After a call; how often it has changed something so far, 0 where it has not now."""
-        _, number = self._seen.get(id(subject), (subject, 0))
+    def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
+        """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
+        updates, so_far = self.position[0], made()
+        changed = so_far > updates or (self.trains(subject) if before is None or after is None else _apart(before, after))
+        tries = self._seen.get(id(subject), (None, 0))[1]
+        self._seen[id(subject)] = (subject, tries + 1)
         if changed:
-            if id(subject) not in self.training:
-                number = 0
             self.training.add(id(subject))
-        self._seen[id(subject)] = (subject, number + 1)
-        return number + 1 if changed else 0
+            self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
+        return changed
+
+
+def _apart(before: Snapshot, after: Snapshot) -> bool:
+    return any(not same(before.of(v), after.of(v)) for v in after.table if v.role == "" and before.of(v))
 
 
 def made() -> int:
@@ -108,56 +120,34 @@ class Recorder:
         self.written: dict[int, int] = {}  # id of a Variable -> its number
         self._kept: list[Variable] = []  # so that no id is used again
         self._fresh = 0
-        self._made, self._step = 0, 1
+        self._step = 1
         self._writer = _Writer(self.path, values=place.worker == 0)
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if not self.watched.looks_at(subject):
-            result = call(*args, **kwargs)
-            if made() > self._made:
-                self.watched.training.add(id(subject))
-                self._count(subject, None, None)
-            return result
-        start = time.monotonic()
-        self._step = progress(self.place).steps + 1
-        wanted = self._wanted(subject)
-        before = take() if wanted else None
+        start, began = time.monotonic(), self.watched.position
+        known, self._step = self.watched.trains(subject), progress(self.place).steps + 1
+        before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
         self.busy += time.monotonic() - start
         result = call(*args, **kwargs)
         start = time.monotonic()
-        after = take() if wanted else None
-        self._count(subject, before, after)
+        after = take() if before is not None else None
+        if self.watched.called(subject, before, after):
+            self._unit(known, began, before, after)
         end = time.monotonic()
         self.busy += end - start
         self.began = self.began or start
         return result
 
-    def _wanted(self, subject: Any) -> bool:
-        if self._writer.failed:
-            return False
-        fresh = not self.watched.trains(subject) or self._fresh > 0
-        return fresh or (self.units + 1) % self.stride == 0
+    def _wanted(self, known: bool) -> bool:
+        fresh = not known or self._fresh > 0
+        return not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
 
-    def _count(self, subject: Any, before: Snapshot | None, after: Snapshot | None) -> None:
-        so_far = made()
-        updated, self._made = so_far > self._made, so_far
-        changed = updated
-        if before is not None and after is not None and not updated:
-            changed = any(not same(before.of(each), after.of(each)) for each in after.table if before.of(each))
-        if before is None and not updated:
-            changed = self.watched.trains(subject)
-        known = self.watched.trains(subject)
-        self.watched.called(subject, changed)
-        if not changed:
-            return
+    def _unit(self, known: bool, began: tuple[int, int], before: Snapshot | None, after: Snapshot | None) -> None:
         self.units += 1
-        if not known:
-            self._fresh = FRESH
-        self._fresh = max(0, self._fresh - 1)
-        if before is None or after is None:
-            self.held = None
-            return
-        size = self._write(before, after)
+        self._fresh = max(0, (self._fresh if known else FRESH) - 1)
+        size = 0
+        if before is not None and after is not None:
+            size = self._write(before, after, began=began, ended=self.watched.position)
         self.held = after
         self._plan(size)
 
@@ -179,7 +169,6 @@ class Recorder:
             **facts,
             "unit": self.units,
             "step": self._step,
-            "updates": self._made,
             "here": [self.written[id(each)] for each in after.table],
         }
         self._writer.put(None, (unit, entries, size))
@@ -200,9 +189,10 @@ class Recorder:
         if self.held is not None:  # the last unit was recorded
             now = take()
             number, self.units = self.units, self.units + 1
-            self._write(now, now, end=True)
+            place = self.watched.position
+            self._write(now, now, end=True, began=place, ended=place)
             self.units = number
-        self._writer.close({"units": self.units, "updates": made(), "failed": self._writer.failed})
+        self._writer.close({"units": self.units, "position": self.watched.position, "failed": self._writer.failed})
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
@@ -312,4 +302,6 @@ def watch(around: states.Unit) -> None:
     wrapt.register_post_import_hook(states.watch_variables, module)
     wrapt.register_post_import_hook(states.watch_launcher, "tensorflow.python.distribute.cross_device_utils")
     wrapt.register_post_import_hook(states.watch_names, "keras.src.backend.tensorflow.core")
+    for metric in ("keras.src.metrics.metric", "tf_keras.src.metrics.base_metric"):
+        wrapt.register_post_import_hook(states.watch_metrics, metric)
     wrapt.register_post_import_hook(lambda tensorflow: states.watch_calls(around), "tensorflow")

@@ -1,0 +1,175 @@
+"""The states of a run's steps, as its workers have written them (`dtk.recording.states`), read in their order."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dtk.lines import Tail
+from dtk.records import RunFolder
+
+__all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple"]
+
+State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
+
+
+class Damaged(Exception):
+    """A file of states is missing, or is not what was written. args: (its step,)."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """began, ended: `dtk.recording.states.Watched.position`. here: the numbers of all variables that there were."""
+
+    began: tuple[int, int]
+    ended: tuple[int, int]
+    step: int
+    here: frozenset[int]
+    number: int  # in its process
+    folder: RunFolder
+    numbers: list[dict[int, int]] = field(repr=False)  # of variables: in each worker's process, in the whole run
+    digests: dict[str, dict[str, list[int]]] = field(repr=False)
+
+
+class Recorded:
+    """A run's recorded units. After a restart, those of the later start, from its first step on.
+
+    variables: what is known of each. numbers: of variables, by identity. units: in their order. end: the state that the
+    function has left; None where it is not known. last: where training
+    has ended.
+    """
+
+    def __init__(self, folder: RunFolder):
+        self.variables: list[dict[str, Any]] = []
+        self.numbers: dict[Any, int] = {}
+        self.units: list[Unit] = []
+        self.end: Unit | None = None
+        self.last: tuple[int, int] | None = None  # where training has ended
+        self._held: State = {}
+        self._read = 0  # units that `_held` is the state after
+        self._open: tuple[Unit | None, dict[str, State]] = (None, {})  # the unit that was read last
+        for part in (*folder.earlier, folder):
+            self._add(part)
+
+    def _add(self, folder: RunFolder) -> None:
+        lines = [json.loads(line) for line in Tail(folder.worker(0).path / "units.jsonl").lines()]
+        units = [line for line in lines if "unit" in line and not line.get("end")]
+        numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
+        before = 0
+        if units and self.units:  # a later start: it goes on after the step that it has restored
+            keep = [unit for unit in self.units if unit.step < units[0]["step"]]
+            before = (keep[-1].ended[0] if keep else 0) - units[0]["began"][0]
+            self.units = keep
+        made = [_unit(line, folder, numbers, before) for line in units]
+        self.units += made
+        self.end = next((_unit(line, folder, numbers, before) for line in lines if line.get("end")), None)
+        last = next((line["last"]["position"] for line in lines if "last" in line), None)
+        self.last = None if last is None else (last[0] + before, last[1])
+
+    def _numbers(self, folder: RunFolder, worker: int) -> dict[int, int]:
+        """A worker's numbers of variables, and what they are called here, by all workers and starts alike."""
+        numbers = {}
+        for line in Tail(folder.worker(worker).path / "variables.jsonl").lines():
+            facts = json.loads(line)
+            identity = as_tuple(facts["identity"])
+            if identity not in self.numbers:
+                self.numbers[identity] = len(self.variables)
+                self.variables.append(facts)
+            numbers[facts["number"]] = self.numbers[identity]
+        return numbers
+
+    @property
+    def complete(self) -> bool:
+        """Whether each unit begins where the one before has ended, and the last one ends where training has."""
+        places = [(0, 0), *(unit.ended for unit in self.units)]
+        joined = all(unit.began == place for unit, place in zip(self.units, places, strict=False))
+        return bool(self.units) and joined and self.last == places[-1] and self.end is not None
+
+    def beginning(self, position: tuple[int, int]) -> int | None:
+        """The place in `units` of the one that begins there."""
+        return next((k for k in range(self._read, len(self.units)) if self.units[k].began == position), None)
+
+    def ending(self, first: int, position: tuple[int, int]) -> int | None:
+        """The place of the unit that ends there, with all from `first` to it recorded."""
+        for k in range(first, len(self.units)):
+            if k > first and self.units[k].began != self.units[k - 1].ended:
+                return None
+            if self.units[k].ended == position:
+                return k
+        return None
+
+    def before(self, place: int) -> State:
+        """What all variables held before a unit; units are asked for in their order."""
+        self._upto(place)
+        return dict(self._held | self._change(self.units[place], "before"))
+
+    def after(self, place: int) -> State:
+        """What the variables that there were after a unit held then."""
+        self._upto(place + 1)
+        return {number: self._held[number] for number in self.units[place].here if number in self._held}
+
+    def at_end(self) -> State:
+        """What the function has left."""
+        assert self.end is not None
+        self._upto(len(self.units))
+        held = self._held | self._change(self.end, "before") | self._change(self.end, "after")
+        return {number: held[number] for number in self.end.here if number in held}
+
+    def _upto(self, place: int) -> None:
+        for unit in self.units[self._read : place]:
+            self._held |= self._change(unit, "before")
+            self._held |= self._change(unit, "after")
+        self._read = max(self._read, place)
+
+    def _change(self, unit: Unit, when: str) -> State:
+        """What was written of a unit: of a variable by replica each replica's value, in the run's order."""
+        if self._open[0] is not unit:
+            self._open = (unit, self._all(unit))
+        return self._open[1][when]
+
+    def _all(self, unit: Unit) -> dict[str, State]:
+        read = [self._values(unit, worker) for worker in range(unit.folder.workers)]
+        found = read[0]
+        for when, state in found.items():
+            for number in state:
+                if self.variables[number]["kept"] == "by replica" and all(number in each[when] for each in read):
+                    state[number] = [value for each in read for value in each[when][number]]
+            for number, digests in ((unit.numbers[0][int(n)], d) for n, d in unit.digests[when].items()):
+                if number not in state or zlib.crc32(state[number][0].reshape(-1).view(np.uint8)) != digests[0]:
+                    raise Damaged(unit.step)
+        return found
+
+    def _values(self, unit: Unit, worker: int) -> dict[str, State]:
+        import tensorflow as tf
+
+        found: dict[str, State] = {"before": {}, "after": {}}
+        path = unit.folder.worker(worker).path / "states" / str(unit.number)
+        if not path.exists():
+            return found
+        data = np.fromfile(path, np.uint8)
+        end = int(np.argmax(data == 10))
+        try:
+            for when, its, offset, size in json.loads(bytes(data[:end])):
+                number = unit.numbers[worker][its]
+                facts = self.variables[number]
+                part = data[end + 1 + offset : end + 1 + offset + size]
+                value = part.view(tf.as_dtype(facts["dtype"]).as_numpy_dtype).reshape(facts["shape"])
+                found[when].setdefault(number, []).append(value)
+        except (ValueError, KeyError) as error:
+            raise Damaged(unit.step) from error
+        return found
+
+
+def _unit(line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int) -> Unit:
+    began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
+    here = frozenset(numbers[0][number] for number in line["here"])
+    return Unit(began, ended, line["step"], here, line["unit"], folder, numbers, line["digests"])
+
+
+def as_tuple(value: Any) -> Any:
+    """Of lists, as JSON has them, tuples."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
