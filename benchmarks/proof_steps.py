@@ -2,9 +2,9 @@
 
     python benchmarks/proof_steps.py [--steps 60] [--out out/proof_steps.jsonl] [NAME ...]
 
-A line for each program: its verdict, the one that is right, seconds of the run and of its follower. Interrupted, it
-goes on where it was. Without names: all that one device is to agree with, and all wrong ones that one device does not
-share. Exits with 1 where a right program is not proved or a wrong one is.
+A line for each program: its verdict, the ones that are right, seconds of the run and of its followers, the diagnosis.
+Interrupted, it goes on where it was. Without names: all. Exits with 1 where a right program is not proved, or a wrong
+one is that one device does not share.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import proof_programs
 
 import dtk
-from dtk.proof.steps import judged
+from dtk.diagnosis.diagnose import diagnose
+from dtk.proof.proof import kept
 
 
 def main() -> int:
@@ -35,22 +36,26 @@ def main() -> int:
     if options.out.exists():
         done = {line["name"]: line for line in map(json.loads, options.out.read_text().splitlines())}
     programs = due(options.names)
-    for name, (program, proved) in programs.items():
+    for name, (program, right) in programs.items():
         if name not in done or options.names:
-            done[name] = {"name": name, "right": proved, **followed(program, options.steps)}
+            done[name] = {"name": name, "right": right, **followed(program, options.steps)}
             with options.out.open("a") as file:
                 file.write(json.dumps(done[name]) + "\n")
         print(said(done[name]), flush=True)
-    wrong = [name for name in programs if done[name].get("proved") is not programs[name][1]]
+    wrong = [name for name, (_, right) in programs.items() if done[name].get("verdict") not in right]
     print(f"{len(programs) - len(wrong)} of {len(programs)} as they should be; not: {', '.join(wrong) or 'none'}")
     return bool(wrong)
 
 
-def due(names: list[str]) -> dict[str, tuple[proof_programs.Program, bool]]:
-    """Programs by name, each with whether one device should agree at every step."""
-    right = {n: (p, True) for n, p in proof_programs.right().items() if p.expected == proof_programs.ONE_DEVICE}
-    wrong = {n: (p, False) for n, p in proof_programs.wrong().items() if not p.shared}
-    found = right | wrong
+def due(names: list[str]) -> dict[str, tuple[proof_programs.Program, list[str]]]:
+    """Programs by name, each with the verdicts that are right."""
+    found = {}
+    for name, program in proof_programs.right().items():
+        if program.expected != proof_programs.REFUSED:
+            right = [program.expected] if program.expected != proof_programs.UNKNOWN else ["not decidable", "failed"]
+            found[name] = program, right
+    for name, program in proof_programs.wrong().items():
+        found[name] = program, ["one device", "replicas"] if program.shared else ["failed"]
     return {name: found[name] for name in names} if names else found
 
 
@@ -60,29 +65,28 @@ def followed(program: proof_programs.Program, steps: int) -> dict[str, Any]:
         began = time.monotonic()
         run = dtk.run(program.train, kwargs=kwargs)
         ran = time.monotonic() - began
-        baseline = dtk.baseline(program.train, kwargs=kwargs)
         began = time.monotonic()
-        _, lines = run.followed(baseline)
+        try:
+            proof, named = dtk.verify(run), ""
+        except dtk.VerificationError:
+            proof, named = kept(run.dir), str(diagnose(run))
         took = time.monotonic() - began
     except dtk.DtkError as error:
         return {"error": str(error)[:300]}
-    found = judged(run.folder, lines)
-    facts = {"units": found.units, "differs": found.step, "undecided": found.undecided, "complete": found.complete}
-    places = {
-        "variables": [part.name for part in found.parts[:4]],
-        "first": program.first(steps),
-        "seconds": [round(ran, 1), round(took, 1)],
-    }
-    return {"proved": found.proved, **facts, **places, "end": lines[-1] if lines else None}
+    assert proof is not None
+    table = proof.table
+    largest = {int(n): float(rows.its_apart.max()) for n, rows in table.groupby("replicas")}
+    facts = {"verdict": proof.verdict, "differs": next((s.step for s in proof.followers.values() if s.step), None)}
+    places = {"truth": program.truth, "first": program.first(steps), "seconds": [round(ran, 1), round(took, 1)]}
+    return {**facts, "largest": largest, **places, "failed": proof.failed, "named": named}
 
 
 def said(line: dict[str, Any]) -> str:
     if "error" in line:
         return f"{line['name']}: {line['error']}"
-    verdict = "proved" if line["proved"] else f"differs at {line['differs']}" if line["differs"] else "open"
-    due = "" if line["right"] else f" (due: {line['first']})"
-    return f"{line['name']}: {verdict}{due}, {line['units']} steps, undecided {line['undecided']}, {line['seconds']} s"
+    step = f" at {line['differs']} (acts at {line['first']})" if line["verdict"] == "failed" else ""
+    return f"{line['name']}: {line['verdict']}{step} {line['failed'][:200]}"
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

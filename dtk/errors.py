@@ -23,6 +23,7 @@ from dtk.language import N_, _, ngettext
 from dtk.tables import Kept
 
 if TYPE_CHECKING:
+    from dtk.proof.proof import Proof
     from dtk.records import RunFolder
 
 __all__ = [
@@ -106,7 +107,10 @@ class VerificationError(DtkError, AssertionError):
             explains the whole difference.
         loss: the name of the loss, where a step has several; None elsewhere.
         recorded: False where the check found nothing to compare, because nothing was recorded.
+        proof: the `Proof` of what was looked at; None outside of `dtk.verify`.
     """
+
+    proof: Proof | None = None
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from dtk.view.difference import difference
 from dtk.view.fan import fan
 from dtk.view.overlap import overlap
 from dtk.view.processes import processes
+from dtk.view.proof import proof
 from dtk.view.restarts import restarts
 from dtk.view.ring import ring
 from dtk.view.sharding import sharding
@@ -34,6 +35,7 @@ __all__ = [
     "loss_scaling_lab",
     "overlap",
     "processes",
+    "proof",
     "restarts",
     "ring",
     "sharding",

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtk import plot
 from dtk.checks.evidence import RunLike
-from dtk.checks.verify import checks
+from dtk.checks.verify import prove
 from dtk.diagnosis.diagnose import diagnose
 from dtk.environment import versions
 from dtk.errors import DtkError, VerificationError
@@ -56,10 +56,9 @@ def _installed() -> list[tuple[str, str]]:
 
 def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], bool]:
     """What verify says, with the diagnosis where it fails; and whether it passed."""
-    said = []
+    said: list[str] = []
     try:
-        for line in checks(run, baseline, 1e-4, 1e-4):
-            said.append(line)
+        prove(run, baseline, say=said.append)
     except VerificationError as error:
         found = diagnose(run, baseline)
         named = _("diagnosis: {sentence}", sentence=found)

@@ -3,76 +3,136 @@
 from __future__ import annotations
 
 import json
+import zlib
 
+import numpy as np
 import proof_programs
 import pytest
 
 import dtk
-from dtk.proof.steps import judged, recorded_whole
+from dtk.proof.steps import judged, parted
+from dtk.recording.recorded import Damaged, Recorded
 from dtk.records import RunFolder
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
 PASS = "check every step vs one device: PASS"
+FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}
+END = {"end": "done", "recorded": 2, "whole": True, "coarse": 0.0}
+EACH = {"apart": [1e-6, 1e-6], "size": [1.0, 1.0], "own": [1.0, 1.0], "along": [1.0, 1.0], "level": [1e-5, 1e-5]}
 
 
-def recorded(tmp_path, units=2, made=2, end=True):
-    corner = tmp_path / "worker-0"
-    corner.mkdir()
-    variables = [
-        {"number": 0, "name": "dense/kernel", "shape": [30, 3]},
-        {"number": 1, "name": "key/bias", "shape": [3]},
-    ]
-    lines = [
-        *({"unit": k + 1} for k in range(units)),
-        *[{"unit": units + 1, "end": True}] * end,
-        {"last": {"units": made}},
-    ]
-    for name, rows in (("variables", variables), ("units", lines)):
-        (corner / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return RunFolder(tmp_path, 1)
+def line(step, ratio=(1e-6, 1e-6), wrong=(), kind="update"):
+    facts = {"unit": step, "units": 1, "step": step, "kind": kind, "numbers": [0, 1]}
+    return {**facts, **EACH, "ratio": list(ratio), "wrong": list(wrong)}
 
 
-def line(unit, ratio=(1e-6, 1e-6), wrong=(), kind="update"):
-    return {"unit": unit, "kind": kind, "numbers": [0, 1], "ratio": list(ratio), "wrong": list(wrong)}
+def test_all_steps_agree():
+    assert judged([FIRST, line(1), line(2), END]).proved
 
 
-END = {"end": "done", "units": 2, "coarse": 0.0}
+def test_a_small_variable_that_is_rounding_alone_leaves_a_step_decided():
+    assert judged([FIRST, line(1, (1e-6, 2.0)), line(2), END]).proved
 
 
-def test_all_steps_agree(tmp_path):
-    assert judged(recorded(tmp_path), [line(1), line(2), END]).proved
-
-
-def test_a_small_variable_that_is_rounding_alone_leaves_a_step_decided(tmp_path):
-    assert judged(recorded(tmp_path), [line(1, (1e-6, 2.0)), line(2), END]).proved
-
-
-def test_most_values_rounding_alone_leaves_a_step_open(tmp_path):
-    found = judged(recorded(tmp_path), [line(1), line(2, (0.5, 1e-6)), END])
-    assert (found.undecided, found.differs, found.proved) == (1, None, False)
+def test_most_values_rounding_alone_leaves_a_step_open():
+    found = judged([FIRST, line(1), line(2, (0.5, 1e-6)), END])
+    assert (found.undecided, found.step, found.proved) == (1, None, False)
 
 
 @pytest.mark.parametrize("kind", ["update", "between"])
-def test_the_first_step_that_differs_and_its_variables(tmp_path, kind):
-    found = judged(recorded(tmp_path), [line(1), line(2, (0.02, 1e-6), [0], kind), {**END, "end": "enough"}])
-    assert (found.differs, found.variables, found.proved) == (2, ("dense/kernel",), False)
+def test_the_first_step_that_differs_and_its_variables(kind):
+    found = judged([FIRST, line(1), line(2, (0.02, 1e-6), [0], kind), {**END, "end": "enough"}])
+    assert (found.step, [part.name for part in found.parts], found.proved) == (2, ["dense/kernel"], False)
 
 
-@pytest.mark.parametrize(
-    "lines", [[], [line(1), END], [line(1), line(2)], [line(1), line(2), {**END, "end": "unmatched"}]]
-)
-def test_a_follower_that_did_not_come_to_the_end_proves_nothing(tmp_path, lines):
-    assert not judged(recorded(tmp_path), lines).proved
+@pytest.mark.parametrize("lines", [[], [line(1), END], [line(1), line(2)], [line(1), line(2), {"end": "unmatched"}]])
+def test_a_follower_that_did_not_come_to_the_end_proves_nothing(lines):
+    assert not judged([FIRST, *lines] if lines else []).proved
 
 
-def test_all_states_are_there(tmp_path):
-    assert recorded_whole(recorded(tmp_path))
+def recorded(folder, worker=0, values=(1.0, 2.0, 3.0), first=1, step=1, end=True, digests=None):
+    """A worker that recorded units that each put the next of `values` into its only variable."""
+    corner = folder / f"worker-{worker}"
+    (corner / "states").mkdir(parents=True)
+    variable = {"number": 0, "name": "w", "identity": ["w", "float32", [2], 0], "dtype": "float32", "shape": [2]}
+    rows = []
+    for k, value in enumerate(values, start=first):
+        held = {"before": np.full(2, values[0] - 1, np.float32)} if k == first else {}
+        held["after"] = np.full(2, value, np.float32)
+        places = [[when, 0, 8 * place, 8] for place, when in enumerate(held)]
+        (corner / "states" / str(k)).write_bytes(
+            json.dumps(places).encode() + b"\n" + b"".join(each.tobytes() for each in held.values())
+        )
+        said = {when: {"0": [zlib.crc32(held[when].tobytes())]} if when in held else {} for when in ("before", "after")}
+        where = {"began": [k - first, 0], "ended": [k - first + 1, 0]}
+        rows.append({"unit": k, "step": step + k - first, **where, "here": [0], "digests": said})
+    place = [len(values), 0]
+    if end:
+        nothing = {"before": {}, "after": {}}
+        rows.append(
+            {
+                "unit": first + len(values),
+                "end": True,
+                "step": 0,
+                "began": place,
+                "ended": place,
+                "here": [0],
+                "digests": nothing,
+            }
+        )
+        rows.append({"last": {"position": place}})
+    write(corner / "units.jsonl", rows)
+    write(corner / "variables.jsonl", [{**variable, "kept": "mirrored"}])
+    return RunFolder(folder, worker + 1)
 
 
-@pytest.mark.parametrize("facts", [{"made": 3}, {"end": False}])
-def test_states_that_are_not_all_there(tmp_path, facts):
-    assert not recorded_whole(recorded(tmp_path, **facts))
-    assert not recorded_whole(RunFolder(tmp_path / "nothing", 1))
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_states_are_read_in_their_order(tmp_path):
+    found = Recorded(recorded(tmp_path))
+    assert found.complete
+    assert [float(found.before(1)[0][0][0]), float(found.after(2)[0][0][1])] == [1.0, 3.0]
+    assert (found.beginning((3, 0)), float(found.at_end()[0][0][0])) == (None, 3.0)
+
+
+def test_several_units_are_one_where_a_call_makes_their_updates(tmp_path):
+    found = Recorded(recorded(tmp_path))
+    first = found.beginning((0, 0))
+    assert found.ending(first, (2, 0)) == 1
+    assert found.ending(first, (9, 0)) is None
+
+
+def test_states_that_are_not_all_there(tmp_path):
+    assert not Recorded(recorded(tmp_path, end=False)).complete
+    assert not Recorded(RunFolder(tmp_path / "nothing", 1)).complete
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-3])])
+def test_a_state_that_is_missing_or_cut_is_said_with_its_step(tmp_path, spoil):
+    folder = recorded(tmp_path)
+    spoil(tmp_path / "worker-0" / "states" / "2")
+    with pytest.raises(Damaged) as damage:
+        Recorded(folder).after(1)
+    assert damage.value.args == (2,)
+
+
+def test_after_a_restart_the_later_start_counts(tmp_path):
+    recorded(tmp_path / "attempt-1", values=(1.0, 2.0, 3.0), end=False)
+    found = Recorded(recorded(tmp_path, values=(2.5, 4.0), step=3))
+    assert [unit.step for unit in found.units] == [1, 2, 3, 4]
+    assert found.complete
+    assert float(found.before(2)[0][0][0]) == 1.5
+    assert float(found.after(3)[0][0][0]) == 4.0
+
+
+def test_where_workers_part(tmp_path):
+    recorded(tmp_path, 0)
+    assert parted(recorded(tmp_path, 1)) is None
+    recorded(tmp_path / "other", 0)
+    found = parted(recorded(tmp_path / "other", 1, values=(1.0, 2.5, 3.0)))
+    assert (found.worker, found.step, found.before, found.names) == (1, 2, False, ("w",))
 
 
 def compared(program, steps):
@@ -85,7 +145,7 @@ def compared(program, steps):
 def test_each_step_of_a_right_program_agrees(name):
     run, baseline = compared(RIGHT[name], 20)
     _, lines = run.followed(baseline)
-    assert judged(run.folder, lines).proved
+    assert judged(lines).proved
 
 
 @pytest.mark.trains
@@ -99,9 +159,9 @@ def test_a_right_program_whose_rounding_grows_passes(capsys):
 def test_a_small_mistake_shows_at_its_first_step(name):
     run, baseline = compared(WRONG[name], 30)
     follower, lines = run.followed(baseline)
-    found = judged(run.folder, lines)
-    assert found.differs == WRONG[name].first(30)
-    assert found.variables
+    found = judged(lines)
+    assert found.step == WRONG[name].first(30)
+    assert found.parts
     assert follower.mode == "single"
 
 
@@ -110,4 +170,4 @@ def test_without_states_nothing_is_followed(monkeypatch):
     monkeypatch.setenv("DTK_STATES", "0")
     program = RIGHT["cnn relu momentum"]
     run = dtk.run(program.train, kwargs={**program.kwargs, "steps": 3})
-    assert not recorded_whole(run.folder)
+    assert not Recorded(run.folder).units

@@ -41,11 +41,6 @@ def test_the_first_step_at_which_they_differ_is_named(make):
     assert refused(make(shares=shares), make("single")).step == 6
 
 
-def test_a_wider_tolerance_is_the_callers(make):
-    shares = curve_of(2, 9, 1 + 2e-4)
-    verify(make(shares=shares), make("single"), rtol=1e-3)
-
-
 def test_a_loss_of_nearly_0_is_compared_to_float32s_rounding(make):
     tiny = np.full((STEPS, 1), 1e-6)
     verify(make(shares=np.full((STEPS, 2), 0.7e-6)), make("single", shares=tiny))
@@ -121,20 +116,11 @@ def test_batches_that_are_uneven_at_every_step_are_no_penalty(make):
     each = 2.3 + 0.001 * rng.random((STEPS, 1)) + np.array([[-0.005, 0.005]])
     base = (each * examples).sum(axis=1, keepdims=True) / 89
     counts = examples.sum(axis=1, keepdims=True)
-    error = refused(make(shares=each / 2, examples=examples), make("single", shares=base, examples=counts), rtol=1e-4)
+    error = refused(make(shares=each / 2, examples=examples), make("single", shares=base, examples=counts))
     assert (error.step, error.reason) == (1, "uneven batch")
     # One that the weights don't explain is still no rounding.
     more = make(shares=each / 2 + 4e-5, examples=examples)
     assert refused(more, make("single", shares=base, examples=counts)).reason == "offset"
-
-
-def test_a_wide_tolerance_holds_for_an_offset_too(make):
-    """As bfloat16 rounds a batch that is repeated."""
-    run, baseline = make(shares=curve_of(2) * (1 + 1e-3)), make("single")
-    verify(run, baseline, rtol=1e-2)
-    error = refused(run, baseline, rtol=2e-3)
-    assert error.reason == "offset"
-    assert "or a type with fewer digits than float32" in str(error)
 
 
 def test_an_uneven_batch_within_the_tolerance_passes(make):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dtk.checks.evidence import Evidence, kind_of_weights, owner
 from dtk.checks.facts import MOVING, outside
 from dtk.checks.numerals import first_three

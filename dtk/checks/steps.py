@@ -38,9 +38,11 @@ PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same 
 class Following:
     """A run, and a follower of it.
 
-    replicas: the follower's. theirs: its records; None where it has none. failed: the first thing that differs.
+    ours: the run. replicas: the follower's. theirs: its records; None where it has none. failed: the first thing that
+    differs.
     """
 
+    ours: Evidence
     replicas: int
     theirs: Evidence | None
     steps: Steps | None
@@ -64,7 +66,9 @@ def why_not(ours: Evidence) -> str:
     return ""
 
 
-def check_every_step(ours: Evidence, source: RunLike, doubt: VerificationError | None = None) -> Iterator[str]:
+def check_every_step(
+    ours: Evidence, source: RunLike, doubt: VerificationError | None, found: dict[int, Following]
+) -> Iterator[str]:
     """Yields the lines of the followers that agree; raises what differs.
 
     source: the run whose function is called. doubt: what a baseline has shown already: that on one device it trains on
@@ -72,12 +76,17 @@ def check_every_step(ours: Evidence, source: RunLike, doubt: VerificationError |
     """
     alone = followed(ours, source, 1) if doubt is None else None
     failed = doubt if alone is None else alone.failed
+    if alone is not None:
+        found[1] = alone
     if failed is None:
         yield _passed(ours, alone)
         return
     if ours.replicas == 1:
         raise failed
+    if failed.reason == "examples" and failed.step == 1:
+        doubt = failed
     many = followed(ours, source, ours.replicas, alone)
+    found[ours.replicas] = many
     if many.failed is not None:
         raise failed
     if doubt is not None:
@@ -96,13 +105,13 @@ def followed(
     try:
         follower, lines = run.followed(source, replicas, levels, counts)
     except DtkError as error:
-        return Following(replicas, None, None, _not_followed(replicas, error))
+        return Following(ours, replicas, None, None, _not_followed(replicas, error))
     steps = judged(lines)
     try:
         theirs = collect(follower, whom(replicas)) if len(follower.records) else None
     except VerificationError as error:
-        return Following(replicas, None, steps, _not_followed(replicas, error))
-    return Following(replicas, theirs, steps, _first(ours, theirs, steps, replicas))
+        return Following(ours, replicas, None, steps, _not_followed(replicas, error))
+    return Following(ours, replicas, theirs, steps, _first(ours, theirs, steps, replicas))
 
 
 def _passed(ours: Evidence, following: Following | None) -> str:
@@ -174,13 +183,13 @@ def _by_replica(ours: Evidence) -> Iterator[tuple[str, str]]:
 
 def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int) -> VerificationError | None:
     """The first thing that differs, what was trained before how well; None where every step agrees."""
-    found = []
+    found = [_update(steps, replicas)] if steps.step is not None and steps.between else []
     if theirs is not None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
         found += [*_examples(mine, other), *_data(mine, other)]
         found += _losses(mine, other if steps.whole else _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
-    if steps.step is not None:
+    if steps.step is not None and not steps.between:
         found.append(_update(steps, replicas))
     if found:
         return min(found, key=lambda error: error.step or 0)  # of the same step the first in the list
@@ -213,9 +222,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if steps.undecided:
         what = N_("not decidable: at {n} of {steps} steps rounding is as large as the update of most variables")
         remedy = N_("compute in float32, or with a larger learning rate")
-        return VerificationError(
-            _(what, n=steps.undecided, steps=ours.steps), reason="not decidable", remedy=_(remedy)
-        )
+        return VerificationError(_(what, n=steps.undecided, steps=ours.steps), reason="not decidable", remedy=_(remedy))
     return None
 
 
@@ -265,7 +272,7 @@ def _update(steps: Steps, replicas: int) -> VerificationError:
     said = _("; ").join(map(_part, largest[:2]))
     what = N_("step {step}: the update is not that of {whom} from the same state, in {n} variables: {parts}")
     if steps.between:
-        what = N_("before step {step} something changed what {whom} did not change, or otherwise: {n} variables: {parts}")
+        what = N_("before step {step} something changed {n} variables otherwise than on {whom}: {parts}")
     first = largest[0]
     return VerificationError(
         _(what, step=steps.step, whom=whom(replicas), n=len(steps.parts), parts=said),
@@ -291,6 +298,4 @@ def _part(part: Part) -> str:
 
 def _not_followed(replicas: int, error: DtkError) -> VerificationError:
     what = N_("the steps could not be followed on {whom}: {error}")
-    return VerificationError(
-        _(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy
-    )
+    return VerificationError(_(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy)

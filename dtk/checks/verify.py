@@ -25,8 +25,8 @@ reason; what passed is printed, as facts without measured numbers, so that it ca
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtk.checks.counts import check_steps_and_examples
@@ -35,49 +35,90 @@ from dtk.checks.evidence import check_arguments, check_recorded, collect
 from dtk.checks.losses import RTOL, check_loss, loss_line
 from dtk.checks.numerals import scientific
 from dtk.checks.replicas import check_replicas_agree
-from dtk.checks.steps import check_every_step, why_not
+from dtk.checks.steps import Following, check_every_step, why_not
 from dtk.checks.weights import check_final_weights, check_start, check_weights_between
 from dtk.errors import VerificationError
 from dtk.language import N_, _
+from dtk.proof.proof import Proof
 
 if TYPE_CHECKING:
     from dtk.checks.evidence import Evidence, RunLike
 
-__all__ = ["checks", "name_of", "verify"]
+__all__ = ["ATOL", "name_of", "prove", "verify"]
+
+ATOL = 1e-4  # of initial weights, and of final ones where steps can't be followed
 
 
 def verify(
     run: RunLike,
     baseline: RunLike | None = None,
-    rtol: float = RTOL,
-    atol: float = 1e-4,
+    rtol: float | None = None,
+    atol: float | None = None,
     allow_unrecorded: bool = False,
-) -> None:
-    """Compares a run with a baseline; prints a line for each check that passed, raises at the first that failed.
+) -> Proof:
+    """Follows a run step by step; prints a line for each check that passed, raises at the first that failed.
 
     Args:
         run: from `dtk.run`.
-        baseline: from `dtk.baseline`, or a run of one worker with one replica. None: checks only that every worker ran
-            every step and that all replicas hold identical weights.
-        rtol: tolerance of the global loss at each step, relative to the baseline's.
-        atol: tolerance of each weight, absolute, in the weight's own unit.
-        allow_unrecorded: True accepts training that was not recorded, and names it in a line. Of such training only the
-            final weights of models that other training recorded are compared.
+        baseline: from `dtk.baseline`, or a run of one worker with one replica: its examples, initial weights and seed
+            must be the run's, and its function is what is called once more. None: the run's own function is.
+        rtol, atol: without effect; each update is compared with what rounding makes of the same update.
+        allow_unrecorded: True accepts training that was not recorded, and names it in a line.
+
+    Returns:
+        A `Proof`, which shows itself as a figure. It is saved with the run.
 
     Raises:
-        VerificationError: a check failed. `.step` is the first step at which the runs differ, `.reason` the check.
+        VerificationError: a check failed. `.step` is the first step that differs, `.reason` the check, `.proof` what
+            was found until then.
         TypeError: an argument is no run.
-        ValueError: a tolerance is no number from 0 up.
     """
-    for line in checks(run, baseline, rtol, atol, allow_unrecorded):
-        print(line)
+    if rtol is not None or atol is not None:
+        words = _("rtol and atol have no effect: every update is compared with what rounding makes of it")
+        warnings.warn(words, DeprecationWarning, stacklevel=2)
+    return prove(run, baseline, allow_unrecorded, print)
 
 
-def checks(
-    run: RunLike, baseline: RunLike | None, rtol: float, atol: float, allow_unrecorded: bool = False
+def prove(
+    run: RunLike,
+    baseline: RunLike | None = None,
+    allow_unrecorded: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    found: dict[int, Following] | None = None,
+) -> Proof:
+    """What `verify` does.
+
+    say: gets each line once its check has passed. found: gets what each follower found, by its number of replicas.
+    """
+    lines: list[str] = []
+    found = {} if found is None else found
+    try:
+        for line in _checks(run, baseline, allow_unrecorded, found):
+            lines.append(line)
+            say(line)
+    except VerificationError as error:
+        verdict = error.reason if error.reason in ("not decidable", "not followed") else "failed"
+        error.proof = _proof(verdict, lines, found, str(error))
+        if error.reason != "arguments":
+            error.proof.save(run.folder.path)
+        raise
+    verdict = "replicas agree" if baseline is None else "to the end"
+    verdict = ("one device" if len(found) == 1 else "replicas") if found else verdict
+    proof = _proof(verdict, lines, found)
+    proof.save(run.folder.path)
+    return proof
+
+
+def _proof(verdict: str, lines: Sequence[str], found: Mapping[int, Following], failed: str = "") -> Proof:
+    followers = {replicas: each.steps for replicas, each in found.items() if each.steps is not None}
+    steps = next((each.ours.steps for each in found.values()), 0)
+    return Proof(verdict, tuple(lines), steps, failed, followers)
+
+
+def _checks(
+    run: RunLike, baseline: RunLike | None, allow_unrecorded: bool, found: dict[int, Following]
 ) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
-    _check_tolerances(rtol=rtol, atol=atol)
     check_arguments(run, baseline)
     check_recorded(run, baseline)
     ours = collect(run, name_of(run))
@@ -91,25 +132,25 @@ def checks(
             if reason or error.step != 1 or error.reason != "examples":
                 raise
             doubt = error  # unless it takes as many more examples as there are more replicas
-        check_start(ours, theirs, atol)
+        check_start(ours, theirs, ATOL)
     yield updates_line(ours, theirs, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)
     if not reason:
-        yield from check_every_step(ours, baseline or run, doubt)
+        yield from check_every_step(ours, baseline or run, doubt, found)
     elif theirs is not None:
-        yield from _to_the_end(ours, theirs, rtol, atol)
+        yield from _to_the_end(ours, theirs)
 
 
-def _to_the_end(ours: Evidence, theirs: Evidence, rtol: float, atol: float) -> Iterator[str]:
+def _to_the_end(ours: Evidence, theirs: Evidence) -> Iterator[str]:
     """Losses and weights of a run whose steps can't be followed."""
-    check_named_losses(ours, theirs, rtol)
-    check_loss(ours, theirs, rtol)
-    yield loss_line(theirs, rtol)
-    check_weights_between(ours, theirs, atol)
-    check_final_weights(ours, theirs, atol)
-    yield _("check weights vs single device: PASS (atol={atol})", atol=scientific(atol))
+    check_named_losses(ours, theirs, RTOL)
+    check_loss(ours, theirs, RTOL)
+    yield loss_line(theirs, RTOL)
+    check_weights_between(ours, theirs, ATOL)
+    check_final_weights(ours, theirs, ATOL)
+    yield _("check weights vs single device: PASS (atol={atol})", atol=scientific(ATOL))
 
 
 def name_of(run: RunLike) -> str:
@@ -131,10 +172,3 @@ def _header(ours: Evidence) -> Iterator[str]:
             else N_("worker {worker} (chief): {steps} steps, exit 0")
         )
         yield _(line, worker=worker, steps=ours.steps)
-
-
-def _check_tolerances(**tolerances: float) -> None:
-    for name, value in tolerances.items():
-        if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            what = N_("{name}={value!r}: a tolerance is a finite number from 0 up, such as 1e-4")
-            raise ValueError(_(what, name=name, value=value))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "GENERATOR",
     "MOVING",
     "Feed",
     "Unit",
@@ -41,6 +42,8 @@ __all__ = [
 # Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
 MOVING = ("moving_mean", "moving_variance")
+# Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
+GENERATOR = "StateVar"
 
 Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
@@ -58,10 +61,10 @@ _NUMBER = re.compile(r"_\d+(?=/|$)")
 class Variable:
     """One variable as the program has it, with a copy for each of this process's replicas.
 
-    identity: what it is matched by in another process: name without automatic numbers, shape, type, and its place among
-    those of the same name, shape and type. kept: "mirrored" (the same on all replicas), "by replica" (each replica has
-    its own) or "own" (made outside of a strategy's scope). role: "" for what is compared, "metric" for a Keras metric's,
-    "dtk" for dtk's own: neither compared nor taken over.
+    identity: what it is matched by in another process: name without automatic numbers, shape, type, and its place
+    among those of the same. kept: "mirrored" (the same on all replicas), "by replica" (each replica has its own) or
+    "own" (made outside of a strategy's scope). role: "" for what is compared; neither compared nor taken over are
+    "metric", a Keras metric's, and "dtk", dtk's own.
     """
 
     name: str
@@ -124,6 +127,7 @@ def watch_names(core: Any) -> None:
         original(self, value)
         for leaf in getattr(self._value, "values", (self._value,)):
             leaf._dtk_path = str(self.path)
+            leaf._dtk_role = getattr(self, "_dtk_role", leaf._dtk_role)
 
     core.Variable._initialize = initialize
 
@@ -153,7 +157,9 @@ def watch_metrics(module: Any) -> None:
     @functools.wraps(original)
     def add(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _made_as("metric"):
-            return original(self, *args, **kwargs)
+            made = original(self, *args, **kwargs)
+        made._dtk_role = "metric"  # Keras 3 may make TensorFlow's variable later
+        return made
 
     setattr(module.Metric, name, add)
 
@@ -227,7 +233,11 @@ def _entry(leaf: Any, ref: Any) -> Variable:
     on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
     aggregation = leaf.aggregation.name.lower()
     strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
-    kept = "by replica" if on_read or any(word in name for word in MOVING) else ("mirrored" if strategy is not None else "own")
+    kept = (
+        "by replica"
+        if on_read or any(word in name for word in MOVING)
+        else ("mirrored" if strategy is not None else "own")
+    )
     role = leaf._dtk_role
     alike = (_NUMBER.sub("", name), dtype, shape)
     number = _counted[alike, role] = _counted.get((alike, role), -1) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from dtk.checks import facts
 from dtk.checks.evidence import Evidence
 from dtk.checks.facts import MOVING
 from dtk.checks.numerals import first_three, rounded
+from dtk.checks.steps import Following
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
 from dtk.language import N_, _
@@ -22,7 +24,10 @@ __all__ = ["Case", "said_of"]
 
 @dataclass(frozen=True)
 class Case:
-    """Both sides, and what `verify` said. theirs: None where there is no baseline.
+    """Both sides, and what `verify` said.
+
+    theirs: one device's steps, each from the run's own state, where the run could be followed; else the baseline's;
+    None where there is neither. followed: by the follower's number of replicas.
 
     Arrays are `(steps, replicas)` or `(steps,)`, over the steps that both ran; row i is step i + 1.
     """
@@ -30,8 +35,7 @@ class Case:
     ours: Evidence
     theirs: Evidence | None
     failed: VerificationError
-    rtol: float
-    atol: float
+    followed: Mapping[int, Following]
 
     @property
     def other_names(self) -> bool:

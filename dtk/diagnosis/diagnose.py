@@ -9,7 +9,7 @@ mistakes it knows stand in `dtk.diagnosis.mistakes` and, as a table, in docs/exp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ import numpy as np
 from dtk.checks import facts
 from dtk.checks.coverage import kind_of_updates
 from dtk.checks.evidence import check_recorded, collect
-from dtk.checks.losses import check_loss
-from dtk.checks.verify import checks, name_of
+from dtk.checks.losses import RTOL, check_loss
+from dtk.checks.steps import Following
+from dtk.checks.verify import name_of, prove
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.drift import look_at_drift
 from dtk.diagnosis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
@@ -45,7 +46,11 @@ _VERSIONS = N_(
 
 
 def diagnose(
-    run: RunLike, baseline: RunLike | None = None, rtol: float = 1e-4, atol: float = 1e-4, try_it: bool = False
+    run: RunLike,
+    baseline: RunLike | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    try_it: bool = False,
 ) -> Diagnosis:
     """Says why `dtk.verify(run, baseline)` fails, or why nothing is learnt. Prints nothing.
 
@@ -53,8 +58,7 @@ def diagnose(
         run: from `dtk.run`.
         baseline: from `dtk.baseline`. Without it only what the run's own workers show is known; of a single replica,
             whether it learns.
-        rtol: tolerance of the losses, as for `dtk.verify`.
-        atol: tolerance of the weights, as for `dtk.verify`.
+        rtol, atol: without effect, as for `dtk.verify`.
         try_it: where several mistakes leave the same traces, make the runs that decide (2 to 10 s each), and answer by
             them. They need the two runs' directories.
 
@@ -68,18 +72,20 @@ def diagnose(
         VerificationError: the arguments are no pair of run and baseline.
         TypeError, ValueError: as `dtk.verify`.
     """
+    passed: list[str] = []
+    followed: dict[int, Following] = {}
     try:
-        passed = list(checks(run, baseline, rtol, atol))
+        prove(run, baseline, say=passed.append, found=followed)
     except VerificationError as error:
         if error.reason == "arguments" and baseline is None:
             return _alone(run)
         if error.reason == "arguments":
             raise
-        explained = _explain(error, run, baseline, rtol, atol)
+        explained = _explain(error, run, baseline, followed)
         if baseline is None:
             return explained
         if try_it:
-            explained = decide(explained, run, baseline, (rtol, atol), _explain)
+            explained = decide(explained, run, baseline, _explain)
         other = facts.other_versions(run, baseline)
         return replace(explained, what=_(_VERSIONS, what=explained.what, versions=other)) if other else explained
     pair = _("run and baseline agree") if baseline is not None else _("the run's replicas agree")
@@ -105,7 +111,9 @@ def _alone(run: RunLike) -> Diagnosis:
     return held_up or Diagnosis("none", _(learns, pair=pair))
 
 
-def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, rtol: float, atol: float) -> Diagnosis:
+def _explain(
+    failed: VerificationError, run: RunLike, baseline: RunLike | None, followed: Mapping[int, Following]
+) -> Diagnosis:
     if failed.reason in ("records", "updates"):
         return _unrecorded(failed, run, baseline)
     try:
@@ -115,7 +123,9 @@ def _explain(failed: VerificationError, run: RunLike, baseline: RunLike | None, 
         return found("steps", error.what, _(COUNTED))
     if failed.loss is not None and theirs is not None:  # one of several losses of a step: it alone tells by its ratio
         ours, theirs = ours.only(failed.loss), theirs.only(failed.loss)
-    case = Case(ours, theirs, failed, rtol, atol)
+    if 1 in followed and followed[1].theirs is not None:
+        theirs = followed[1].theirs  # each of its steps starts from the run's own state
+    case = Case(ours, theirs, failed, followed)
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(case) for look in _LOOKS)), None) or _unknown(case)
@@ -165,9 +175,9 @@ def _look_at_losses(case: Case) -> Diagnosis | None:
     if case.failed.reason == "replicas":
         # Of the replicas only moving statistics differ, or the drift would have been found: what do the losses say?
         try:
-            check_loss(case.ours, case.theirs, case.rtol)
+            check_loss(case.ours, case.theirs, RTOL)
         except VerificationError as error:
-            case = Case(case.ours, case.theirs, error, case.rtol, case.atol)
+            case = Case(case.ours, case.theirs, error, case.followed)
     looks = (
         look_at_finite,
         look_at_shares,

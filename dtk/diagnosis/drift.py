@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtk.checks.facts import MOVING, outside, scope_of
+from dtk.checks.losses import RTOL
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.suspects import only_statistics
 from dtk.diagnosis.updates import moved
@@ -96,7 +97,7 @@ def _alone(case: Case) -> Diagnosis | None:
         return None
     counts, base = case.ours.examples[: case.steps], case.theirs.examples[: case.steps]
     shares = case.ours.shares[: case.steps]
-    if (counts != base).any() or (np.abs(shares - case.other[:, None]) > case.rtol * np.abs(case.other[:, None])).any():
+    if (counts != base).any() or (np.abs(shares - case.other[:, None]) > RTOL * np.abs(case.other[:, None])).any():
         return None
     if only_statistics(case) is None or not _same_end(case):
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dtk.checks.losses import TOO_SMALL
+from dtk.checks.losses import RTOL, TOO_SMALL
 from dtk.checks.numerals import rounded
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.penalty import fits, look_at_penalty
@@ -40,7 +40,7 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     if case.replicas < 2 or case.failed.reason != "loss" or case.other_names:
         return None
     same = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
-    if not same.all() or abs(shares[0, 0] - case.other[0]) > case.rtol * abs(case.other[0]):
+    if not same.all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
         return None
     also = () if case.same_data else ("sharding off",)
     return found(

@@ -13,6 +13,7 @@ import numpy as np
 
 from dtk.checks.facts import MOVING, events
 from dtk.checks.numerals import OFFSET, relative, rounded
+from dtk.checks.verify import ATOL
 from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.penalty import LOOKED_AT, look_at_penalty, steady
 from dtk.diagnosis.verdict import Diagnosis, either, found
@@ -199,4 +200,4 @@ def only_statistics(case: Case) -> bool | None:
     if a is None or b is None or [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
         return None
     pairs = zip(a.names, a.arrays, b.arrays, strict=True)
-    return all(np.allclose(x, y, rtol=0, atol=case.atol) for name, x, y in pairs if not any(w in name for w in MOVING))
+    return all(np.allclose(x, y, rtol=0, atol=ATOL) for name, x, y in pairs if not any(w in name for w in MOVING))

@@ -7,7 +7,7 @@ themselves (`Run.again`, in a room above this one).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from dtk.checks import facts
 from dtk.checks.counts import check_steps_and_examples
 from dtk.checks.evidence import collect
 from dtk.checks.numerals import OFFSET, relative
-from dtk.checks.verify import checks, name_of
+from dtk.checks.steps import Following
+from dtk.checks.verify import name_of, prove
 from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.mistakes import MISTAKES
 from dtk.diagnosis.penalty import GROWS, growth
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decide"]
 
-Explain = Callable[[VerificationError, Any, Any, float, float], Diagnosis]
+Explain = Callable[[VerificationError, Any, Any, Mapping[int, Following]], Diagnosis]
 
 # Suspects that a pair can do without.
 _PAIRS = ("random", "augmentation", "batch norm", "clipping", "sparse gradient", "rounding")
@@ -47,9 +48,7 @@ BETTER = {"rounding": 1e-3, "learning rate": 1e-2}
 A_TENTH = 0.1
 
 
-def decide(
-    first: Diagnosis, run: RunLike, baseline: RunLike, tolerances: tuple[float, float], explain: Explain
-) -> Diagnosis:
+def decide(first: Diagnosis, run: RunLike, baseline: RunLike, explain: Explain) -> Diagnosis:
     """The diagnosis after the further runs that its suspects need; the first one where no run would tell more.
 
     explain: the diagnosis of a pair that verify finds different.
@@ -63,7 +62,7 @@ def decide(
         return first
     if first.mistake not in ("unknown", *_PAIRS, *_SUMS, *_DATA, "learning rate"):
         return first  # known by its ratio; what else leaves that ratio is no question of these runs
-    trials = _Trials(run, baseline, tolerances, explain)
+    trials = _Trials(run, baseline, explain)
     # Losses may be 0, NaN or infinite.
     with np.errstate(all="ignore"):
         return trials.control() or trials.decide(first, suspects)
@@ -72,8 +71,8 @@ def decide(
 class _Trials:
     """said: what was run and what came of it, a sentence each."""
 
-    def __init__(self, run: RunLike, baseline: RunLike, tolerances: tuple[float, float], explain: Explain):
-        self.run, self.baseline, self.tolerances, self.explain = run, baseline, tolerances, explain
+    def __init__(self, run: RunLike, baseline: RunLike, explain: Explain):
+        self.run, self.baseline, self.explain = run, baseline, explain
         self.said: list[str] = []
         self.repeats = False  # whether the baseline was seen to be what it was before
 
@@ -87,7 +86,7 @@ class _Trials:
         if again is None:
             return None
         try:
-            list(checks(again, self.baseline, *self.tolerances))
+            prove(again, self.baseline)
             mine, other = (collect(side, _("baseline")).shares for side in (again, self.baseline))
             exact = np.array_equal(mine, other)
         except VerificationError as error:
@@ -151,11 +150,11 @@ class _Trials:
         if run is None or baseline is None:
             return None
         try:
-            list(checks(run, baseline, *self.tolerances))
+            prove(run, baseline)
         except VerificationError as error:
             self.said.append(_("{runs}: they differ still ({what})", runs=words, what=error.what))
             # Of float64 it refutes rounding; of the others, that it is the only reason.
-            rest = self.explain(error, run, baseline, *self.tolerances)
+            rest = self.explain(error, run, baseline, {})
             if rest.mistake in _BY_ITSELF:
                 return None
             if key == "rounding" or rest.mistake not in MISTAKES or rest.mistake in (key, "rounding", *_SUMS):
@@ -191,7 +190,7 @@ class _Trials:
         if not facts.rates(self.baseline):  # no optimizer of Keras, or not seen: nothing would be scaled
             return None
         ours, theirs = collect(self.run, name_of(self.run)), collect(self.baseline, _("baseline"))
-        move = moved(Case(ours, theirs, VerificationError(""), *self.tolerances))
+        move = moved(Case(ours, theirs, VerificationError(""), {}))
         if move is None or not move.ratio > 0:
             return None
         n = float(ours.replicas)
@@ -204,7 +203,7 @@ class _Trials:
         if baseline is None:
             return None
         try:
-            list(checks(self.run, baseline, *self.tolerances))
+            prove(self.run, baseline)
         except VerificationError as error:
             self.said.append(_("{runs}: it differs from the run still ({what})", runs=words, what=error.what))
             return False

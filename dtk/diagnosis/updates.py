@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dtk.checks.facts import counted_before
+from dtk.checks.losses import RTOL
 from dtk.checks.numerals import AT_STEP_1, OFFSET, SMALL, relative, rounded
+from dtk.checks.verify import ATOL
 from dtk.checks.weights import way
 from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.suspects import ENDS
@@ -67,7 +69,7 @@ def only_rates_differ(case: Case) -> bool:
     if a is None or b is None or [x.shape for x in a.arrays] != [y.shape for y in b.arrays]:
         return False
     pairs = zip(a.names, a.arrays, b.arrays, strict=True)
-    return all(name.endswith("learning_rate") for name, x, y in pairs if not np.allclose(x, y, rtol=0, atol=case.atol))
+    return all(name.endswith("learning_rate") for name, x, y in pairs if not np.allclose(x, y, rtol=0, atol=ATOL))
 
 
 def look_at_state(case: Case) -> Diagnosis | None:
@@ -218,7 +220,7 @@ def _rounding(case: Case, move: Moved, step: int, evidence: list[str]) -> Diagno
     before, at = case.apart[: step - 1], case.apart[step - 1 : step]
     if move.cosine <= 0.99 or abs(move.ratio - 1) > AS_FAR or step < 3:
         return None
-    if before.max() > case.rtol or not (at < SMALL).all() or case.first_apart > AT_STEP_1:
+    if before.max() > RTOL or not (at < SMALL).all() or case.first_apart > AT_STEP_1:
         return None
     since = case.apart[1:step] / np.arange(1, len(case.apart[1:step]) + 1)  # for each update made so far
     early, last = since[: max(1, step // 2 - 1)], since[-3:]

@@ -45,7 +45,7 @@ class Steps:
     "killed". unmatched: the variables' names; damaged: the step. recorded: units that could be followed. whole: whether
     these were all that the run has made, and all were followed. coarse: the relative rounding of the coarsest type that
     the steps compute in, 0 for float32. levels: how much of each variable's change rounding is, by number, where that
-    is more than usual. lines: all of it, unit by unit.
+    is more than usual. lines: unit by unit; variables: name and number of values of each; read: all that was judged.
     """
 
     followed: tuple[int, ...]
@@ -61,6 +61,8 @@ class Steps:
     coarse: float
     levels: dict[int, float]
     lines: tuple[dict[str, Any], ...] = field(repr=False)
+    variables: Sequence[tuple[str, int]] = field(repr=False)
+    read: Sequence[dict[str, Any]] = field(repr=False)
 
     @property
     def proved(self) -> bool:
@@ -89,6 +91,8 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
         coarse=float(last.get("coarse", 0.0)),
         levels={int(number): level for number, level in last.get("levels", {}).items()},
         lines=updates,
+        variables=variables,
+        read=lines,
     )
 
 
@@ -96,8 +100,10 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
     for number in line["wrong"]:
         k = line["numbers"].index(number)
         size, own = line["size"][k], line["own"][k]
+        name, values = variables[number]
         yield Part(
-            *variables[number],
+            name,
+            values,
             line["ratio"][k],
             line["level"][k],
             size / own if own else math.inf,
@@ -127,14 +133,14 @@ class Parted:
 def parted(run: RunFolder) -> Parted | None:
     """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
     facts = {each["number"]: each for each in lines_of(run, "variables")}
-    recorded = [{line["unit"]: line for line in lines_of(run, "units", k) if "unit" in line} for k in range(run.workers)]
+    workers = range(run.workers)
+    recorded = [{line["unit"]: line for line in lines_of(run, "units", k) if "unit" in line} for k in workers]
     numbers = [
-        {json.dumps(each["identity"]): each["number"] for each in lines_of(run, "variables", k)}
-        for k in range(run.workers)
+        {json.dumps(each["identity"]): each["number"] for each in lines_of(run, "variables", k)} for k in workers
     ]
     for unit, line in sorted(recorded[0].items()):
         for when in ("before", "after"):
-            for worker in range(run.workers):
+            for worker in workers:
                 its = recorded[worker].get(unit, {}).get("digests", {}).get(when, {})
                 names = [
                     facts[int(number)]["name"]

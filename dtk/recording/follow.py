@@ -18,16 +18,17 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dtk.compat import states
 from dtk.compat.states import Feed, Variable
-from dtk.compat.steps import targets, updates
+from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.recording.progress import progress
 from dtk.recording.recorded import Damaged, Recorded, State, as_tuple
+from dtk.recording.rounding import ROUNDING, Made, Repeated, one
 from dtk.recording.states import Snapshot, Watched, take, watch
 from dtk.records import RunFolder
 
@@ -35,40 +36,28 @@ __all__ = ["Ended", "finish", "follow"]
 
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
-LAST_DIGITS = 4.0  # how large that change is, in units in the last place: sums of many products are as coarse
-LEAST = 2e-6  # of an update; below, nothing is looked at
+LEAST = 2e-5  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 FURTHER = 3  # steps that are looked at after the first wrong one
-ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
 class Ended(BaseException):
     """The follower has seen enough; no mistake of the function that it is in."""
 
 
-class _Made(NamedTuple):
-    """A step that this process has made, and the state before and after."""
-
-    call: Callable[..., Any] | None  # None: of several calls, which can't be made again
-    args: Any
-    kwargs: Any
-    before: Snapshot
-    after: Snapshot
-
-
 class Follower:
     """Follows the units of a run in this process.
 
-    A line of `follow.jsonl`: {"unit", "units": how many, "step" (its first), "kind": "update" or "between" (what happened since the unit before, or what the
-    function began with), "numbers": of the variables compared, "apart", "size", "own", "along", "level": for each the
-    norm of the difference of the two changes, of the cluster's change, of this process's, their scalar product, and how
-    much of the cluster's change rounding may be, "wrong": numbers of those that differ by more}. The last line:
-    {"end": why, "recorded": units there were, "whole": whether all were followed and nothing is missing between them,
-    "levels", "coarse", "unmatched", "damaged": the step whose state is}. The first: {"variables": [name, values] by
-    number}.
+    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
+    (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
+    "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
+    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "wrong":
+    numbers of those that differ by more}. The first line: {"variables": [name, values] by number}, the last: {"end":
+    why, "recorded": units there were, "whole": whether all were followed and nothing is missing between them, "levels",
+    "coarse", "unmatched", "damaged": the step whose state is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -108,10 +97,10 @@ class Follower:
         after = take(everything=True)
         if not self.watched.called(subject, before, after):
             return result
-        made = _Made(call, args, kwargs, before, after)
+        made = Made(call, args, kwargs, before, after)
         if self._began is not None:  # the unit has begun in an earlier call
             first, begun = self._began
-            made = _Made(None, (), {}, begun, after)
+            made = Made(None, (), {}, begun, after)
         elif first is not None and not taken_over:
             self._compare_start(before, self.recorded.before(first))
         self._began, self._taken = None, {}
@@ -119,7 +108,7 @@ class Follower:
             self._unit(first, made)
         return result
 
-    def _unit(self, first: int, made: _Made) -> None:
+    def _unit(self, first: int, made: Made) -> None:
         """What a call has made, or several, beside the recorded units that make as many updates."""
         last = self.recorded.ending(first, self.watched.position)
         if last is None:
@@ -138,13 +127,19 @@ class Follower:
         self._stop_early(line)
 
     def _matched(self, snapshot: Snapshot, expected: frozenset[int]) -> dict[int, Variable]:
-        """By the cluster's number; ends where a variable of either has no counterpart."""
-        mine = {each.identity: each for each in snapshot.table if each.role == ""}
-        here = {as_tuple(self.recorded.variables[number]["identity"]): number for number in expected}
-        odd = sorted({str(identity[0]) for identity in mine.keys() ^ here.keys()})
-        if odd:
-            self._end("unmatched", unmatched=odd)
-        return {here[identity]: each for identity, each in mine.items()}
+        """By the cluster's number; ends where a variable of either has no counterpart.
+
+        Where a wrapped optimizer is built inside of its wrapper here, and outside there, the end of the name decides.
+        """
+        mine = [each for each in snapshot.table if each.role == ""]
+        numbers, facts = self.recorded.numbers, self.recorded.variables
+        left = [each.identity for each in mine if numbers.get(each.identity) not in expected]
+        missing = sorted(expected - {numbers.get(each.identity) for each in mine})
+        if [_ending(its) for its in left] != [_ending(as_tuple(facts[number]["identity"])) for number in missing]:
+            names = {*(str(its[0]) for its in left), *(facts[number]["name"] for number in missing)}
+            self._end("unmatched", unmatched=sorted(names))
+        numbers.update(zip(left, missing, strict=True))
+        return {numbers[each.identity]: each for each in mine}
 
     def _fed(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments, each iterator replaced by one whose elements can be had again."""
@@ -191,11 +186,13 @@ class Follower:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
         line = _line()
         for number, variable in matched.items():
-            ours, theirs = _one(variable, mine[number]), _one(variable, self._folded(variable, there[number]))
+            if self._goes_on_otherwise(variable):
+                continue
+            ours, theirs = one(variable, mine[number]), one(variable, self._folded(variable, there[number]))
             if ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes():
                 continue
             start = self._taken.get(number)
-            base = np.zeros_like(theirs) if start is None else _one(variable, self._folded(variable, start))
+            base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
             self._add(line, number, variable, (base, ours), (base, theirs))
         if line["numbers"]:
             wrong = [n for n, level in zip(line["numbers"], line["ratio"], strict=True) if level > UNMEASURED]
@@ -208,14 +205,19 @@ class Follower:
     ) -> dict[str, Any]:
         line = _line()
         for number, variable in matched.items():
+            if self._goes_on_otherwise(variable):
+                continue
             here_before, here_after = before.of(variable), after.of(variable)
             folded = self._folded(variable, done[number])
             there = (
-                _one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(folded[0])
+                one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(folded[0])
             )
-            start = _one(variable, here_before) if here_before else there
-            self._add(line, number, variable, (start, _one(variable, here_after)), (there, _one(variable, folded)))
+            start = one(variable, here_before) if here_before else there
+            self._add(line, number, variable, (start, one(variable, here_after)), (there, one(variable, folded)))
         return line
+
+    def _goes_on_otherwise(self, variable: Variable) -> bool:
+        return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
 
     def _add(self, line: dict[str, Any], number: int, variable: Variable, mine: Any, its: Any) -> None:
         """Compares a change of this process, (before, after), with the cluster's."""
@@ -271,97 +273,38 @@ class Follower:
 
     # ---- how much of it is rounding
 
-    def _measure(
-        self, line: dict[str, Any], step: _Made, begun: State, matched: dict[int, Variable]
-    ) -> None:
-        """Repeats the step with last bits changed; what an update differs by then is this variable's level."""
-        if self._repeated >= MEASURED + self._followed / 10 or not self._repeatable(step):
+    def _measure(self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable]) -> None:
+        """Repeats the step with last digits changed; what an update differs by then is this variable's level."""
+        feeds = [feed for _, feed in self._feeds.values() if feed is not None]
+        if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [n for n in line["wrong"] if line["ratio"][line["numbers"].index(n)] > UNMEASURED]
             return
         self._repeated += 1
-        counts, draw, after = updates.states(), np.random.default_rng(self._followed), step.after
-        begins = {id(v): step.before.of(v) for v in after.table}
-        for number, variable in matched.items():
-            if not begins[id(variable)]:  # made in this very step, as an optimizer's are: what the cluster had, or 0
-                begins[id(variable)] = begun.get(number) or [np.zeros_like(value) for value in after.of(variable)]
-        plain = {n: _change(v, begins[id(v)], after.of(v)) for n, v in matched.items() if v.dtype in ROUNDING}
-        spread, least = dict.fromkeys(plain, 0.0), dict.fromkeys(plain, float("inf"))
-        size = LAST_DIGITS * max(targets.precision(), ROUNDING["float32"] / 2)
-        given = {id(feed): list(feed.given) for _, feed in self._feeds.values() if feed is not None}
+        again = Repeated(made, feeds, matched, begun)
         with self.place.journal.muted():
-            for again in range(REPEATS + 1):
-                amount = size if again else 0.0
-                changed = self._perturbed(after, begins, amount, draw)
-                ends = self._repeat(step, given, lambda element: _perturbed(element, amount, draw))
-                for number, was in plain.items():
-                    variable = matched[number]
-                    apart = float(np.linalg.norm(_change(variable, changed[id(variable)], ends.of(variable)) - was))
-                    spread[number] = max(spread[number], apart)
-                    least[number] = min(least[number], apart) if again else least[number]
-                if not again and any(spread[n] > UNMEASURED * np.linalg.norm(was) for n, was in plain.items()):
-                    break  # it does not repeat itself, so that nothing can be learnt from repeating it
-                if again >= 2 and self._judge(line, spread):
-                    break
-            self._reorder(line, step, begins, given, plain, spread, matched)
-        if any(np.isfinite(apart) for apart in least.values()):
-            self._learn(line, least)
-        updates.restore(counts)
-        for variable in after.table:
-            if after.of(variable):
-                variable.assign(after.of(variable))
+            spread = again.exactly()
+            # What does not repeat itself teaches nothing by being repeated.
+            if all(again.part(number, apart) <= UNMEASURED for number, apart in spread.items()):
+                self._perturb(line, again, spread)
+        again.restore()
 
-    def _reorder(
-        self,
-        line: dict[str, Any],
-        step: _Made,
-        begins: dict[int, list[Any]],
-        given: dict[int, list[Any]],
-        plain: dict[int, Any],
-        spread: dict[int, float],
-        matched: dict[int, Variable],
-    ) -> None:
-        """Where a small difference is left, sums whose terms cancel may round by it: adds them up in other orders.
-
-        Only where the order changes little as well: in a batch whose examples' places count, it says nothing.
-        """
+    def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:
+        """spread: gets the largest difference of each variable."""
+        least: dict[int, float] = {}
+        for repeat in range(REPEATS):
+            for number, apart in again.perturbed().items():
+                spread[number] = max(spread[number], apart)
+                least[number] = min(least.get(number, apart), apart)
+            if repeat and self._judge(line, spread):
+                break
+        self._learn(line, least)
         left = [line["ratio"][line["numbers"].index(number)] for number in line["wrong"]]
-        if not left or max(left) > ORDERED:
-            return
-        for again in range(ORDERS):
-            self._perturbed(step.after, begins, 0.0, np.random.default_rng(again))
-            ends = self._repeat(step, given, lambda element, seed=again: _reordered(element, seed))
-            for number, was in plain.items():
-                apart = float(np.linalg.norm(_change(matched[number], begins[id(matched[number])], ends.of(matched[number])) - was))
-                if apart <= ORDERED * np.linalg.norm(was):
+        # Sums whose terms cancel round by more. An order of the examples that changes much says something else.
+        for _ in range(ORDERS if left and max(left) <= ORDERED else 0):
+            for number, apart in again.reordered().items():
+                if again.part(number, apart) <= ORDERED:
                     spread[number] = max(spread[number], apart)
-        self._judge(line, spread)
-
-    def _repeat(self, step: _Made, given: dict[int, list[Any]], change: Callable[[Any], Any]) -> Snapshot:
-        """Makes the same step with the same batch, changed by `change`; what the variables hold then."""
-        assert step.call is not None, "`_repeatable` says that it can be made again"
-        feeds = [feed for _, feed in self._feeds.values() if feed is not None]
-        fed = {id(feed.iterator) for feed in feeds}
-        for feed in feeds:
-            feed.replayed = [change(element) for element in given[id(feed)]]
-        args = [value if id(value) in fed else change(value) for value in step.args]
-        step.call(*args, **{name: value if id(value) in fed else change(value) for name, value in step.kwargs.items()})
-        for feed in feeds:
-            feed.replayed = None
-        return take()
-
-    def _perturbed(
-        self, after: Snapshot, begins: State, amount: float, draw: np.random.Generator
-    ) -> State:
-        """Puts the state back to what the step began with, trainable variables changed in their last digits."""
-        changed = {}
-        for variable in after.table:
-            values = begins[id(variable)]
-            if variable.role == "" and variable.trainable and amount and values:
-                values = [states.perturbed(values[0], amount, draw)] * len(values)
-            changed[id(variable)] = values
-            if values:
-                variable.assign(values)
-        return changed
+            self._judge(line, spread)
 
     def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
         """Whether rounding explains all differences; `wrong` has those that it does not."""
@@ -383,15 +326,6 @@ class Follower:
             if line["size"][place]:
                 self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / line["size"][place])
                 self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
-
-    def _repeatable(self, step: _Made) -> bool:
-        if step.call is None:
-            return False
-        fed = {id(feed.iterator) for _, feed in self._feeds.values() if feed is not None}
-        loose = [
-            value for value in (*step.args, *step.kwargs.values()) if states.is_iterator(value) and id(value) not in fed
-        ]
-        return not loose and not targets.stateful_draws()
 
     # ---- what comes of it
 
@@ -443,46 +377,13 @@ def _line() -> dict[str, Any]:
     return {**{name: [] for name in names}, "scalars": {}}
 
 
+def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
+    name, dtype, shape, *_ = identity
+    return name.split("/")[-1], dtype, shape
+
+
 def _finished(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name != "doubtful"}
-
-
-def _one(variable: Variable, values: list[Any]) -> Any:
-    """The copies of a variable as one array: all of one by replica, otherwise the first, which stands for all."""
-    return np.stack(values) if variable.kept == "by replica" and len(values) > 1 else values[0]
-
-
-def _wide(variable: Variable, values: list[Any]) -> Any:
-    return _one(variable, values).astype(np.float64).ravel()
-
-
-def _change(variable: Variable, before: list[Any], after: list[Any]) -> Any:
-    return _wide(variable, after) - _wide(variable, before)
-
-
-def _perturbed(element: Any, amount: float, draw: np.random.Generator) -> Any:
-    import tensorflow as tf
-
-    def change(leaf: Any) -> Any:
-        if not amount or not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating:
-            return leaf
-        return tf.constant(states.perturbed(leaf.numpy(), amount, draw))
-
-    return tf.nest.map_structure(change, element)
-
-
-def _reordered(element: Any, seed: int) -> Any:
-    """The examples of a batch in another order; as it is where not all of it has as many."""
-    import tensorflow as tf
-
-    leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor) and leaf.shape.rank]
-    sizes = {int(leaf.shape[0]) for leaf in leaves}
-    if len(sizes) != 1:
-        return element
-    order = np.random.default_rng(seed).permutation(sizes.pop())
-    return tf.nest.map_structure(
-        lambda leaf: tf.gather(leaf, order) if isinstance(leaf, tf.Tensor) and leaf.shape.rank else leaf, element
-    )
 
 
 _follower: Follower | None = None

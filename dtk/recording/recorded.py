@@ -144,8 +144,6 @@ class Recorded:
         return found
 
     def _values(self, unit: Unit, worker: int) -> dict[str, State]:
-        import tensorflow as tf
-
         found: dict[str, State] = {"before": {}, "after": {}}
         path = unit.folder.worker(worker).path / "states" / str(unit.number)
         if not path.exists():
@@ -157,11 +155,21 @@ class Recorded:
                 number = unit.numbers[worker][its]
                 facts = self.variables[number]
                 part = data[end + 1 + offset : end + 1 + offset + size]
-                value = part.view(tf.as_dtype(facts["dtype"]).as_numpy_dtype).reshape(facts["shape"])
+                value = part.view(_dtype(facts["dtype"])).reshape(facts["shape"])
                 found[when].setdefault(number, []).append(value)
-        except (ValueError, KeyError) as error:
+        except (ValueError, LookupError) as error:
             raise Damaged(unit.step) from error
         return found
+
+
+def _dtype(name: str) -> Any:
+    """NumPy's type for TensorFlow's name of it."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
 
 
 def _unit(line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int) -> Unit:

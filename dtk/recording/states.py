@@ -89,7 +89,9 @@ class Watched:
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
         updates, so_far = self.position[0], made()
-        changed = so_far > updates or (self.trains(subject) if before is None or after is None else _apart(before, after))
+        changed = so_far > updates or (
+            self.trains(subject) if before is None or after is None else _apart(before, after)
+        )
         tries = self._seen.get(id(subject), (None, 0))[1]
         self._seen[id(subject)] = (subject, tries + 1)
         if changed:
