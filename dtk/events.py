@@ -169,7 +169,7 @@ class Traced(Event, state="traced"):
 
     optimizer: its name. draws: operations that draw at random. clips: clipping of a replica's own gradients before they
     are added up. sparse: the variables whose gradient comes as rows, which Keras 3 lays side by side where several
-    replicas have the same one. rate: the learning rate, None where it could not be read.
+    replicas have the same one. rate: the learning rate, None where it could not be read. settings: all others.
     """
 
     optimizer: str
@@ -177,6 +177,7 @@ class Traced(Event, state="traced"):
     clips: list[str] | None
     sparse: list[str] | None = None
     rate: float | NotWritten | None = NOT_WRITTEN
+    settings: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

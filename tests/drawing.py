@@ -31,6 +31,8 @@ from dtk.events import Failed, FaultCame, Finished
 from dtk.measure.sharding import from_lists
 from dtk.model.job import Cluster
 from dtk.model.links import ETHERNET_10
+from dtk.proof.proof import Proof
+from dtk.proof.steps import judged
 from dtk.records import Journal
 from dtk.view.what_if import EXAMPLE
 
@@ -93,6 +95,19 @@ def _lost(path: Path) -> Any:
     return Held(fabricated(path, leave_out=[(1, "received", 2), (1, "used", 2)], finished=False))
 
 
+def _proof(differs: int | None = None) -> Proof:
+    """Of 30 steps, or until the third after one that differs."""
+    last, draw = differs + 3 if differs else 30, np.random.default_rng(3)
+    lines: list[dict[str, Any]] = [{"variables": [["dense/kernel", 90], ["dense/bias", 3]]}]
+    for step in range(1, last + 1):
+        apart = [1e-6 * draw.random(), 0.02 if step == differs else 2e-6 * draw.random()]
+        each = {"size": [1.0, 1.0], "own": [1.0, 0.98], "along": [1.0, 0.98], "level": [2e-5, 2e-5], "numbers": [0, 1]}
+        facts = {"unit": step, "units": 1, "step": step, "kind": "update", "wrong": [1] * (step == differs)}
+        lines.append({**facts, **each, "apart": apart, "ratio": apart})
+    lines.append({"end": "enough" if differs else "done", "recorded": 30, "whole": not differs})
+    return Proof("failed" if differs else "one device", (), 30, "", {1: judged(lines)})
+
+
 # What is drawn, by a name that begins with the public function's.
 DRAWN: dict[str, Callable[[Path], Any]] = {
     "difference": lambda path: plot.difference(*_pair(path)),
@@ -104,6 +119,8 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "fan, of one": lambda path: plot.fan(fabricate(path, workers=1, steps=3)),
     "fan, of two workers": lambda path: plot.fan(fabricate(path, workers=2, replicas=2, steps=3)),
     "fan, incomplete": lambda path: plot.fan(_missing(path), step=2),
+    "proof": lambda path: plot.proof(_proof()),
+    "proof, of a step that differs": lambda path: plot.proof(_proof(differs=12)),
     "fault_lab": lambda path: plot.fault_lab(dtk.run, fabricate, workers=2, steps=6),
     "loss_scaling": lambda path: plot.loss_scaling(*_pair(path)),
     "loss_scaling, alone": lambda path: plot.loss_scaling(fabricate(path, workers=8, steps=20)),

@@ -23,18 +23,18 @@ def row(said, slip=None, right="pass", passed=False, also=(), program="p"):
     [
         ("true", {"said": "none", "passed": True}),
         ("true", {"said": "order", "slip": "order"}),
-        ("true", {"said": "random", "right": "random"}),
+        ("true", {"said": "whole batch", "right": "whole batch"}),
         ("true", {"said": "from_logits", "right": "from_logits", "passed": True}),
-        ("its own", {"said": "random", "right": "random", "slip": "order"}),
+        ("its own", {"said": "whole batch", "right": "whole batch", "slip": "order"}),
         ("candidate", {"said": "unknown", "slip": "order", "also": ("order",)}),
         ("unknown", {"said": "unknown", "slip": "order", "also": ("steps",)}),
-        ("unknown", {"said": "unknown", "right": "random"}),
+        ("unknown", {"said": "unknown", "right": "whole batch"}),
         ("false cause", {"said": "unknown"}),  # a right program's run can't fail for a reason
         ("false cause", {"said": "order", "slip": "steps"}),
         ("false cause", {"said": "order"}),
         ("false cause", {"said": "low learning rate", "passed": True}),
         ("false pass", {"said": "none", "slip": "order", "passed": True}),
-        ("false pass", {"said": "none", "right": "random", "passed": True}),
+        ("false pass", {"said": "none", "right": "whole batch", "passed": True}),
     ],
 )
 def test_a_row_is_judged_by_what_is_true(kind, facts):

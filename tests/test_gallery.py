@@ -54,11 +54,9 @@ def check_answer(name):
     with pytest.raises(dtk.VerificationError) as failed:
         dtk.verify(*pair)
     assert failed.value.reason == program.reason or not program.reason
-    if diagnosis.mistake == "unknown":  # several leave these traces: the true one is among them, and further runs tell
-        assert program.right in diagnosis.also
-        diagnosis = dtk.diagnose(*pair, try_it=True)
-        print(f"[{name}, tried] {diagnosis}\n  {diagnosis.evidence}")
-        assert diagnosis.mistake != "unknown" or program.right in diagnosis.also
+    if program.right == "not decidable":
+        assert (failed.value.reason, diagnosis.mistake) == ("not decidable", "unknown")
+        return
     assert diagnosis.mistake in (program.right, "unknown")
 
 
@@ -126,7 +124,7 @@ def test_the_gallery_is_what_it_says():
     assert set(QUICK) <= set(PROGRAMS)
     answers = {program.right for program in PROGRAMS.values()}
     slips = {slip for program in PROGRAMS.values() for slip in program.slips}
-    assert answers - {"pass"} <= set(MISTAKES)
+    assert answers - {"pass", "not decidable"} <= set(MISTAKES)
     assert slips <= set(MISTAKES)
     assert len({program.kind for program in PROGRAMS.values()}) >= 5
     assert all(program.source for program in PROGRAMS.values())

@@ -23,13 +23,14 @@ from dtk.checks.numerals import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
 from dtk.language import N_, _
-from dtk.measure.scaling import by_step
+from dtk.measure.scaling import by_step, global_loss
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
 
 __all__ = ["Following", "check_every_step", "why_not"]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
+CLOSE = 1.5  # of the mean losses of two batches, by the same weights
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("normalisation by parts")}
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
@@ -66,33 +67,25 @@ def why_not(ours: Evidence) -> str:
     return ""
 
 
-def check_every_step(
-    ours: Evidence, source: RunLike, doubt: VerificationError | None, found: dict[int, Following]
-) -> Iterator[str]:
+def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
     """Yields the lines of the followers that agree; raises what differs.
 
-    source: the run whose function is called. doubt: what a baseline has shown already: that on one device it trains on
-    other numbers of examples.
+    source: the run whose function is called. found: gets what each follower found, by its number of replicas.
     """
-    alone = followed(ours, source, 1) if doubt is None else None
-    failed = doubt if alone is None else alone.failed
-    if alone is not None:
-        found[1] = alone
+    found[1] = alone = followed(ours, source, 1)
+    failed = alone.failed
     if failed is None:
         yield _passed(ours, alone)
         return
     if ours.replicas == 1:
         raise failed
-    if failed.reason == "examples" and failed.step == 1:
-        doubt = failed
-    many = followed(ours, source, ours.replicas, alone)
-    found[ours.replicas] = many
+    found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
+        drawn = [one for one in facts.drawing(ours.run) or [] if not one.startswith("Stateless")]
+        if drawn and list(_by_replicas(ours, source, alone)):
+            raise _not_drawn_again(drawn)
         raise failed
-    if doubt is not None:
-        yield from _scaled(ours, source, doubt)
-    else:
-        yield from _drawn(ours, source, failed)
+    yield from _by_replicas(ours, source, alone)
     yield _passed(ours, many)
 
 
@@ -131,44 +124,78 @@ def _passed(ours: Evidence, following: Following | None) -> str:
     return _(words, whom=following.whom, followed=followed, steps=ours.steps)
 
 
-def _scaled(ours: Evidence, source: RunLike, doubt: VerificationError) -> Iterator[str]:
-    """A global batch that depends on the number of replicas: one device is told the cluster's number, and follows."""
-    alone = followed(ours, source, 1, counts=ours.replicas)
-    if alone.failed is not None:
-        raise doubt
-    yield _(
-        "check every step vs one device: with {mine} examples a step, as here; by itself it takes {other} (the global "
-        "batch depends on the number of replicas)",
-        mine=ours.global_batch,
-        other=int(doubt.numbers["baseline"]),
+def _not_drawn_again(drawn: list[str]) -> VerificationError:
+    what = N_("not decidable: the steps draw by {operations}, whose numbers can't be drawn again")
+    return VerificationError(
+        _(what, operations=first_three(drawn)),
+        reason="not decidable",
+        remedy=_("without draws every step agrees; draw by a tf.random.Generator or tf.random.stateless_*"),
     )
 
 
-def _drawn(ours: Evidence, source: RunLike, failed: VerificationError) -> Iterator[str]:
-    """What one device can't repeat is switched off in both, which must then agree; raises `failed` where not."""
-    reasons = dict(_by_replica(ours))
-    if not reasons:
-        raise failed
-    run: Any = ours.run
-    try:
-        plain = run.again(without=tuple(reasons))
-        mine = collect(plain, ours.name)
-    except DtkError:
-        raise failed from None
-    if why_not(mine):
-        raise failed
-    again = followed(mine, source, 1)
+def _by_replicas(ours: Evidence, source: RunLike, alone: Following) -> Iterator[str]:
+    """Why one device differs from a program that does with N replicas what it should; raises its error where not.
+
+    One device follows once more: without what each replica rightly does by itself, and told that there are N replicas
+    where the program takes its batch or its learning rate from that number.
+    """
+    assert alone.failed is not None
+    reasons, mine, scaled = dict(_on_its_own(ours)), ours, _scaled(ours, alone)
+    if not reasons and not scaled:
+        raise alone.failed
+    if reasons:
+        run: Any = ours.run
+        try:
+            mine = collect(run.again(without=tuple(reasons)), ours.name)
+        except DtkError:
+            raise alone.failed from None
+        if why_not(mine):
+            raise alone.failed
+    again = followed(mine, source, 1, counts=ours.replicas if scaled else 1)
     if again.failed is not None:
-        raise again.failed
-    yield _("check every step vs one device: differs ({why})", why=_("; ").join(reasons.values()))
-    yield _(
-        "check every step vs one device without {these}: PASS ({steps} steps)",
-        these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons),
-        steps=mine.steps,
+        raise alone.failed if scaled else again.failed
+    yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
+    words = N_("check every step vs one device without {these}: PASS ({steps} steps)")
+    if scaled:
+        words = N_("check every step vs one device, told of {n} replicas: PASS ({steps} steps)")
+        if reasons:
+            words = N_("check every step vs one device without {these}, told of {n} replicas: PASS ({steps} steps)")
+    without = _(" and ").join(_(_WITHOUT[switch]) for switch in reasons)
+    yield _(words, these=without, n=ours.replicas, steps=mine.steps)
+
+
+def _scaled(ours: Evidence, alone: Following) -> list[str]:
+    """What the program takes from the number of replicas, in words: its global batch, its learning rate."""
+    if alone.theirs is None or alone.failed is None:
+        return []
+    theirs, found = alone.theirs, []
+    if ours.global_batch != theirs.global_batch and (ours.examples[0].sum() != theirs.examples[0].sum()):
+        mine, other = (float(global_loss(side.shares, side.examples)[0]) for side in (ours, theirs))
+        if not 1 / CLOSE < mine / other < CLOSE:
+            raise _other_divisor(ours, theirs, mine, other)
+        words = N_("the global batch depends on the number of replicas: {mine} examples here, {other} there")
+        found.append(_(words, mine=ours.global_batch, other=theirs.global_batch))
+    if facts.other_rate(ours.run, theirs.run):
+        found.append(_("the learning rate depends on the number of replicas"))
+    return found
+
+
+def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) -> VerificationError:
+    what = N_(
+        "step 1, by the same weights: the loss of {n} examples is {mine:.3g}, of {fewer} on one device {other:.3g} "
+        "({ratio:.2g} times as much): what it is divided by does not grow with the batch"
+    )
+    examples = [int(side.examples[0].sum()) for side in (ours, theirs)]
+    return VerificationError(
+        _(what, n=examples[0], mine=mine, fewer=examples[1], other=other, ratio=mine / other),
+        step=1,
+        reason="divisor",
+        remedy=_("divide the sum over the examples by the global batch, that of all replicas"),
+        numbers={"run": mine, "baseline": other},
     )
 
 
-def _by_replica(ours: Evidence) -> Iterator[tuple[str, str]]:
+def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
     drawn = facts.drawing(ours.run)
     if drawn:

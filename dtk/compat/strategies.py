@@ -14,7 +14,7 @@ import wrapt
 
 from dtk.compat.steps import targets
 
-__all__ = ["alone", "counts", "has_a_cluster", "join_once", "several", "watch_maps"]
+__all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several", "watch_maps"]
 
 _MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
 
@@ -52,26 +52,81 @@ def several(replicas: int) -> None:
     wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), _MODULE)
 
 
-def counts(replicas: int) -> None:
-    """From now on, a program on one device reads that there are so many replicas, outside of the steps themselves.
+@functools.total_ordering
+class Told:
+    """A number of replicas that a program multiplies its batch or its rate by, and that divides nothing.
 
-    So that it takes the batch, and the learning rate, that it would take with so many. In a step, where it may divide
-    by that number, and for TensorFlow and Keras, there is one replica.
+    A loss or a gradient is divided by the replicas that there are: one. So it counts as 1 in a true division, as a
+    tensor, and wherever a function is traced. It is no int, of which TensorFlow makes tensors in its own way.
     """
 
+    def __init__(self, replicas: int):
+        self.replicas = replicas
+
+    def __index__(self) -> int:
+        import tensorflow as tf
+
+        return 1 if tf.inside_function() else self.replicas
+
+    __int__ = __hash__ = __index__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(int(self) == other)
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(int(self) < other)
+
+    def __mul__(self, other: Any) -> Any:
+        return int(self) * other
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * int(self)
+
+    def __add__(self, other: Any) -> Any:
+        return int(self) + other
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return int(self) - other
+
+    def __floordiv__(self, other: Any) -> Any:
+        return int(self) // other
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return other // int(self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return 1 / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / 1
+
+    def __repr__(self) -> str:
+        return str(int(self))
+
+
+def counts(replicas: int) -> None:
+    """From now on, a program on one device reads that there are so many replicas; TensorFlow and Keras read 1."""
+
     def watch(library: Any) -> None:
-        default = library._DefaultDistributionStrategy
+        def num_replicas_in_sync(self: Any) -> Any:
+            reader = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
+            return 1 if reader in ("tensorflow", "keras", "tf_keras") else Told(replicas)
 
-        def num_replicas_in_sync(self: Any) -> int:
-            import tensorflow as tf
+        library._DefaultDistributionStrategy.num_replicas_in_sync = property(num_replicas_in_sync)
 
-            reader = str(sys._getframe(1).f_globals.get("__name__", ""))
-            ours = reader.split(".")[0] in ("tensorflow", "keras", "tf_keras")
-            return 1 if ours or tf.inside_function() else replicas
+    def convert(tensorflow: Any) -> None:
+        def as_one(value: Told, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+            return tensorflow.constant(1, dtype, name=name)
 
-        default.num_replicas_in_sync = property(num_replicas_in_sync)
+        tensorflow.register_tensor_conversion_function(Told, as_one, priority=0)
 
     wrapt.register_post_import_hook(watch, "tensorflow.python.distribute.distribute_lib")
+    wrapt.register_post_import_hook(convert, "tensorflow")
 
 
 def _take_all(strategies: Any, replicas: int) -> None:

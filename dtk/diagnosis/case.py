@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from dtk.checks import facts
 from dtk.checks.evidence import Evidence
-from dtk.checks.facts import MOVING
 from dtk.checks.numerals import first_three, rounded
 from dtk.checks.steps import Following
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import by_step, global_loss, weighted_loss
+from dtk.proof.steps import Steps
 
 __all__ = ["Case", "said_of"]
 
@@ -36,6 +35,21 @@ class Case:
     theirs: Evidence | None
     failed: VerificationError
     followed: Mapping[int, Following]
+
+    @property
+    def one(self) -> Steps | None:
+        """What one device found; None where the run was not followed, or the follower could not be made."""
+        return self.followed[1].steps if 1 in self.followed else None
+
+    @property
+    def many(self) -> Following | None:
+        """As many replicas in one process."""
+        return self.followed.get(self.replicas) if self.replicas > 1 else None
+
+    @property
+    def shared_by_replicas(self) -> bool:
+        """Whether as many replicas in one process do what the run does, so that it is the program's doing."""
+        return self.many is not None and self.many.failed is None
 
     @property
     def other_names(self) -> bool:
@@ -109,33 +123,6 @@ class Case:
         return None if self.agreeing is None else bool(self.agreeing.all())
 
     @cached_property
-    def norms(self) -> list[list[Any]]:
-        """The layers of batch normalisation that were written down: [class, name], and what else is known of each."""
-        layers = [layer for event in facts.events(self.ours.run, Loop) for layer in event.layers]
-        return [layer for layer in layers if "BatchNormalization" in str(layer[0])]
-
-    @cached_property
-    def normalised(self) -> bool:
-        """Whether the model has batch normalisation of each replica's own, by the names of its weights.
-
-        Where the layers were written down and all of that kind are synchronized, it is the whole batch's.
-        """
-        if self.norms and all(len(layer) > 2 and layer[2].get("synchronized") for layer in self.norms):
-            return False
-        return any(any(word in name for word in MOVING) for name in self.names)
-
-    @property
-    def blurred(self) -> bool:
-        """Whether something known moves the losses by any amount: a number that fits may then fit by accident."""
-        return bool(self.draws) or self.normalised
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names of the run's weights, in the model's order; [] where none were recorded."""
-        weights = self.ours.run.folder.worker(0).weights("final")
-        return weights.names if weights else []
-
-    @cached_property
     def label(self) -> tuple[int, ...]:
         """The axes of one label that are longer than 1; () for one number, or where unknown."""
         loops = of_kind(self.ours.run.folder.worker(0).events, Loop)
@@ -152,16 +139,6 @@ class Case:
     def clips(self) -> list[str] | None:
         """How a replica's own gradients are clipped, in either of the two; [] for not, None where it is not known."""
         return facts.clipping(self.ours.run, self.theirs.run) if self.theirs else facts.clipping(self.ours.run)
-
-    @cached_property
-    def other_rate(self) -> str | None:
-        """Where a learning rate differs at the first update, in words; "" where all are the same; else None."""
-        return facts.other_rate(self.ours.run, self.theirs.run) if self.theirs else None
-
-    @cached_property
-    def rate_at_end(self) -> str | None:
-        """Where a learning rate differs at the end alone, in words: the reason, or an effect of other losses."""
-        return facts.rate_at_end(self.ours.run, self.theirs.run) if self.theirs and not self.other_rate else None
 
     @cached_property
     def sparse(self) -> list[str]:
@@ -182,12 +159,6 @@ class Case:
     def apart(self) -> np.ndarray:
         """The size of the losses' difference at each step, relative to the baseline's loss."""
         return np.abs(self.excess) / np.maximum(np.abs(self.other), np.finfo(np.float32).tiny)
-
-    @cached_property
-    def first_apart(self) -> float:
-        """The relative difference at step 1, beyond one float32 rounding of 1: a loss of nearly 0 has that."""
-        eps = float(np.finfo(np.float32).eps)
-        return max(0.0, abs(float(self.excess[0])) - eps) / max(abs(float(self.other[0])), eps)
 
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""

@@ -18,17 +18,21 @@ import numpy as np
 from dtk.checks import facts
 from dtk.checks.coverage import kind_of_updates
 from dtk.checks.evidence import check_recorded, collect
-from dtk.checks.losses import RTOL, check_loss
 from dtk.checks.steps import Following
 from dtk.checks.verify import name_of, prove
 from dtk.diagnosis.case import Case
-from dtk.diagnosis.drift import look_at_drift
 from dtk.diagnosis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.diagnosis.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.diagnosis.standstill import look_at_standstill
-from dtk.diagnosis.suspects import look_at_offset, look_at_statistics, look_at_unknown_ratio
-from dtk.diagnosis.trials import decide
-from dtk.diagnosis.updates import look_at_state, look_at_updates, moved, only_rates_differ
+from dtk.diagnosis.steps import (
+    look_at_between,
+    look_at_divisor,
+    look_at_parting,
+    look_at_settings,
+    look_at_shape,
+    look_at_update,
+    unknown,
+)
 from dtk.diagnosis.verdict import Diagnosis, by_test, found
 from dtk.errors import VerificationError
 from dtk.events import Training
@@ -59,8 +63,7 @@ def diagnose(
         baseline: from `dtk.baseline`. Without it only what the run's own workers show is known; of a single replica,
             whether it learns.
         rtol, atol: without effect, as for `dtk.verify`.
-        try_it: where several mistakes leave the same traces, make the runs that decide (2 to 10 s each), and answer by
-            them. They need the two runs' directories.
+        try_it: without effect: the run is followed step by step in any case.
 
     Returns:
         A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes and the run
@@ -84,8 +87,6 @@ def diagnose(
         explained = _explain(error, run, baseline, followed)
         if baseline is None:
             return explained
-        if try_it:
-            explained = decide(explained, run, baseline, _explain)
         other = facts.other_versions(run, baseline)
         return replace(explained, what=_(_VERSIONS, what=explained.what, versions=other)) if other else explained
     pair = _("run and baseline agree") if baseline is not None else _("the run's replicas agree")
@@ -114,6 +115,8 @@ def _alone(run: RunLike) -> Diagnosis:
 def _explain(
     failed: VerificationError, run: RunLike, baseline: RunLike | None, followed: Mapping[int, Following]
 ) -> Diagnosis:
+    if failed.reason in ("not decidable", "not followed", "states"):
+        return Diagnosis("unknown", str(failed), (by_test(_("the run was followed step by step")),))
     if failed.reason in ("records", "updates"):
         return _unrecorded(failed, run, baseline)
     try:
@@ -123,12 +126,15 @@ def _explain(
         return found("steps", error.what, _(COUNTED))
     if failed.loss is not None and theirs is not None:  # one of several losses of a step: it alone tells by its ratio
         ours, theirs = ours.only(failed.loss), theirs.only(failed.loss)
-    if 1 in followed and followed[1].theirs is not None:
-        theirs = followed[1].theirs  # each of its steps starts from the run's own state
     case = Case(ours, theirs, failed, followed)
+    # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
+    alone = followed[1].theirs if 1 in followed else None
+    alone = alone.only(failed.loss) if alone is not None and failed.loss is not None else alone
+    stepwise = case if alone is None else replace(case, theirs=alone)
+    looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
-        return next(filter(None, (look(case) for look in _LOOKS)), None) or _unknown(case)
+        return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
 
 
 def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None) -> Diagnosis:
@@ -159,61 +165,28 @@ def _look_at_records(case: Case) -> Diagnosis | None:
 
 def _look_at_start(case: Case) -> Diagnosis | None:
     """Other seeds, other initial weights, another model."""
-    if case.failed.reason not in ("seeds", "initial weights"):
+    if case.failed.reason not in ("seeds", "initial weights", "variables"):
         return None
-    tested = _("seeds, and the initial weights by number, shape and value")
-    if only_rates_differ(case):
-        what = _("only a learning rate differs as training begins: {what}", what=case.failed.what)
-        return found("learning rate", what, tested)
-    return found("start", case.failed.what, tested)
+    return found("start", case.failed.what, _("seeds, and the initial weights by number, shape and value"))
 
 
-def _look_at_losses(case: Case) -> Diagnosis | None:
-    """Everything that the losses tell."""
-    if case.theirs is None:
-        return None
-    if case.failed.reason == "replicas":
-        # Of the replicas only moving statistics differ, or the drift would have been found: what do the losses say?
-        try:
-            check_loss(case.ours, case.theirs, RTOL)
-        except VerificationError as error:
-            case = Case(case.ours, case.theirs, error, case.followed)
-    looks = (
-        look_at_finite,
-        look_at_shares,
-        look_at_first_loss,
-        look_at_statistics,
-        look_at_unknown_ratio,
-        look_at_offset,
-        look_at_state,
-        look_at_updates,
-    )
-    return next(filter(None, (look(case) for look in looks)), None)
-
-
-# In this order: workers that don't work together, the data, the start, and only then the losses.
-_LOOKS: tuple[Callable[[Case], Diagnosis | None], ...] = (
+# In this order: workers that don't work together, the data, the start, and only then losses and updates.
+_DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
     _look_at_records,
-    look_at_drift,
+    look_at_divisor,
+    look_at_parting,
     look_at_shards,
     look_at_counts,
     _look_at_start,
     look_at_examples,
-    _look_at_losses,
 )
-
-
-def _unknown(case: Case) -> Diagnosis:
-    known = [by_test(_("every mistake of the table, and none fits")), *case.facts()]
-    what = N_("I don't know why: {failed}")
-    if case.theirs is not None and case.failed.step == 1 and not (case.ours.initial and case.theirs.initial):
-        what = N_(
-            "I don't know why: {failed}; the initial weights were not recorded: call dtk.record_step inside of a "
-            "tf.function, with model="
-        )
-    elif case.theirs is not None and not case.other_names and (case.failed.step or 2) > 1:
-        move = moved(case)
-        if move is not None:
-            known.append(move.sentence)
-        what = N_("I don't know why: {failed}; run both for 1 or 2 steps, after which the weights show more")
-    return Diagnosis("unknown", _(what, failed=case.failed), tuple(known))
+_STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
+    look_at_between,
+    look_at_divisor,
+    look_at_settings,
+    look_at_finite,
+    look_at_shares,
+    look_at_first_loss,
+    look_at_shape,
+    look_at_update,
+)

@@ -17,7 +17,7 @@ __all__ = ["MISTAKES", "Mistake"]
 class Mistake(NamedTuple):
     """where: "fit", "loop" or both. ratio: "-" where no constant ratio betrays the mistake.
 
-    Where `either` of `verdict` names a mistake as a suspect, `SAID` there has its words, `DECIDES` the run that tells.
+    Where `either` of `verdict` names a mistake as one of several, `SAID` there has its words.
     """
 
     symptom: str
@@ -174,32 +174,12 @@ MISTAKES = {
         N_("tf.nn.scale_regularization_loss(penalty) in each replica's share"),
         BOTH,
     ),
-    "batch norm": Mistake(
-        N_("same data and weights, another loss at step 1 in no simple ratio; or only moving statistics differ"),
-        "-",
-        N_("expect no equality, or use BatchNormalization(synchronized=True)"),
-        BOTH,
-    ),
-    "random": Mistake(
-        N_(
-            "same data and weights, another loss at step 1 in no simple ratio; an operation of the step draws at random"
-        ),
-        "-",
-        N_("expect no equality, or compare with the rate of dropout, noise or sampling set to 0"),
-        BOTH,
-    ),
     "whole batch": Mistake(
         N_(
             "same data and weights, nothing drawn at random, another loss at step 1 in no simple ratio and no penalty's"
         ),
         "-",
         N_("make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas"),
-        BOTH,
-    ),
-    "offset": Mistake(
-        N_("losses differ from step 1 on by 2e-5 or more, below the tolerance, by the same at each of the first steps"),
-        "-",
-        N_("look for a part of the loss that every replica adds whole, or that depends on the whole batch"),
         BOTH,
     ),
     "learning rate": Mistake(
@@ -226,6 +206,30 @@ MISTAKES = {
         ),
         BOTH,
     ),
+    "settings": Mistake(
+        N_("an optimizer's settings differ, between workers or from one device's"),
+        "-",
+        N_("give the optimizer the same settings everywhere: nothing that a worker's number or the machine decides"),
+        BOTH,
+    ),
+    "not summed": Mistake(
+        N_("the workers start a step alike and end it with different weights"),
+        "-",
+        N_("let the optimizer apply what all replicas add up to: apply_gradients in replica context, or all_reduce"),
+        BOTH,
+    ),
+    "reduction": Mistake(
+        N_("the loss is one device's, the workers agree, and the update is neither one device's nor that of replicas"),
+        "-",
+        N_("look at what is done to gradients between the workers: a collective that is left out, or done twice"),
+        BOTH,
+    ),
+    "set by hand": Mistake(
+        N_("the state changes between two steps otherwise than on one device, or on one worker alone"),
+        "-",
+        N_("set variables on all workers alike: callbacks and assignments that don't ask for a worker's number"),
+        BOTH,
+    ),
     "sparse gradient": Mistake(
         N_(
             "losses agree at step 1 and differ afterwards; a gradient comes as rows, and with dense gradients both "
@@ -233,12 +237,6 @@ MISTAKES = {
         ),
         "-",
         N_("make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up"),
-        BOTH,
-    ),
-    "rounding": Mistake(
-        N_("losses agree to rounding at first, then differ by less than 1 %, growing fast; the weights moved alike"),
-        "-",
-        N_("use tanh, or a smaller learning rate, or pass verify a wider rtol and atol"),
         BOTH,
     ),
     "not reproducible": Mistake(

@@ -1,7 +1,7 @@
 """Mistakes in the loss itself: recognised by the ratio of the losses at the first step at which they differ.
 
-Step 1 tells most: both start from the same weights, so nothing but the loss's arithmetic and rounding (1e-6 of its
-size) can lie between them. Later losses hold what was learned from the wrong one, and their ratios say nothing.
+Both start from the same weights, at step 1 always, at later ones where the run was followed: so nothing but the loss's
+arithmetic and rounding (1e-6 of its size) can lie between them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ import numpy as np
 from dtk.checks.losses import RTOL, TOO_SMALL
 from dtk.checks.numerals import rounded
 from dtk.diagnosis.case import Case
-from dtk.diagnosis.penalty import fits, look_at_penalty
-from dtk.diagnosis.verdict import Diagnosis, either, found
+from dtk.diagnosis.verdict import Diagnosis, found
 from dtk.language import N_, _
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
 # A thousand times rounding at step 1, and far from the distance of two ratios that could be confused (2 and 3).
 EXACT = 1e-3
-# A penalty that both scaled rightly, or batch norm, moves a ratio off its whole number; by more than this it is no
-# longer that number's. Near a number is no proof: see `_nearly`.
-NEAR = 0.05
 
 
 def look_at_finite(case: Case) -> Diagnosis | None:
@@ -66,45 +62,12 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
         tested = _("weighted by examples, the losses agree to verify's tolerance")
         return found("uneven batch", case.failed.what, tested, case.facts())
     short = _short_batch(case, step)
-    if short is not None or step > 1:
-        return short
-    if abs(float(case.other[0])) < 10 * TOO_SMALL:
-        return None  # a difference of larger numbers, all but rounded away: its ratio says nothing
-    hits = [(key, what) for key, value, what in _known(case) if _is(case, value, EXACT)]
-    if hits:
-        return _named(case, hits, _("the ratio at step 1 is that number to {tolerance}", tolerance=rounded(EXACT)))
-    penalty = look_at_penalty(case)
-    if penalty is not None:
-        return penalty
-    for key, value, what in _known(case):
-        named = _beside(case, value) if key in (*_COARSE, "not divided") else None
-        if named:
-            moved = _(
-                "{what} (both add the penalty {penalty} rightly, which hides the ratio)", what=what, penalty=named
-            )
-            tested = _("the ratio is that number once the penalty is taken off both losses")
-            return _named(case, [(key, moved)], tested)
-    near = [(key, value, what) for key, value, what in _known(case) if key in _COARSE and _is(case, value, NEAR)]
-    return _nearly(case, near[0][0], near[0][2]) if near else None
-
-
-def _beside(case: Case, value: float) -> str | None:
-    """The penalty p that both scale rightly, in words: the run has value · data + p, the baseline data + p."""
-    penalty = float((value * case.other[0] - case.mine[0]) / (value - 1))
-    if case.blurred or not 0 < penalty < case.other[0]:
-        return None
-    return fits(case, penalty, 4 * max(value, 1.0) / abs(value - 1))
-
-
-def _nearly(case: Case, key: str, what: str) -> Diagnosis:
-    """A ratio near N or 1/N: perhaps the mistake, which batch norm keeps from being exact; perhaps an accident."""
-    others = ["whole batch", *(["batch norm"] if case.normalised else []), *(["random"] if case.draws != [] else [])]
-    tested = N_("the ratio at step 1 is {ratio:.6g}, near the number of a mistake and not equal to it")
-    lead = _("{losses}: about {ratio}", losses=case.losses(1), ratio=what)
-    return either(lead, [key, *others], _(tested, ratio=case.ratio[0]), case.facts())
-
-
-_COARSE = ("local mean", "divided twice")
+    if short is not None or abs(float(case.other[step - 1])) < 10 * TOO_SMALL:
+        return short  # of what is all but rounded away a ratio says nothing
+    if step > 1 and case.one is None:
+        return None  # the two no longer start from the same weights
+    hits = [(key, what) for key, value, what in _known(case, step) if _is(case, step, value)]
+    return _named(case, step, hits) if hits else None
 
 
 def _short_batch(case: Case, step: int) -> Diagnosis | None:
@@ -125,11 +88,14 @@ def _short_batch(case: Case, step: int) -> Diagnosis | None:
     )
 
 
-def _known(case: Case) -> Iterator[tuple[str, float, str]]:
+def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
     """(mistake, ratio, how a sentence calls it) of each mistake with a ratio of its own, the most common first."""
-    n, batch = case.replicas, int(case.examples[0])
+    n, batch = case.replicas, int(case.examples[step - 1])
+    times = N_(
+        "{n} times, the number of replicas: each divides by its own batch, or multiplies what is divided rightly by {n}"
+    )
     if n > 1:
-        yield "local mean", n, _("{n} times, the number of replicas: each divides by its own batch", n=n)
+        yield "local mean", n, _(times, n=n)
         yield "divided twice", 1 / n, _("1/{n}, divided by the {n} replicas once more", n=n)
     if case.label:
         for value, what in _of_a_label(case.label):
@@ -168,14 +134,17 @@ def _of_a_label(label: tuple[int, ...]) -> Iterator[tuple[float, str]]:
     yield 1 / total, _(what, n=total, axes=axes)
 
 
-def _is(case: Case, value: float, tolerance: float) -> bool:
-    """Whether the ratio at step 1 is `value`; with uneven batches also of the losses weighted by examples."""
-    ratios = np.array([case.ratio[0], case.weighted[0] / case.other[0]])
-    return bool((np.abs(ratios / value - 1) <= tolerance).any())
+def _is(case: Case, step: int, value: float) -> bool:
+    """Whether the ratio at a step is `value`; with uneven batches also of the losses weighted by examples."""
+    ratios = np.array([case.ratio[step - 1], case.weighted[step - 1] / case.other[step - 1]])
+    return bool((np.abs(ratios / value - 1) <= EXACT).any())
 
 
-def _named(case: Case, hits: list[tuple[str, str]], tested: str) -> Diagnosis:
+def _named(case: Case, step: int, hits: list[tuple[str, str]]) -> Diagnosis:
     key, what = hits[0]
     also = tuple(dict.fromkeys(hit[0] for hit in hits[1:] if hit[0] != key))
-    evidence = [_("ratio of the losses at step 1: {ratio:.6g}", ratio=case.ratio[0]), *case.facts()]
-    return found(key, _("{losses}: {ratio}", losses=case.losses(1), ratio=what), tested, evidence, also)
+    ratio = _("ratio of the losses at step {step}: {ratio:.6g}", step=step, ratio=case.ratio[step - 1])
+    tested = _("the ratio at step {step} is that number to {tolerance}", step=step, tolerance=rounded(EXACT))
+    return found(
+        key, _("{losses}: {ratio}", losses=case.losses(step), ratio=what), tested, [ratio, *case.facts()], also
+    )

@@ -54,10 +54,11 @@ class Follower:
     A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
     (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
     "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
-    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "wrong":
-    numbers of those that differ by more}. The first line: {"variables": [name, values] by number}, the last: {"end":
-    why, "recorded": units there were, "whole": whether all were followed and nothing is missing between them, "levels",
-    "coarse", "unmatched", "damaged": the step whose state is}.
+    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": the
+    cosine of the difference and the value before, "wrong": numbers of those that differ by more}. The first line:
+    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
+    were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
+    is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -236,6 +237,7 @@ class Follower:
             values = (apart, size, float(np.linalg.norm(made_here)), float(made_here @ made_there), floor)
         for name, value in zip(("apart", "size", "own", "along", "floor"), values, strict=True):
             line[name].append(value)
+        line["toward"].append(_cosine(ours - theirs, begun) if variable.dtype in ROUNDING else 0.0)
         if np.size(theirs) == 1:
             line["scalars"][str(number)] = [float(np.ravel(ours)[0]), float(np.ravel(theirs)[0])]
         apart, size, _own, _along, floor = values
@@ -373,8 +375,14 @@ class Follower:
 
 
 def _line() -> dict[str, Any]:
-    names = ("numbers", "apart", "size", "own", "along", "floor", "ratio", "level", "wrong", "doubtful")
+    names = ("numbers", "apart", "size", "own", "along", "floor", "toward", "ratio", "level", "wrong", "doubtful")
     return {**{name: [] for name in names}, "scalars": {}}
+
+
+def _cosine(one_way: Any, other: Any) -> float:
+    one_way, other = (value.astype(np.float64).ravel() for value in (one_way, other))
+    sizes = float(np.linalg.norm(one_way) * np.linalg.norm(other))
+    return float(one_way @ other) / sizes if sizes and np.isfinite(sizes) else 0.0
 
 
 def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -28,6 +28,10 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     """Draws, for each follower, the difference of the updates at each step, and how much of it rounding may be.
 
     Where a step differs, it is marked; below are the variables that differ most there, if `ax` is None.
+
+    Args:
+        found: what `dtk.verify` returned, or `VerificationError.proof`.
+        ax: axes to draw on; None: a new figure.
     """
     table = found.table
     if not len(table):

@@ -40,7 +40,7 @@ def mnist_convnet(strategy: Any, slip: str | None = None) -> Any:
     return _convnet(strategy, slip, dropout=0.0)
 
 
-@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py", right="random", reason="loss")
+@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py", right="pass", reason="loss")
 def mnist_convnet_dropout(strategy: Any, slip: str | None = None) -> Any:
     """Each replica drops other units than one device does for the same examples."""
     return _convnet(strategy, slip, dropout=0.5)
@@ -49,7 +49,7 @@ def mnist_convnet_dropout(strategy: Any, slip: str | None = None) -> Any:
 @program(
     kind="classification",
     source="keras-io examples/vision/image_classification_from_scratch.py",
-    right="random",
+    right="pass",
     reason="loss",
 )
 def images_from_scratch(strategy: Any, slip: str | None = None) -> Any:
@@ -110,7 +110,7 @@ def _unet(strategy: Any, slip: str | None, **normalization: Any) -> Any:
 @program(
     kind="segmentation",
     source="keras-io examples/vision/oxford_pets_image_segmentation.py",
-    right="batch norm",
+    right="pass",
     reason="replicas",
 )
 def pets_unet(strategy: Any, slip: str | None = None) -> Any:

@@ -256,7 +256,7 @@ def quickstart_for_experts(strategy, slip=None):
 @program(
     kind="loop",
     source="TensorFlow tutorial quickstart/advanced, with batch norm",
-    right="batch norm",
+    right="pass",
     reason="replicas",
 )
 def quickstart_batch_norm(strategy, slip=None):

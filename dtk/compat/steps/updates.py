@@ -241,9 +241,19 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
     if not entry.looked_at:
         entry.looked_at = True
         facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": entry.rate()}
-        _listener.traced(entry, **facts)
+        _listener.traced(entry, **facts, settings=_settings(optimizer))
     if _first_replica(_listener.replicas):
         entry.add(_depth > 0)
+
+
+def _settings(optimizer: Any) -> dict[str, Any]:
+    """What its `get_config` has that is one value, but its name and its learning rate, which is a variable."""
+    try:
+        config = optimizer.get_config()
+    except Exception:  # the learner's own class may have none that works: no training ends for it
+        return {}
+    plain = {key: value for key, value in config.items() if isinstance(value, (bool, int, float, str, type(None)))}
+    return {key: value for key, value in plain.items() if key not in ("name", "learning_rate")}
 
 
 def _first_replica(replicas: int) -> bool:

@@ -76,9 +76,11 @@ def _hint_for(answer: Callable[..., Any], penalty: float, by_fit: bool, draw: ra
     except DtkError as error:
         return _("it does not run: {error}", error=error)
     try:
-        verify(together, alone)
+        proof = verify(together, alone)
     except VerificationError:
         return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
+    if proof.verdict != "one device":
+        return _("workers and one device don't train the same: {line}", line=proof.lines[-3])
     reference = baseline(right, kwargs={**kwargs, "penalty": penalty, "by_fit": by_fit}, seed=seed)
     mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
     if len(mine) != len(its):
