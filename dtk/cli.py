@@ -107,7 +107,11 @@ def _add_run(of: argparse.ArgumentParser) -> None:
     )
     of.add_argument("--seed", type=int, default=0, help="of Python, NumPy, TensorFlow and Keras (default: 0)")
     of.add_argument("--record", action="store_true", help="record each step of every Keras fit")
-    of.add_argument("--verify", action="store_true", help="run it on one device, too; exit with 1 where they differ")
+    of.add_argument(
+        "--verify",
+        action="store_true",
+        help="follow it on one device; 1: a step differs; 3, 4: not known",
+    )
     of.add_argument("--report", type=Path, metavar="FILE", help="write one HTML file at the end, also of a failure")
     of.add_argument("--json", action="store_true", help="one JSON object on stdout at the end; all else on stderr")
     of.add_argument("--force", action="store_true", help="start where free memory says no")

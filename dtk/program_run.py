@@ -13,6 +13,7 @@ from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, RunTimeout,
 from dtk.launch.again import folder_of
 from dtk.live.show import heading
 from dtk.measure import summary
+from dtk.proof.proof import VERDICTS
 from dtk.runs import Run, baseline, opened, run
 
 __all__ = ["described", "main", "table"]
@@ -38,9 +39,13 @@ def main(options: argparse.Namespace, argv: list[str]) -> int:
         single = None
         if error is None and options.verify and found is not None:
             single = baseline(options.program or options.module, workers=options.workers, argv=argv, **_common(options))
-            passed = _verify(found, single)
+            from dtk.run_report import compared  # with all figures, which a run does without
+
+            lines, verdict = compared(found, single)
+            print(*lines, sep="\n")
             print(f"the baseline's logs and records: {single.dir}")
-            said |= {"verified": passed, "baseline": str(single.dir), "exit_code": 0 if passed else 1}
+            said |= {"verdict": verdict, "verified": not VERDICTS[verdict], "baseline": str(single.dir)}
+            said["exit_code"] = VERDICTS[verdict]
         if options.report and found is not None:
             print(f"wrote {found.report(options.report, baseline=single)}")
     if options.json:
@@ -87,14 +92,6 @@ def _code(error: BaseException) -> int:
         code = error.exitcode or 1
         return 128 - code if code < 0 else code
     return INTERRUPTED if isinstance(error, RunInterrupted) else TIMED_OUT if isinstance(error, RunTimeout) else 1
-
-
-def _verify(found: Run, single: Run) -> bool:
-    from dtk.run_report import compared
-
-    lines, passed = compared(found, single)
-    print(*lines, sep="\n")
-    return passed
 
 
 def table(found: Run) -> list[str]:

@@ -16,6 +16,7 @@ from dtk.errors import DtkError, VerificationError
 from dtk.language import _
 from dtk.live.show import heading
 from dtk.measure import summary
+from dtk.proof.proof import kept
 from dtk.view.canvas import alternative
 from dtk.view.page import figure, page, table, text
 from dtk.view.palette import member_name
@@ -54,21 +55,30 @@ def _installed() -> list[tuple[str, str]]:
     return [(package, version or _("none")) for package, version in versions(*_PACKAGES).items()]
 
 
-def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], bool]:
-    """What verify says, with the diagnosis where it fails; and whether it passed."""
+def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], str]:
+    """What verify says, with the diagnosis where it fails; and the verdict (`dtk.proof.proof.VERDICTS`)."""
     said: list[str] = []
     try:
-        prove(run, baseline, say=said.append)
+        proof = prove(run, baseline, say=said.append)
     except VerificationError as error:
         found = diagnose(run, baseline)
         named = _("diagnosis: {sentence}", sentence=found)
-        return [*said, f"FAIL: {error}", named, *(f"  {each}" for each in found.evidence)], False
-    return said, True
+        verdict = "failed" if error.proof is None else error.proof.verdict
+        return [*said, f"FAIL: {error}", named, *(f"  {each}" for each in found.evidence)], verdict
+    return said, proof.verdict
 
 
 def _comparison(run: Any, baseline: Any) -> Iterator[str]:
-    if baseline is not None:
+    """What verify has said of the run; where it was not asked, and a baseline is there, it is asked now."""
+    proof = kept(run.dir)
+    if proof is None and baseline is not None:
         yield text(_("Against one device"), compared(run, baseline)[0])
+        proof = kept(run.dir)
+    elif proof is not None:
+        yield text(_("Against one device"), [*proof.lines, *([f"FAIL: {proof.failed}"] if proof.failed else [])])
+    if proof is not None and proof.followers:
+        ax: Any = plot.proof(proof)
+        yield figure(ax.figure, alternative(ax))
 
 
 def _attempts(folder: Any) -> list[tuple[str, str, str]]:
@@ -81,8 +91,6 @@ def _figures(run: Any, baseline: Any) -> Iterator[str]:
     if len(run.records):
         drawers += [lambda: plot.loss_scaling(run, baseline), lambda: plot.throughput(run), lambda: plot.timeline(run)]
         drawers += [lambda: plot.step_time(run)]
-    if baseline is not None:
-        drawers.append(lambda: plot.difference(run, baseline))
     if (run.folder.path / "states.json").exists():
         drawers.append(lambda: plot.wait_for(run))
     for draw in drawers:

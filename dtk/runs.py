@@ -57,6 +57,7 @@ class Run(Kept):
     seconds: float
     tf_config: list[dict[str, Any]] = field(default_factory=list)
     evaluator: Any = None
+    _followers: dict[Any, tuple[Run, list[dict[str, Any]]]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def dir(self) -> Path:
@@ -100,11 +101,14 @@ class Run(Kept):
 
         replicas: 1 for one device, or as many as this run has. levels: how much of each variable's change rounding is,
         from a follower before. counts: how many replicas the function is told that there are, where there is one.
-        Returns that run, and what it found, a line a step (`dtk.proof.steps`).
+        Returns that run, and what it found, a line a step (`dtk.proof.steps`); the same where it is asked for again.
         """
-        job = followers.job_for(self.folder, source.folder, replicas, levels or {}, counts)
-        follower = carry_out(job, time.monotonic(), quiet=True)
-        return follower, followers.lines_of(follower.folder)
+        asked = (source.dir, replicas, counts)
+        if asked not in self._followers:
+            job = followers.job_for(self.folder, source.folder, replicas, levels or {}, counts)
+            follower = carry_out(job, time.monotonic(), quiet=True)
+            self._followers[asked] = follower, followers.lines_of(follower.folder)
+        return self._followers[asked]
 
     def report(self, path: str | Path, baseline: Run | None = None) -> Path:
         """Writes one HTML file, and returns its path: summary, figures, logs' ends; with a baseline what verify says.

@@ -227,7 +227,6 @@ def one(train: Any, run: dict[str, Any], baseline: dict[str, Any] | None = None,
 MIRRORED = {"workers": 1, "replicas": 2}
 PIXELS = {"loss": "label mean", "images": True}
 FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
-    "records": {"fit": one(by_fit, {"record": False}), "loop": one(by_loop, {"record": False})},
     "not in scope": {"fit": one(by_fit, {"scope": False}), "loop": one(without_strategy, {})},
     "sharding off": {
         "fit": one(by_fit, {"policy": "OFF"}),

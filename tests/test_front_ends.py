@@ -46,7 +46,7 @@ def test_a_script_proves_itself(tmp_path, guard):
     (tmp_path / "script.py").write_text(TRAIN + call)
     done = ran(sys.executable, "script.py", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "check weights vs single device: PASS" in done.stdout
+    assert "check every step vs one device: PASS" in done.stdout
 
 
 def test_a_file_whose_workers_would_start_workers_is_refused_once(tmp_path):
@@ -62,7 +62,7 @@ def test_in_a_terminal_ipython_figures_and_questions_are_text(tmp_path):
     (tmp_path / "script.py").write_text(TRAIN + CALL)
     typed = "%run script.py\ndtk.plot.timeline(run)\ndtk.ask('99.x', 'How many?', {'one': 1, 'two': 2})\nexit\n"
     done = ran(sys.executable, "-m", "IPython", "--simple-prompt", "--colors=NoColor", folder=tmp_path, typed=typed)
-    assert "check weights vs single device: PASS" in done.stdout, done.stdout + done.stderr
+    assert "check every step vs one device: PASS" in done.stdout, done.stdout + done.stderr
     assert "<Figure: " in done.stdout
     assert "2. two" in done.stdout
     assert "Axes" not in done.stdout

@@ -55,7 +55,7 @@ def test_the_loop_is_verified_against_its_baseline(capsys):
     """As the tutorial has it, with relu and a short last batch: one epoch, in which rounding stays small."""
     run, baseline = dtk.run(official_loop.train, workers=2, seed=SEED), dtk.baseline(official_loop.train, seed=SEED)
     dtk.verify(run, baseline)
-    assert "check weights vs single device: PASS" in capsys.readouterr().out
+    assert "check every step vs one device: PASS" in capsys.readouterr().out
     assert run.records.groupby("step").examples.sum().tolist() == [128] * 11 + [89]
     assert "Epoch 1, Loss: 2.0" in run.logs[0]
     chief, other = (Path(place) for place in run.results)

@@ -84,7 +84,7 @@ LOOPS = [step_by_step, pytest.param(inside, marks=pytest.mark.slow), iterator, w
 def test_a_loop_is_recorded_and_verified(loop, where, capsys):
     run, baseline = dtk.run(loop, **where), dtk.baseline(loop)
     dtk.verify(run, baseline)
-    assert "check weights vs single device: PASS" in capsys.readouterr().out
+    assert "check every step vs one device: PASS" in capsys.readouterr().out
     records = run.records
     assert len(records) == 2 * STEPS * 2
     assert records.step.max() == 2 * STEPS

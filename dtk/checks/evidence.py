@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -136,10 +137,11 @@ def kind_of_weights(which: str) -> str:
     )
 
 
-def check_arguments(run: Any, baseline: Any) -> None:
+def check_arguments(run: Any, baseline: Any, followable: Callable[[Any], bool] = lambda run: False) -> None:
     """Raises TypeError for what is no run, VerificationError for runs in the wrong places.
 
-    A baseline has one replica: `dtk.baseline`, or a cluster of one worker with one replica.
+    A baseline has one replica: `dtk.baseline`, or a cluster of one worker with one replica. followable: whether a run's
+    steps can be followed, so that it needs none.
     """
     for name, value in (("run", run), ("baseline", baseline)):
         if value is None and name == "baseline":
@@ -150,7 +152,7 @@ def check_arguments(run: Any, baseline: Any) -> None:
             what = N_("verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)")
             raise TypeError(_(what, name=name, kind=kind, source=source))
     if baseline is None:
-        if _replicas(run) == 1:
+        if _replicas(run) == 1 and not followable(run):
             raise VerificationError(
                 _("nothing to verify: the run has 1 replica, which has no other to agree with"),
                 reason="arguments",

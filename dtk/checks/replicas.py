@@ -12,7 +12,7 @@ from dtk.language import N_, _
 from dtk.proof.steps import parted
 from dtk.records import Weights
 
-__all__ = ["check_replicas_agree"]
+__all__ = ["check_replicas_agree", "check_states_agree"]
 
 _IN_SCOPE = N_(
     "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
@@ -30,7 +30,7 @@ def check_replicas_agree(ours: Evidence) -> None:
     at every recorded step, and at the end. Replicas within a worker are compared there, by the
     recorder, which wrote an event `Replicas`.
     """
-    _check_recorded(ours)
+    check_states_agree(ours)
     for which, held in (("initial", ours.initial), ("final", ours.final)):
         for worker, weights in enumerate(held[1:], start=1):
             _check_identical(ours, held[0], weights, which, worker)
@@ -44,7 +44,8 @@ def check_replicas_agree(ours: Evidence) -> None:
             _check_said(of_kind(corner.events, Replicas), replicas, ours)
 
 
-def _check_recorded(ours: Evidence) -> None:
+def check_states_agree(ours: Evidence) -> None:
+    """What all replicas are to hold alike is the same, to the last bit, before and after each recorded step."""
     found = parted(ours.run.folder)
     if found is None:
         return

@@ -27,7 +27,7 @@ from dtk.measure.scaling import by_step, global_loss
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
 
-__all__ = ["Following", "check_every_step", "why_not"]
+__all__ = ["Following", "can_be_followed", "check_every_step"]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 CLOSE = 1.5  # of the mean losses of two batches, by the same weights
@@ -60,11 +60,9 @@ def whom(replicas: int) -> str:
     return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
 
 
-def why_not(ours: Evidence) -> str:
-    """Why the steps of a run can't be followed; "" where they can."""
-    if not Recorded(ours.run.folder).units:
-        return _("the states of its steps were not recorded")
-    return ""
+def can_be_followed(run: RunLike) -> bool:
+    """Whether the state of any of its steps was recorded."""
+    return bool(Recorded(run.folder).units)
 
 
 def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
@@ -111,7 +109,12 @@ def _passed(ours: Evidence, following: Following | None) -> str:
     assert following is not None
     assert following.steps is not None
     followed, words = len(following.steps.followed), PASS
-    if not following.steps.whole:
+    if not ours.steps:
+        words = N_(
+            "check every step vs {whom}: PASS ({followed} calls; same settings, same update; no examples and no losses "
+            "were recorded)"
+        )
+    elif not following.steps.whole:
         words = N_(
             "check every step vs {whom}: PASS ({followed} of {steps} steps, those whose state was recorded; all steps: "
             "same examples)"
@@ -149,7 +152,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following) -> Iterator[
             mine = collect(run.again(without=tuple(reasons)), ours.name)
         except DtkError:
             raise alone.failed from None
-        if why_not(mine):
+        if not can_be_followed(mine.run):
             raise alone.failed
     again = followed(mine, source, 1, counts=ours.replicas if scaled else 1)
     if again.failed is not None:
@@ -201,10 +204,11 @@ def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     if drawn:
         words = N_("each replica draws random numbers of its own, as for Dropout or noise")
         yield "random", _(words)
+    held = Recorded(ours.run.folder).variables
     norms = [layer for event in facts.events(ours.run, Loop) for layer in event.layers]
     norms = [layer for layer in norms if "BatchNormalization" in str(layer[0])]
     apart = not norms or not all(len(layer) > 2 and layer[2].get("synchronized") for layer in norms)
-    if apart and any(word in name for word in MOVING for name in ours.final[0].names):
+    if apart and any(word in each["name"] for word in MOVING for each in held):
         yield "batch norm", _("each replica normalises its own part of the batch")
 
 
@@ -237,8 +241,8 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         return VerificationError(
             _(what, step=steps.damaged), step=steps.damaged, reason="states", remedy=_("run it again")
         )
-    if theirs is None or theirs.steps != ours.steps or not (steps.proved or steps.undecided):
-        made = 0 if theirs is None else theirs.steps
+    made = 0 if theirs is None else theirs.steps
+    if made != ours.steps or not (steps.proved or steps.undecided):
         what = N_("{whom} made {others} steps, the {run} {steps}")
         return VerificationError(
             _(what, whom=whom(replicas), others=made, run=ours.name, steps=ours.steps),

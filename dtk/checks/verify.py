@@ -29,20 +29,22 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dtk.checks.counts import check_steps_and_examples
 from dtk.checks.coverage import check_named_losses, updates_line
-from dtk.checks.evidence import check_arguments, check_recorded, collect
+from dtk.checks.evidence import Evidence, check_arguments, check_recorded, collect
 from dtk.checks.losses import RTOL, check_loss, loss_line
 from dtk.checks.numerals import scientific
-from dtk.checks.replicas import check_replicas_agree
-from dtk.checks.steps import Following, check_every_step, why_not
+from dtk.checks.replicas import check_replicas_agree, check_states_agree
+from dtk.checks.steps import Following, can_be_followed, check_every_step
 from dtk.checks.weights import check_final_weights, check_start, check_weights_between
 from dtk.errors import VerificationError
 from dtk.language import N_, _
 from dtk.proof.proof import Proof
 
 if TYPE_CHECKING:
-    from dtk.checks.evidence import Evidence, RunLike
+    from dtk.checks.evidence import RunLike
 
 __all__ = ["ATOL", "name_of", "prove", "verify"]
 
@@ -119,24 +121,39 @@ def _checks(
     run: RunLike, baseline: RunLike | None, allow_unrecorded: bool, found: dict[int, Following]
 ) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
-    check_arguments(run, baseline)
+    check_arguments(run, baseline, can_be_followed)
+    if not len(run.records) and can_be_followed(run):
+        yield from _unrecorded(run, baseline or run, found)
+        return
     check_recorded(run, baseline)
     ours = collect(run, name_of(run))
     theirs = collect(baseline, _("baseline")) if baseline is not None else None
     yield from _header(ours)
-    reason = why_not(ours)
+    followable = can_be_followed(run)
     if theirs is not None:
-        if reason:
+        if not followable:
             check_steps_and_examples(ours, theirs)
         check_start(ours, theirs, ATOL)
     yield updates_line(ours, theirs, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)
-    if not reason:  # its follower reads what the baseline has read
+    if followable:  # its follower reads what the baseline has read
         yield from check_every_step(ours, baseline or run, found)
     elif theirs is not None:
         yield from _to_the_end(ours, theirs)
+
+
+def _unrecorded(run: RunLike, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
+    """Of training that nothing recorded but its states: every update, and that all workers hold the same."""
+    replicas = run.folder.workers * run.replicas
+    nothing = np.zeros((0, replicas))
+    ours = Evidence(run, name_of(run), nothing, nothing.astype(np.int64), np.zeros(0))
+    yield f"mode={run.mode} workers={run.folder.workers} replicas={replicas}"
+    if replicas > 1:
+        check_states_agree(ours)
+        yield _("check replicas agree: PASS (the state of every call)")
+    yield from check_every_step(ours, source, found)
 
 
 def _to_the_end(ours: Evidence, theirs: Evidence) -> Iterator[str]:

@@ -219,9 +219,9 @@ MISTAKES = {
         BOTH,
     ),
     "reduction": Mistake(
-        N_("the loss is one device's, the workers agree, and the update is neither one device's nor that of replicas"),
+        N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),
         "-",
-        N_("look at what is done to gradients between the workers: a collective that is left out, or done twice"),
+        N_("look at what the workers alone do between loss and update: collectives, clipping, what asks for a worker"),
         BOTH,
     ),
     "set by hand": Mistake(

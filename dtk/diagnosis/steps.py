@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dtk.checks.counts import spread
 from dtk.checks.facts import outside, scope_of
 from dtk.checks.numerals import first_three, relative, rounded
 from dtk.checks.steps import whom
@@ -19,6 +20,7 @@ from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.verdict import Diagnosis, by_test, found
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
+from dtk.measure.scaling import uneven
 from dtk.proof.steps import Part, Steps, parted
 
 __all__ = [
@@ -35,6 +37,11 @@ __all__ = [
 SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
 PARALLEL = 1e-3  # of a cosine that is 1
 ABOUT = 0.25  # of the ratio of the mean losses of two batches
+MOST = 0.8  # of the variables that a step has changed
+OWN_PART = N_(
+    "this is no sum over examples that all are divided by the same number, but each replica's own of its part (a mean "
+    "over its own tokens, negatives of its own)"
+)
 STEADY = 1e-3  # of a ratio of losses that stays the same
 
 
@@ -108,37 +115,44 @@ def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
     if case.failed.reason != "update" or case.one is None:
         return None
-    parts, n = case.one.parts, case.replicas
-    raw = [part for part in parts if "/" not in part.name or not _is_slot(part, case.one)] or list(parts)
-    all_of_it = len(parts) == _compared(case.one)
-    factor = _factor(raw)
-    shared = case.shared_by_replicas
+    n, where, factor = case.replicas, _where(case), _factor(_of_gradients(case.one))
     evidence = [*known(case), *case.facts()]
-    if factor is not None and n > 1:
-        for value, words in ((n, N_("{n} times, the number of replicas")), (1 / n, N_("1/{n}, of {n} replicas"))):
-            if abs(factor / value - 1) < SAME_RATIO:
-                what = _("{where}: {words} as long, in the same direction", where=_where(case), words=_(words, n=n))
-                tested = _(
-                    "the changes of these variables are parallel, and that is their ratio to {t}", t=rounded(SAME_RATIO)
-                )
-                return found("gradient scale", what, tested, evidence)
-    if shared and case.sparse:
-        tested = _(
-            "the optimizer takes rows of {names} one by one; replicas in one process do so as well",
-            names=first_three(case.sparse),
-        )
-        return found("sparse gradient", _where(case), tested, evidence)
-    if shared and case.clips:
-        tested = _(
-            "a replica's own gradients are clipped ({how}); replicas in one process do so as well",
-            how=said_of(case.clips, ""),
-        )
-        return found("clipping", _where(case), tested, evidence)
-    if not shared and case.many is not None:
+    for value, words in ((n, N_("{n} times, the number of replicas")), (1 / n, N_("1/{n}, of {n} replicas"))):
+        if factor is not None and n > 1 and abs(factor / value - 1) < SAME_RATIO:
+            what = _("{where}: {words} as long, in the same direction", where=where, words=_(words, n=n))
+            tested = _(
+                "the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO)
+            )
+            return found("gradient scale", what, tested, evidence)
+    if case.many is None:
+        return None
+    if not case.shared_by_replicas:
         what = N_("{where}: not what one device makes of this state, nor {n} replicas in one process")
         tested = _("the losses of this step agree, the workers hold the same weights, and the settings are the same")
-        key = "reduction" if all_of_it or factor is not None or len(parts) < _compared(case.one) else ""
-        return found(key, _(what, where=_where(case), n=n), tested, evidence) if key else None
+        return found("reduction", _(what, where=where, n=n), tested, evidence)
+    return _of_the_program(case, where, factor, evidence)
+
+
+def _of_the_program(case: Case, where: str, factor: float | None, evidence: list[str]) -> Diagnosis | None:
+    """An update that as many replicas in one process make as well."""
+    step = _step(case) - 1
+    if case.sparse:
+        names = first_three(case.sparse)
+        tested = _("the optimizer takes rows of {names} one by one; replicas in one process do so as well", names=names)
+        return found("sparse gradient", where, tested, evidence)
+    if case.clips:
+        how = said_of(case.clips, "")
+        tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
+        return found("clipping", where, tested, evidence)
+    if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
+        what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
+        tested = _("all steps before have equal batches, and agree")
+        return found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested, evidence)
+    all_of_it = case.one is not None and len(case.one.parts) > MOST * _changed(case.one)
+    if all_of_it and factor is None and case.draws == [] and case.clips == [] and case.same_data:
+        what = N_("{where}; {n} replicas in one process compute what the workers do: {why}")
+        tested = _("the examples are the same, nothing draws or clips, and no factor is common to all changes")
+        return found("whole batch", _(what, where=where, n=case.replicas, why=_(OWN_PART)), tested, evidence)
     return None
 
 
@@ -164,13 +178,9 @@ def look_at_shape(case: Case) -> Diagnosis | None:
         return found("regularisation", _(what, losses=case.losses(_step(case)), cosine=toward, n=n), tested, evidence)
     ratio = case.ratio[steps]
     if case.same_data and len(ratio) > 1 and np.ptp(ratio) > STEADY * abs(ratio[0]):
-        what = N_(
-            "{losses}, and {n} replicas in one process compute what the workers do: the loss is no sum over examples "
-            "that all are divided by the same number, but each replica's own of its part (a mean over its own tokens, "
-            "negatives of its own)"
-        )
+        what = N_("{losses}; {n} replicas in one process compute what the workers do: {why}")
         tested = _("the examples are the same, nothing draws, and the ratio of the losses is another at each step")
-        return found("whole batch", _(what, losses=case.losses(_step(case)), n=n), tested, evidence)
+        return found("whole batch", _(what, losses=case.losses(_step(case)), n=n, why=_(OWN_PART)), tested, evidence)
     return None
 
 
@@ -209,17 +219,24 @@ def _step(case: Case) -> int:
     return case.failed.step or 1
 
 
-def _compared(steps: Steps) -> int:
+def _changed(steps: Steps) -> int:
+    """How many variables the first step that differs has changed."""
     line = next(line for line in steps.lines if line.get("wrong"))
     return sum(size > 0 for size in line["size"])
 
 
+def _of_gradients(steps: Steps) -> list[Part]:
+    """The parts that are in proportion to gradients: an optimizer's first moments, or the weights where it has none."""
+    slots = [part for part in steps.parts if _is_slot(part, steps)]
+    moments = [part for part in slots if part.name.endswith(("momentum", "_m")) or "/m/" in part.name]
+    return moments or [part for part in steps.parts if part not in slots]
+
+
 def _is_slot(part: Part, steps: Steps) -> bool:
-    """Whether it is an optimizer's variable for one of the weights, by the name of which its own ends."""
-    own = part.name.split("/", 1)[-1]
-    return any(
-        own.startswith(name.replace("/", "_")) for name, _ in steps.variables if "/" in name and name != part.name
-    )
+    """Whether it is an optimizer's variable for one of the weights, by the name of which its own begins or ends."""
+    _, *own = part.name.split("/")
+    names = [name for name, _ in steps.variables if "/" in name and name != part.name]
+    return any("_".join(own).startswith(name.replace("/", "_")) or part.name.endswith(f"/{name}") for name in names)
 
 
 def _factor(parts: list[Part]) -> float | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dtk.checks.verify import verify
+from dtk.checks.steps import Following
+from dtk.checks.verify import prove
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
 from dtk.language import N_, _
@@ -41,13 +40,13 @@ def same_weights(one: Run, other: Run) -> bool:
 
 
 def not_verified(cluster: Run, alone: Run) -> str:
-    """Why verify refuses the two runs; "" where it passes them."""
+    """Why verify refuses the two runs, or says that one device trains otherwise; "" where both train the same."""
+    found: dict[int, Following] = {}
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            verify(cluster, alone)
+        proof = prove(cluster, alone, found=found)
     except VerificationError as error:
         return str(error)
-    return ""
+    return str(found[1].failed) if proof.verdict == "replicas" else ""
 
 
 def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hint_for: Callable[[Any], str]) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dtk.checks.verify import verify
+from dtk.checks.steps import Following
+from dtk.checks.verify import prove
 from dtk.datasets import load
 from dtk.diagnosis.diagnose import diagnose
 from dtk.diagnosis.mistakes import MISTAKES
@@ -68,6 +69,7 @@ def right(strategy: Any, global_batch: int, steps: int, penalty: float = 0.0, by
 
 def _hint_for(answer: Callable[..., Any], penalty: float, by_fit: bool, draw: random.Random) -> str:
     """What is wrong with the answer, "" where nothing is. The seed and the arguments are not the lab's."""
+    found: dict[int, Following] = {}
     kwargs = {"global_batch": draw.choice((52, 56, 60, 68)), "steps": draw.randint(6, 8)}
     seed = draw.randint(3, 99)
     try:
@@ -76,11 +78,11 @@ def _hint_for(answer: Callable[..., Any], penalty: float, by_fit: bool, draw: ra
     except DtkError as error:
         return _("it does not run: {error}", error=error)
     try:
-        proof = verify(together, alone)
+        proof = prove(together, alone, found=found)
     except VerificationError:
         return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
-    if proof.verdict != "one device":
-        return _("workers and one device don't train the same: {line}", line=proof.lines[-3])
+    if proof.verdict == "replicas":
+        return _("workers and one device don't train the same: {why}", why=found[1].failed)
     reference = baseline(right, kwargs={**kwargs, "penalty": penalty, "by_fit": by_fit}, seed=seed)
     mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
     if len(mine) != len(its):
