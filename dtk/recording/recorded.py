@@ -164,12 +164,9 @@ class Recorded:
 
 def _dtype(name: str) -> Any:
     """NumPy's type for TensorFlow's name of it."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
+    import tensorflow as tf
 
-        return np.dtype(getattr(ml_dtypes, name))
+    return tf.as_dtype(name).as_numpy_dtype
 
 
 def _unit(line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int) -> Unit:
