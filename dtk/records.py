@@ -17,6 +17,7 @@ A run's directory (mode 0700):
         records.jsonl    one line a (step, replica); see COLUMNS
         marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `dtk.events` has the kinds
+        variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.recording.states`)
         losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
         weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `dtk.weights`
         result.pkl       what the function returned
@@ -69,7 +70,18 @@ __all__ = [
 
 # What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
 # rest is there.
-GROWING = ("log.txt", "stacks.txt", "shown.jsonl", "records.jsonl", "marks.jsonl", "losses.jsonl", "events.jsonl")
+GROWING = (
+    "log.txt",
+    "stacks.txt",
+    "shown.jsonl",
+    "records.jsonl",
+    "marks.jsonl",
+    "losses.jsonl",
+    "states.bin",
+    "variables.jsonl",
+    "units.jsonl",
+    "events.jsonl",
+)
 
 
 @dataclass(frozen=True)

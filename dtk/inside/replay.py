@@ -22,6 +22,7 @@ def session(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: 
     error or interrupted, and ends here, too.
     """
     from dtk.inside import shell
+    from dtk.recording import follow
 
     place = environment.here()
     assert place is not None, "dtk calls it in a worker"
@@ -32,6 +33,8 @@ def session(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: 
         files.add(shell.name_of_cell(number))
         with _stopped(place, takes, limit):
             end = shell.run(ours, number, code, files)
+        if follow.ended():
+            return  # it has seen enough, whatever the cell made of the exception
         if end["status"] == "error" and limit is None:
             words = N_("cell {cell} went through on the cluster, and raises here: {error}")
             raise DtkError(_(words, cell=number, error=f"{end['type']}: {end['message']}"))

@@ -9,7 +9,7 @@ from typing import Any
 from dtk import events
 from dtk.inside.again import settle_counts
 from dtk.process import ship
-from dtk.recording import updates
+from dtk.recording import states, updates
 from dtk.recording.progress import progress
 
 __all__ = ["snapshot"]
@@ -21,8 +21,9 @@ _HANDED = ("value-", "sync-", "lent-", "so-far-")
 def snapshot(life: Any, message: dict[str, Any]) -> dict[str, Any]:
     """On all workers at once: weights that are put together when they are read need all of them."""
     place, corner = life.place, life.place.folder.path
-    log = corner / "events.jsonl"
-    before = log.stat().st_size
+    grown = ("states.bin", "units.jsonl", "events.jsonl")
+    before = {corner / name: (corner / name).stat().st_size for name in grown if (corner / name).exists()}
+    states.finish(goes_on=True)
     settle_counts(life)
     updates.keep_beside(place)
     progress(place).finish()
@@ -37,5 +38,6 @@ def snapshot(life: Any, message: dict[str, Any]) -> dict[str, Any]:
                 archive.write(each, each.name)
         archive.writestr("result.pkl", ship.pack_result(None))
     part.replace(path)
-    os.truncate(log, before)  # here the session goes on
+    for log, size in before.items():
+        os.truncate(log, size)  # here the session goes on
     return {"steps": progress(place).steps}

@@ -53,7 +53,6 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
-        states=False,
         payload=b"",
         **request.of_each_job(serve, seed, keras, start, None, record=False, force=not here),
         workers=workers,
@@ -139,7 +138,8 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
     """again: another one was there before, and what it wrote stays."""
     source = started.site.source
     peer = Peer(number, f"{started.folder.path.name}-{time.monotonic_ns()}-cells-{number}")
-    source.start(peer.key, {**started.specs[number], "again": again})
+    # What another worker in its place records does not go on where the one before has ended.
+    source.start(peer.key, {**started.specs[number], "again": again, "states": not again})
     source.wait_started([peer.key])
     return peer
 

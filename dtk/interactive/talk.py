@@ -94,7 +94,8 @@ class Talk:
             peer = self.peers[worker]
             peer.running = self.number
             assert peer.cells is not None, "it is ready"
-            peer.cells.send({**message, "id": self.number, "cell": self.number})
+            everywhere = len(targets) == len(self.peers)
+            peer.cells.send({**message, "id": self.number, "cell": self.number, "everywhere": everywhere})
         return self.number
 
     def wait(self) -> Outcome:

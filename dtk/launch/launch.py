@@ -170,7 +170,7 @@ def spec(
         "rate": job.rate,
         "record": job.record,
         "follow": dict(job.follow),
-        "states": job.states and not machine.host,  # elsewhere they would have to be sent here
+        "states": job.states,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,

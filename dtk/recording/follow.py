@@ -32,7 +32,7 @@ from dtk.recording.rounding import ROUNDING, Made, Repeated, one
 from dtk.recording.states import Snapshot, Watched, take, watch
 from dtk.records import RunFolder
 
-__all__ = ["Ended", "finish", "follow"]
+__all__ = ["Ended", "ended", "finish", "follow"]
 
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
@@ -77,7 +77,7 @@ class Follower:
     # ---- a unit
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if not self.watched.looks_at(subject):
+        if self.ended or not self.watched.looks_at(subject):
             return call(*args, **kwargs)
         try:
             return self._call(subject, call, args, kwargs)
@@ -339,6 +339,10 @@ class Follower:
             if self._left <= 0:
                 self._end("enough")
 
+    @property
+    def ended(self) -> bool:
+        return self._file < 0
+
     def _end(self, why: str, **facts: Any) -> None:
         self.finish(why, **facts)
         raise Ended(why)
@@ -403,6 +407,11 @@ def follow(place: Here, asked: dict[str, Any]) -> None:
     levels = {int(number): level for number, level in asked.get("levels", {}).items()}
     _follower = Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels)
     watch(_follower.around)
+
+
+def ended() -> bool:
+    """Whether a follower is there that has seen enough."""
+    return _follower is not None and _follower.ended
 
 
 def finish() -> None:

@@ -33,6 +33,7 @@ class Unit:
     folder: RunFolder
     numbers: list[dict[int, int]] = field(repr=False)  # of variables: in each worker's process, in the whole run
     digests: dict[str, dict[str, list[int]]] = field(repr=False)
+    places: list[list[list[Any]]] = field(repr=False)  # each worker's: when, number of the variable, offset, bytes
 
 
 class Recorded:
@@ -59,14 +60,15 @@ class Recorded:
         lines = [json.loads(line) for line in Tail(folder.worker(0).path / "units.jsonl").lines()]
         units = [line for line in lines if "unit" in line and not line.get("end")]
         numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
+        places = [_places(folder, worker) for worker in range(1, folder.workers)]
         before = 0
         if units and self.units:  # a later start: it goes on after the step that it has restored
             keep = [unit for unit in self.units if unit.step < units[0]["step"]]
             before = (keep[-1].ended[0] if keep else 0) - units[0]["began"][0]
             self.units = keep
-        made = [_unit(line, folder, numbers, before) for line in units]
+        made = [_unit(line, folder, numbers, before, places) for line in units]
         self.units += made
-        self.end = next((_unit(line, folder, numbers, before) for line in lines if line.get("end")), None)
+        self.end = next((_unit(line, folder, numbers, before, places) for line in lines if line.get("end")), None)
         last = next((line["last"]["position"] for line in lines if "last" in line), None)
         self.last = None if last is None else (last[0] + before, last[1])
 
@@ -145,34 +147,41 @@ class Recorded:
 
     def _values(self, unit: Unit, worker: int) -> dict[str, State]:
         found: dict[str, State] = {"before": {}, "after": {}}
-        path = unit.folder.worker(worker).path / "states" / str(unit.number)
-        if not path.exists():
-            return found
-        data = np.fromfile(path, np.uint8)
-        end = int(np.argmax(data == 10))
+        path = unit.folder.worker(worker).path / "states.bin"
         try:
-            for when, its, offset, size in json.loads(bytes(data[:end])):
+            for when, its, offset, size in unit.places[worker]:
                 number = unit.numbers[worker][its]
                 facts = self.variables[number]
-                part = data[end + 1 + offset : end + 1 + offset + size]
-                value = part.view(_dtype(facts["dtype"])).reshape(facts["shape"])
-                found[when].setdefault(number, []).append(value)
-        except (ValueError, LookupError) as error:
+                value = np.fromfile(path, np.uint8, size, offset=offset).view(_dtype(facts["dtype"]))
+                found[when].setdefault(number, []).append(value.reshape(facts["shape"]))
+        except (OSError, ValueError, LookupError) as error:
             raise Damaged(unit.step) from error
         return found
 
 
+def _places(folder: RunFolder, worker: int) -> dict[int, list[list[Any]]]:
+    """Where a worker's values are, by the number of the unit."""
+    lines = [json.loads(line) for line in Tail(folder.worker(worker).path / "units.jsonl").lines()]
+    return {line["unit"]: line["values"] for line in lines if "unit" in line}
+
+
 def _dtype(name: str) -> Any:
     """NumPy's type for TensorFlow's name of it."""
-    import tensorflow as tf
+    try:
+        return np.dtype(name)
+    except TypeError:  # one that NumPy alone has not, as bfloat16
+        import tensorflow as tf
 
-    return tf.as_dtype(name).as_numpy_dtype
+        return tf.as_dtype(name).as_numpy_dtype
 
 
-def _unit(line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int) -> Unit:
+def _unit(
+    line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int, others: list[Any]
+) -> Unit:
     began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
-    here = frozenset(numbers[0][number] for number in line["here"])
-    return Unit(began, ended, line["step"], here, line["unit"], folder, numbers, line["digests"])
+    here, number = frozenset(numbers[0][number] for number in line["here"]), line["unit"]
+    places = [line["values"], *(each.get(number, []) for each in others)]
+    return Unit(began, ended, line["step"], here, number, folder, numbers, line["digests"], places)
 
 
 def as_tuple(value: Any) -> Any:

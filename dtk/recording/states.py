@@ -4,14 +4,15 @@ In the worker's directory:
 
     variables.jsonl   one line a variable, when it is first seen
     units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, where it began and
-                      ended (`Watched.position`), digests of what it changed
-    states/N          the values of unit N: a line of JSON that says what is where, then the bytes
+                      ended (`Watched.position`), digests of what it changed, and where its values are
+    states.bin        the values of all units, one after another
 
 The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -30,9 +31,10 @@ from dtk.compat.steps import updates
 from dtk.environment import Here
 from dtk.recording.progress import progress
 
-__all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "finish", "listen", "made", "same", "take", "watch"]
+__all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "finish", "listen", "made", "pause", "same", "take", "watch"]
 
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
+SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
 FRESH = 4  # units of each new function that are recorded whatever the budget's plan
 SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
 SHARE = 0.03  # of the time, for larger states
@@ -124,8 +126,11 @@ class Recorder:
         self._fresh = 0
         self._step = 1
         self._writer = _Writer(self.path, values=place.worker == 0)
+        self.paused = False
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self.paused:
+            return call(*args, **kwargs)
         start, began = time.monotonic(), self.watched.position
         known, self._step = self.watched.trains(subject), progress(self.place).steps + 1
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
@@ -186,15 +191,16 @@ class Recorder:
             self.stride *= 2
             self.busy, self.began = 0.0, time.monotonic()
 
-    def finish(self) -> None:
-        """Writes what the function has left behind, and waits until all is written."""
+    def finish(self, goes_on: bool = False) -> None:
+        """Writes what the function has left behind, and waits until all is written. goes_on: more may come."""
         if self.held is not None:  # the last unit was recorded
             now = take()
             number, self.units = self.units, self.units + 1
             place = self.watched.position
             self._write(now, now, end=True, began=place, ended=place)
             self.units = number
-        self._writer.close({"units": self.units, "position": self.watched.position, "failed": self._writer.failed})
+        last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
+        self._writer.close(last, goes_on)
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
@@ -208,11 +214,10 @@ class _Writer:
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
         self._path = path
-        (path / "states").mkdir(mode=0o700, exist_ok=True)
         self._queue: queue.Queue[Any] = queue.Queue()
         self._waiting, self._room = 0, threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="dtk-states", daemon=True)
-        self._thread.start()
+        self._written = threading.Event()  # all that there was when `close` was called
+        threading.Thread(target=self._run, name="dtk-states", daemon=True).start()
 
     def put(self, variable: Any, unit: Any) -> None:
         if unit is not None:
@@ -221,53 +226,61 @@ class _Writer:
                 self._waiting += unit[2]
         self._queue.put((variable, unit))
 
-    def close(self, last: dict[str, Any]) -> None:
-        self._queue.put((None, last))
-        self._thread.join(120)
+    def close(self, last: dict[str, Any], goes_on: bool) -> None:
+        self._written.clear()
+        self._queue.put((None, {"last": last, "goes_on": goes_on}))
+        self._written.wait(120)
 
     def _run(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        variables = os.open(self._path / "variables.jsonl", flags, 0o600)
-        units = os.open(self._path / "units.jsonl", flags, 0o600)
-        while True:
-            variable, unit = self._queue.get()
-            try:
-                if variable is not None:
-                    os.write(variables, (json.dumps(variable) + "\n").encode())
-                elif isinstance(unit, dict):
-                    os.write(units, (json.dumps({"last": unit}) + "\n").encode())
-                    return
-                elif not self.failed:
-                    os.write(units, (json.dumps(self._unit(*unit[:2])) + "\n").encode())
-            except OSError as error:  # a full disk: what is written by now can be followed
-                self.failed = str(error.strerror or error)
-            finally:
-                if isinstance(unit, tuple):
-                    with self._room:
-                        self._waiting -= unit[2]
-                        self._room.notify_all()
+        names = ("variables.jsonl", "units.jsonl", "states.bin")
+        with contextlib.ExitStack() as stack:
+            variables, units, values = (stack.enter_context(self._opened(name)) for name in names)
+            while self._next(variables, units, values):
+                pass
 
-    def _unit(self, unit: dict[str, Any], entries: list[Any]) -> dict[str, Any]:
+    def _opened(self, name: str) -> Any:
+        return open(self._path / name, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+    def _next(self, variables: Any, units: Any, values: Any) -> bool:
+        """Writes what was put next; returns whether more may come."""
+        variable, unit = self._queue.get()
+        try:
+            if variable is not None:
+                _append(variables, variable)
+            elif isinstance(unit, dict):
+                _append(units, {"last": unit["last"]})
+                return bool(unit["goes_on"])
+            elif not self.failed:
+                _append(units, self._unit(unit[0], unit[1], values))
+        except OSError as error:  # a full disk: what is written by now can be followed
+            self.failed = str(error.strerror or error)
+        finally:
+            if isinstance(unit, dict):
+                self._written.set()
+            elif unit is not None:
+                with self._room:
+                    self._waiting -= unit[2]
+                    self._room.notify_all()
+        return True
+
+    def _unit(self, unit: dict[str, Any], entries: list[Any], file: Any) -> dict[str, Any]:
         digests: dict[str, Any] = {"before": {}, "after": {}}
-        places, parts, offset = [], [], 0
+        places = []
         for when, number, kept, values in entries:
             held = [np.ascontiguousarray(value) for value in values]
             if kept == "mirrored":
                 digests[when][number] = [zlib.crc32(_bytes(value)) for value in held]
             if self.values or kept == "by replica":
-                for value in held[:1] if kept != "by replica" else held:
-                    places.append([when, number, offset, value.nbytes])
-                    parts.append(value)
-                    offset += value.nbytes
-        if parts:
-            head = json.dumps(places).encode() + b"\n"
-            target = self._path / "states" / str(unit["unit"])
-            with open(target.with_suffix(".part"), "wb", opener=lambda p, f: os.open(p, f, 0o600)) as file:
-                file.write(head)
-                for value in parts:
+                for value in held if kept == "by replica" else held[:1]:
+                    places.append([when, number, file.tell(), value.nbytes])
                     file.write(_bytes(value))
-            os.replace(target.with_suffix(".part"), target)
-        return {**unit, "digests": digests}
+        file.flush()
+        return {**unit, "digests": digests, "values": places}
+
+
+def _append(file: Any, line: Any) -> None:
+    file.write((json.dumps(line) + "\n").encode())
+    file.flush()
 
 
 def _bytes(value: Any) -> Any:
@@ -281,19 +294,27 @@ def listen(place: Here) -> None:
     """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
     global _recorder
     asked = os.environ.get("DTK_STATES", "")
+    budget = SENT if place.host else BUDGET
     try:
-        budget = float(asked) if asked not in ("", "1") else BUDGET
+        budget = float(asked) if asked not in ("", "1") else budget
     except ValueError:
-        budget = BUDGET
+        pass
     if budget <= 0 or place.role == "evaluator" or place.mode not in ("cluster", "mirrored"):
         return
     _recorder = Recorder(place, budget)
     watch(_recorder.around)
 
 
-def finish() -> None:
+def pause(paused: bool) -> None:
+    """While it is paused nothing is recorded: what runs is not the same on all workers."""
     if _recorder is not None:
-        _recorder.finish()
+        _recorder.paused = paused
+
+
+def finish(goes_on: bool = False) -> None:
+    """Writes what the function, or a session of cells until now, has left behind."""
+    if _recorder is not None:
+        _recorder.finish(goes_on)
 
 
 def watch(around: states.Unit) -> None:

@@ -248,8 +248,11 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
 
 def _settings(optimizer: Any) -> dict[str, Any]:
     """What its `get_config` has that is one value, but its name and its learning rate, which is a variable."""
+    import tensorflow as tf
+
     try:
-        config = optimizer.get_config()
+        with tf.init_scope():  # it reads the learning rate, which a graph can't
+            config = optimizer.get_config()
     except Exception:  # the learner's own class may have none that works: no training ends for it
         return {}
     plain = {key: value for key, value in config.items() if isinstance(value, (bool, int, float, str, type(None)))}
