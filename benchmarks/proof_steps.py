@@ -67,9 +67,10 @@ def followed(program: proof_programs.Program, steps: int) -> dict[str, Any]:
         ran = time.monotonic() - began
         began = time.monotonic()
         try:
-            proof, named = dtk.verify(run), ""
+            proof, named, key = dtk.verify(run), "", ""
         except dtk.VerificationError:
-            proof, named = kept(run.dir), str(diagnose(run))
+            diagnosis = diagnose(run)
+            proof, named, key = kept(run.dir), str(diagnosis), diagnosis.mistake
         took = time.monotonic() - began
     except dtk.DtkError as error:
         return {"error": str(error)[:300]}
@@ -78,7 +79,7 @@ def followed(program: proof_programs.Program, steps: int) -> dict[str, Any]:
     largest = {int(n): float(rows.its_apart.max()) for n, rows in table.groupby("replicas")}
     facts = {"verdict": proof.verdict, "differs": next((s.step for s in proof.followers.values() if s.step), None)}
     places = {"truth": program.truth, "first": program.first(steps), "seconds": [round(ran, 1), round(took, 1)]}
-    return {**facts, "largest": largest, **places, "failed": proof.failed, "named": named}
+    return {**facts, "largest": largest, **places, "failed": proof.failed, "key": key, "named": named}
 
 
 def said(line: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -41,8 +42,8 @@ def main(options: argparse.Namespace, argv: list[str]) -> int:
             single = baseline(options.program or options.module, workers=options.workers, argv=argv, **_common(options))
             from dtk.run_report import compared  # with all figures, which a run does without
 
-            lines, verdict = compared(found, single)
-            print(*lines, sep="\n")
+            print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)
+            verdict = compared(found, single, say=functools.partial(print, flush=True))
             print(f"the baseline's logs and records: {single.dir}")
             said |= {"verdict": verdict, "verified": not VERDICTS[verdict], "baseline": str(single.dir)}
             said["exit_code"] = VERDICTS[verdict]

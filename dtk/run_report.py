@@ -55,24 +55,25 @@ def _installed() -> list[tuple[str, str]]:
     return [(package, version or _("none")) for package, version in versions(*_PACKAGES).items()]
 
 
-def compared(run: RunLike, baseline: RunLike) -> tuple[list[str], str]:
-    """What verify says, with the diagnosis where it fails; and the verdict (`dtk.proof.proof.VERDICTS`)."""
-    said: list[str] = []
+def compared(run: RunLike, baseline: RunLike, say: Callable[[str], None]) -> str:
+    """Says what verify says, with the diagnosis where it fails; returns the verdict (`dtk.proof.proof.VERDICTS`)."""
     try:
-        proof = prove(run, baseline, say=said.append)
+        return prove(run, baseline, say=say).verdict
     except VerificationError as error:
+        say(f"FAIL: {error}")
         found = diagnose(run, baseline)
-        named = _("diagnosis: {sentence}", sentence=found)
-        verdict = "failed" if error.proof is None else error.proof.verdict
-        return [*said, f"FAIL: {error}", named, *(f"  {each}" for each in found.evidence)], verdict
-    return said, proof.verdict
+        for line in (_("diagnosis: {sentence}", sentence=found), *(f"  {each}" for each in found.evidence)):
+            say(line)
+        return "failed" if error.proof is None else error.proof.verdict
 
 
 def _comparison(run: Any, baseline: Any) -> Iterator[str]:
     """What verify has said of the run; where it was not asked, and a baseline is there, it is asked now."""
     proof = kept(run.dir)
     if proof is None and baseline is not None:
-        yield text(_("Against one device"), compared(run, baseline)[0])
+        said: list[str] = []
+        compared(run, baseline, said.append)
+        yield text(_("Against one device"), said)
         proof = kept(run.dir)
     elif proof is not None:
         yield text(_("Against one device"), [*proof.lines, *([f"FAIL: {proof.failed}"] if proof.failed else [])])

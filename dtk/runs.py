@@ -86,8 +86,7 @@ class Run(Kept):
 
         Args:
             changes: arguments of `dtk.run` such as seed and workers; `without`, a tuple of what the workers switch
-                off: "batch norm" (made synchronous), "clipping", "random", "sparse gradient" (made dense), "rounding"
-                (computes in float64); `rate`, a factor of all learning rates.
+                off: "batch norm" (made synchronous), "random" (the same draws for every example).
 
         Raises:
             ClusterConfigError: a change that is not possible, or `dir` is not complete.

@@ -55,7 +55,7 @@ def cluster():
 
 def test_a_cluster_computes_what_one_device_does(cluster, baseline, capsys):
     dtk.verify(cluster, baseline)
-    assert "check weights vs single device: PASS" in capsys.readouterr().out
+    assert "check every step vs one device: PASS" in capsys.readouterr().out
 
 
 def test_the_records_hold_each_replicas_share_of_the_loss(cluster, baseline):

@@ -43,8 +43,13 @@ def test_the_mistake_is_recognised(key, kind, capsys):
 
 def test_there_is_a_fixture_for_each_mistake_wherever_it_occurs():
     made = {key: tuple(kinds) for key, kinds in FIXTURES.items()}
-    # What is made on one worker alone: tests/test_states.py has programs that make them.
+    # tests/proof_programs has what is made on one worker alone, or by larger programs; tests/test_verify.py, records.
     elsewhere = (
+        "one worker",
+        "own mean",
+        "records",
+        "replica gradient",
+        "scaled twice",
         "unrecorded",
         "sparse gradient",
         "gradient scale",

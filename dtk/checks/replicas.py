@@ -49,11 +49,11 @@ def check_states_agree(ours: Evidence) -> None:
     found = parted(ours.run.folder)
     if found is None:
         return
-    what = N_("worker 0 and worker {worker} part at step {step}: {names}")
+    what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
     if found.before:
-        what = N_("worker 0 and worker {worker} part before step {step}: {names}")
+        what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
     if found.worker == 0:
-        what = N_("the replicas of worker 0 part at step {step}: {names}")
+        what = N_("the replicas of worker 0 diverge at step {step}: {names}")
     raise VerificationError(
         _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
         step=found.step,

@@ -22,7 +22,7 @@ from dtk.checks.losses import RTOL, check_loss
 from dtk.checks.numerals import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
-from dtk.language import N_, _
+from dtk.language import N_, _, ngettext
 from dtk.measure.scaling import by_step, global_loss
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
@@ -31,7 +31,7 @@ __all__ = ["Following", "can_be_followed", "check_every_step"]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 CLOSE = 1.5  # of the mean losses of two batches, by the same weights
-_WITHOUT = {"random": N_("random draws"), "batch norm": N_("normalisation by parts")}
+_WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
 
@@ -160,9 +160,11 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following) -> Iterator[
     yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
     words = N_("check every step vs one device without {these}: PASS ({steps} steps)")
     if scaled:
-        words = N_("check every step vs one device, told of {n} replicas: PASS ({steps} steps)")
+        words = N_("check every step vs one device, with num_replicas_in_sync={n}: PASS ({steps} steps)")
         if reasons:
-            words = N_("check every step vs one device without {these}, told of {n} replicas: PASS ({steps} steps)")
+            words = N_(
+                "check every step vs one device without {these}, with num_replicas_in_sync={n}: PASS ({steps} steps)"
+            )
     without = _(" and ").join(_(_WITHOUT[switch]) for switch in reasons)
     yield _(words, these=without, n=ours.replicas, steps=mine.steps)
 
@@ -251,7 +253,9 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             remedy=_("let the data and its size alone decide how many steps there are"),
         )
     if steps.undecided:
-        what = N_("not decidable: at {n} of {steps} steps rounding is as large as the update of most variables")
+        what = N_(
+            "not decidable: at {n} of {steps} steps rounding is as large as the update in over a tenth of all values"
+        )
         remedy = N_("compute in float32, or with a larger learning rate")
         return VerificationError(_(what, n=steps.undecided, steps=ours.steps), reason="not decidable", remedy=_(remedy))
     return None
@@ -301,15 +305,28 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[Verificat
 def _update(steps: Steps, replicas: int) -> VerificationError:
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
     said = _("; ").join(map(_part, largest[:2]))
-    what = N_("step {step}: the update is not that of {whom} from the same state, in {n} variables: {parts}")
+    facts = {"step": steps.step, "whom": whom(replicas), "parts": said}
+    what = ngettext(
+        "step {step}: from the same state, the update differs from that of {whom} in {n} variable: {parts}",
+        "step {step}: from the same state, the update differs from that of {whom} in {n} variables: {parts}",
+        len(steps.parts),
+        **facts,
+    )
+    remedy = N_("compare what both compute there: the loss's divisor, gradients, clipping, settings of the optimizer")
     if steps.between:
-        what = N_("before step {step} something changed {n} variables otherwise than on {whom}: {parts}")
+        what = ngettext(
+            "before step {step}, {n} variable changed differently from {whom}: {parts}",
+            "before step {step}, {n} variables changed differently from {whom}: {parts}",
+            len(steps.parts),
+            **facts,
+        )
+        remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
     first = largest[0]
     return VerificationError(
-        _(what, step=steps.step, whom=whom(replicas), n=len(steps.parts), parts=said),
+        what,
         step=steps.step,
         reason="between" if steps.between else "update",
-        remedy=_("compare what both compute there: the loss's divisor, gradients, clipping, settings of the optimizer"),
+        remedy=_(remedy),
         numbers={"apart": first.apart, "level": first.level, "longer": first.longer, "along": first.along},
     )
 

@@ -1,23 +1,20 @@
 """`dtk.verify`: did the cluster compute what one device would have computed? In this order:
 
     reason             what is looked at
-    "arguments"        a run and a baseline, in this order
+    "arguments"        a run, and a baseline where there is one
     "records"          every replica recorded every step, once, and every worker came to its end
-    "steps"            all workers, and the baseline, ran the same number of steps
-    "examples"         the replicas' examples add up to the baseline's at every step
+    "seeds", "initial weights"  both began alike, where there is a baseline
     "updates"          every update of every optimizer was recorded
-    "seeds"            both were seeded alike
-    "initial weights"  both started from the same weights
-    "replicas"         all replicas hold identical weights, at the start and at the end
-    "loss"             the global loss is the same at every step; "uneven batch" where one explains why it is not;
-                       "offset" where it differs within rtol, from step 1 on and by as much at each of four steps
-    "weights between fits"  the weights where one training of several ends or begins are the same
-    "final weights"    the weights at the end are the same; and where they agree only because they moved by little,
-                       they moved alike
+    "replicas"         all replicas hold the same state, to the last bit, before and after each step
+    "between"          the follower's state before each step is the run's: what happens between steps is the same
+    "steps", "examples", "data"  the follower reads the same examples at every step
+    "loss", "divisor"  its loss is the run's, from the same state
+    "update"           so is its update, variable by variable, up to the rounding that was measured
+    "variables", "states", "not decidable", "not followed"  nothing can be concluded, and why
 
-Training is chaotic: rounding of 1e-7 grows from step to step, and with ReLU or Adam the two runs may part although each
-step is right. So where losses or weights part, the baseline's function is run once more, each step from the state that
-the run recorded (`dtk.checks.steps`): if every step then makes the same update, the run is proved by its steps.
+Each step is proved by itself, from the state that the run recorded (`dtk.checks.steps`): training is chaotic, so that
+rounding of 1e-7 lets two correct runs diverge. A run whose states were not recorded is compared with its baseline to
+the end: "loss", "weights between fits", "final weights".
 
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
 reason; what passed is printed, as facts without measured numbers, so that it can stand in a notebook.
@@ -76,7 +73,7 @@ def verify(
         TypeError: an argument is no run.
     """
     if rtol is not None or atol is not None:
-        words = _("rtol and atol have no effect: every update is compared with what rounding makes of it")
+        words = _("rtol and atol have no effect any more: each update is compared with the measured rounding level")
         warnings.warn(words, DeprecationWarning, stacklevel=2)
     return prove(run, baseline, allow_unrecorded, print)
 

@@ -1,10 +1,10 @@
 """All variables of this process, in the order of their creation, and the calls between which Python can read them.
 
-A *unit* is an outermost call of a `tf.function`, of `strategy.run`, or of an optimizer that works eagerly: nothing can
-be read or set inside of it, everything between two of them. Touched, in worker processes only:
-`BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run` and Keras 3's
-`Variable._initialize` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of variables outside of TensorFlow 1's
-graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the names is gone.
+A *unit* is an outermost call of a `tf.function`, of `strategy.run`, or of an optimizer that works eagerly, or a run of
+an Estimator's session: nothing can be read or set inside of it, everything between two of them. Touched, in worker
+processes only: `BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run` and
+Keras 3's `Variable._initialize` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of variables outside of
+TensorFlow 1's graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the names is gone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat.per_replica import local_values
+
 __all__ = [
     "GENERATOR",
     "MOVING",
     "Feed",
+    "InGraph",
     "Unit",
     "Variable",
     "can_be_fed",
     "eager_unit",
+    "enter_graph",
     "is_iterator",
+    "of_graph",
     "perturbed",
     "untracked",
     "variables",
@@ -49,6 +54,7 @@ Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
 _making = threading.local()
 _table: list[Variable] = []
+_in_graph: list[InGraph] = []  # of the Estimator that trains, or has trained last
 _counted: dict[tuple[Any, ...], int] = {}
 _stale = True
 _around: Unit | None = None
@@ -75,7 +81,7 @@ class Variable:
     aggregation: str
     trainable: bool
     role: str
-    copies: list[weakref.ref[Any]] = field(default_factory=list)
+    copies: list[Any] = field(default_factory=list)
     ready: bool = False
 
     def read(self) -> list[Any]:
@@ -99,6 +105,61 @@ class Variable:
             if copy is not None:
                 value = tf.convert_to_tensor(values[k % len(values)], copy.dtype)
                 tf.raw_ops.AssignVariableOp(resource=copy.handle, value=value)
+
+
+@dataclass(eq=False)
+class InGraph(Variable):
+    """A variable of a graph of TensorFlow 1, which is read and set in calls of its session beside the training's.
+
+    tensors: of its copies. session: the raw one, None once it is closed: then it holds what was read last.
+    """
+
+    tensors: list[Any] = field(default_factory=list)
+    setters: list[tuple[Any, Any]] = field(default_factory=list)  # (operation, placeholder), by copy
+    session: Any = None
+    held: list[Any] = field(default_factory=list)
+
+    def read(self) -> list[Any]:
+        """Each copy's value; the same array as before where nothing has changed."""
+        if self.session is not None:
+            now = [np.asarray(value) for value in self.session.run(self.tensors)]
+            old = self.held or [None] * len(now)
+            self.held = [
+                a if a is not None and a.tobytes() == b.tobytes() else b for a, b in zip(old, now, strict=True)
+            ]
+        return self.held
+
+    def assign(self, values: list[Any]) -> None:
+        for k, (setter, given) in enumerate(self.setters):
+            self.session.run(setter, {given: values[k % len(values)]})
+
+
+def of_graph() -> list[InGraph]:
+    """The variables of the present graph, which gets what reads and sets them; before it is finished."""
+    import tensorflow as tf
+
+    found: dict[str, InGraph] = {}
+    for variable in tf.compat.v1.global_variables():
+        for leaf in local_values(variable):
+            entry = _facts(leaf, InGraph)
+            entry = found.setdefault(entry.name, entry)
+            given = tf.compat.v1.placeholder(leaf.dtype.base_dtype, leaf.shape)
+            entry.tensors.append(leaf.read_value())
+            entry.setters.append((tf.raw_ops.AssignVariableOp(resource=leaf.handle, value=given), given))
+            entry.ready = True
+    for entry in found.values():
+        entry.copies = [None] * len(entry.tensors)  # as many; there is nothing to refer to
+    return list(found.values())
+
+
+def enter_graph(table: list[InGraph], session: Any) -> None:
+    """From now on these are the variables; session None: they hold what they held last."""
+    global _in_graph
+    _in_graph = table
+    for each in table:
+        if session is None:
+            each.read()
+        each.session = session
 
 
 def watch_variables(module: Any) -> None:
@@ -181,6 +242,8 @@ def _made_as(role: str) -> Iterator[None]:
 def variables() -> list[Variable]:
     """All that have a value by now and are still there, in the order of their creation."""
     global _stale, _table
+    if _in_graph:
+        return list(_in_graph)
     if _stale or not all(each.ready for each in _table):
         _stale = False
         _refresh()
@@ -226,22 +289,25 @@ def _refresh() -> None:
 
 
 def _entry(leaf: Any, ref: Any) -> Variable:
+    made: Variable = _facts(leaf, Variable)
+    made.role, made.copies = leaf._dtk_role, [ref]
+    alike = made.identity[:-1]
+    number = _counted[alike, made.role] = _counted.get((alike, made.role), -1) + 1
+    made.identity = (*alike, number)
+    return made
+
+
+def _facts(leaf: Any, cls: Any) -> Any:
     import tensorflow as tf
 
     name = getattr(leaf, "_dtk_path", "") or _SUFFIX.sub("", str(leaf.name))
     dtype, shape = leaf.dtype.base_dtype.name, tuple(leaf.shape.as_list())
     on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
-    aggregation = leaf.aggregation.name.lower()
     strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
-    kept = (
-        "by replica"
-        if on_read or any(word in name for word in MOVING)
-        else ("mirrored" if strategy is not None else "own")
-    )
-    role = leaf._dtk_role
-    alike = (_NUMBER.sub("", name), dtype, shape)
-    number = _counted[alike, role] = _counted.get((alike, role), -1) + 1
-    return Variable(name, (*alike, number), dtype, shape, kept, aggregation, bool(leaf.trainable), role, [ref])
+    by_replica = on_read or any(word in name for word in MOVING)
+    kept = "by replica" if by_replica else ("mirrored" if strategy is not None else "own")
+    identity = (_NUMBER.sub("", name), dtype, shape, 0)
+    return cls(name, identity, dtype, shape, kept, leaf.aggregation.name.lower(), bool(leaf.trainable), "")
 
 
 # ---- the calls

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dtk.checks import facts
-from dtk.checks.evidence import Evidence
+from dtk.checks.evidence import Evidence, RunLike
 from dtk.checks.numerals import first_three, rounded
 from dtk.checks.steps import Following
 from dtk.errors import VerificationError
@@ -35,6 +35,7 @@ class Case:
     theirs: Evidence | None
     failed: VerificationError
     followed: Mapping[int, Following]
+    source: RunLike | None = None  # whose function was followed with; None: the run's own
 
     @property
     def one(self) -> Steps | None:
@@ -50,6 +51,17 @@ class Case:
     def shared_by_replicas(self) -> bool:
         """Whether as many replicas in one process do what the run does, so that it is the program's doing."""
         return self.many is not None and self.many.failed is None
+
+    @cached_property
+    def same_function(self) -> bool:
+        """Whether what was followed with is the run's own function, with its arguments, as far as files tell."""
+        if self.source is None:
+            return True
+        mine, its = (each.folder.path / "function.pkl" for each in (self.ours.run, self.source))
+        try:
+            return mine.read_bytes() == its.read_bytes()
+        except OSError:
+            return False
 
     @property
     def other_names(self) -> bool:
@@ -163,9 +175,10 @@ class Case:
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""
         return _(
-            "at step {step} the {run}'s loss is {mine:.3g}, the baseline's {other:.3g}",
+            "at step {step} the {run}'s loss is {mine:.3g}, {other_run}'s {other:.3g}",
             step=step,
             run=self.ours.name,
+            other_run=_("one device") if self.one is not None else _("the baseline"),
             mine=self.mine[step - 1],
             other=self.other[step - 1],
         )

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dtk.checks import facts
 from dtk.checks.coverage import kind_of_updates
-from dtk.checks.evidence import check_recorded, collect
-from dtk.checks.steps import Following
+from dtk.checks.evidence import Evidence, check_recorded, collect
+from dtk.checks.steps import Following, can_be_followed
+from dtk.checks.steps import followed as follow
 from dtk.checks.verify import name_of, prove
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
@@ -27,6 +28,7 @@ from dtk.diagnosis.standstill import look_at_standstill
 from dtk.diagnosis.steps import (
     look_at_between,
     look_at_divisor,
+    look_at_factor,
     look_at_parting,
     look_at_settings,
     look_at_shape,
@@ -34,7 +36,7 @@ from dtk.diagnosis.steps import (
     unknown,
 )
 from dtk.diagnosis.verdict import Diagnosis, by_test, found
-from dtk.errors import VerificationError
+from dtk.errors import DtkError, VerificationError
 from dtk.events import Training
 from dtk.language import N_, _
 
@@ -124,9 +126,13 @@ def _explain(
         theirs = collect(baseline, _("baseline")) if baseline is not None else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
-    if failed.loss is not None and theirs is not None:  # one of several losses of a step: it alone tells by its ratio
-        ours, theirs = ours.only(failed.loss), theirs.only(failed.loss)
-    case = Case(ours, theirs, failed, followed)
+    if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
+        ours, theirs = ours.only(failed.loss), theirs.only(failed.loss) if theirs is not None else None
+    if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
+        followed = {1: follow(ours, baseline or run, 1)}
+    if theirs is None and failed.reason in ("data", "examples", "steps"):
+        theirs = _on_one_device(run)
+    case = Case(ours, theirs, failed, followed, baseline)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
     alone = followed[1].theirs if 1 in followed else None
     alone = alone.only(failed.loss) if alone is not None and failed.loss is not None else alone
@@ -135,6 +141,14 @@ def _explain(
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
+
+
+def _on_one_device(run: Any) -> Evidence | None:
+    """What the run's function reads on one device, to its end: a follower stops where it has seen enough."""
+    try:
+        return collect(run.again(workers=1, replicas=1), _("baseline"))
+    except DtkError:
+        return None
 
 
 def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None) -> Diagnosis:
@@ -182,11 +196,11 @@ _DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
 )
 _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
     look_at_between,
-    look_at_divisor,
     look_at_settings,
     look_at_finite,
     look_at_shares,
     look_at_first_loss,
-    look_at_shape,
+    look_at_factor,
     look_at_update,
+    look_at_shape,
 )

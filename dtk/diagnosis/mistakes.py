@@ -132,6 +132,15 @@ MISTAKES = {
         ),
         BOTH,
     ),
+    "scaled twice": Mistake(
+        N_("the global loss is N² times too large or too small"),
+        "N² or 1/N²",
+        N_(
+            "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and leave "
+            "num_replicas_in_sync out of it"
+        ),
+        BOTH,
+    ),
     "not divided": Mistake(
         N_("the global loss is the sum over the examples"),
         "B",
@@ -174,31 +183,44 @@ MISTAKES = {
         N_("tf.nn.scale_regularization_loss(penalty) in each replica's share"),
         BOTH,
     ),
-    "whole batch": Mistake(
+    "own mean": Mistake(
+        N_("one device's loss lies between the means of the replicas, each of which divides by a number of its own"),
+        "-",
         N_(
-            "same data and weights, nothing drawn at random, another loss at step 1 in no simple ratio and no penalty's"
+            "divide by the number that all replicas have together (tokens, weights, pairs): "
+            'get_replica_context().all_reduce("sum", count), and in accumulation that of all micro-batches'
         ),
+        BOTH,
+    ),
+    "whole batch": Mistake(
+        N_("same data and weights, nothing drawn at random; the loss differs in the same direction at every step"),
         "-",
         N_("make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas"),
         BOTH,
     ),
+    "replica gradient": Mistake(
+        N_("losses agree at every step, updates by no common factor, and replicas in one process make them as well"),
+        "-",
+        N_("clip and normalise after the sum over replicas, and gather by operations that pass gradients back"),
+        BOTH,
+    ),
     "learning rate": Mistake(
-        N_("losses agree at step 1 and differ afterwards; the weights moved the same way, but not as far"),
+        N_("a learning rate is another one before a step, on one worker or on all of them"),
         "-",
         N_("use the same learning rate in both, or scale it by the same factor, and don't change it in one only"),
         BOTH,
     ),
     "gradient scale": Mistake(
-        N_(
-            "losses agree at step 1; the weights moved the same way, N times as far, and the learning rates are the "
-            "same"
-        ),
+        N_("the loss is one device's, and the gradients are N times as long, or 1/N"),
         "-",
-        N_("add gradients up once: by the optimizer, or by all_reduce and skip_gradients_aggregation, not by both"),
+        N_(
+            "add the shares' gradients up exactly once, by the optimizer or by all_reduce and "
+            "skip_gradients_aggregation, and don't average them"
+        ),
         BOTH,
     ),
     "clipping": Mistake(
-        N_("losses agree at step 1 and differ afterwards; without the clipping of gradients both agree"),
+        N_("the loss is one device's, the update is not, and each replica's own gradients are clipped"),
         "-",
         N_(
             "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then "
@@ -213,15 +235,21 @@ MISTAKES = {
         BOTH,
     ),
     "not summed": Mistake(
-        N_("the workers start a step alike and end it with different weights"),
+        N_("the workers start a step alike and end it with different weights, none of them with one device's"),
         "-",
         N_("let the optimizer apply what all replicas add up to: apply_gradients in replica context, or all_reduce"),
+        BOTH,
+    ),
+    "one worker": Mistake(
+        N_("the workers start a step alike, worker 0 makes one device's update, and another worker a different one"),
+        "-",
+        N_("do the same on all workers with the sum: clip, scale and apply it without asking for a worker's number"),
         BOTH,
     ),
     "reduction": Mistake(
         N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),
         "-",
-        N_("look at what the workers alone do between loss and update: collectives, clipping, what asks for a worker"),
+        N_("look at what the workers alone do between loss and update: collectives, clipping, a worker's number"),
         BOTH,
     ),
     "set by hand": Mistake(
@@ -231,16 +259,13 @@ MISTAKES = {
         BOTH,
     ),
     "sparse gradient": Mistake(
-        N_(
-            "losses agree at step 1 and differ afterwards; a gradient comes as rows, and with dense gradients both "
-            "agree"
-        ),
+        N_("the loss is one device's, and of the update nothing differs but variables whose gradients come as rows"),
         "-",
         N_("make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up"),
         BOTH,
     ),
     "not reproducible": Mistake(
-        N_("the baseline, made once more with the same seed, differs from the first (looked for with try_it alone)"),
+        N_("the baseline, made once more with the same seed, differs from the first"),
         "-",
         N_("seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared"),
         BOTH,

@@ -1,7 +1,8 @@
 """Mistakes in the loss itself: recognised by the ratio of the losses at the first step at which they differ.
 
 Both start from the same weights, at step 1 always, at later ones where the run was followed: so nothing but the loss's
-arithmetic and rounding (1e-6 of its size) can lie between them.
+arithmetic and rounding (1e-6 of its size) can lie between them. A ratio has to hold at all steps that were followed: by
+the weights that training begins with, many losses are the same for all examples.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import numpy as np
 
 from dtk.checks.losses import RTOL, TOO_SMALL
 from dtk.checks.numerals import rounded
+from dtk.checks.steps import COARSE
 from dtk.diagnosis.case import Case
+from dtk.diagnosis.steps import scaled_alike
 from dtk.diagnosis.verdict import Diagnosis, found
 from dtk.language import N_, _
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
-# A thousand times rounding at step 1, and far from the distance of two ratios that could be confused (2 and 3).
-EXACT = 1e-3
+# Of a ratio: a hundred times rounding.
+EXACT = 1e-4
 
 
 def look_at_finite(case: Case) -> Diagnosis | None:
@@ -92,11 +95,13 @@ def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
     """(mistake, ratio, how a sentence calls it) of each mistake with a ratio of its own, the most common first."""
     n, batch = case.replicas, int(case.examples[step - 1])
     times = N_(
-        "{n} times, the number of replicas: each divides by its own batch, or multiplies what is divided rightly by {n}"
+        "{n} times, the number of replicas: each divides by its own batch, or its correct share is multiplied by {n}"
     )
     if n > 1:
         yield "local mean", n, _(times, n=n)
         yield "divided twice", 1 / n, _("1/{n}, divided by the {n} replicas once more", n=n)
+        yield "scaled twice", n * n, _("{n}² times, the number of replicas squared", n=n)
+        yield "scaled twice", 1 / n**2, _("1/{n}², divided by the {n} replicas twice more", n=n)
     if case.label:
         for value, what in _of_a_label(case.label):
             yield "label axes", value, what
@@ -135,9 +140,20 @@ def _of_a_label(label: tuple[int, ...]) -> Iterator[tuple[float, str]]:
 
 
 def _is(case: Case, step: int, value: float) -> bool:
-    """Whether the ratio at a step is `value`; with uneven batches also of the losses weighted by examples."""
-    ratios = np.array([case.ratio[step - 1], case.weighted[step - 1] / case.other[step - 1]])
-    return bool((np.abs(ratios / value - 1) <= EXACT).any())
+    """Whether the ratio is `value` at all steps followed; with uneven batches of the losses weighted by examples."""
+    one, steps = case.one, [step]
+    if not scaled_alike(case):
+        return False
+    if one is not None:
+        steps = [each for each in one.followed if step <= each <= case.steps and _is_full(case, each)] or steps
+    chosen = np.array(steps) - 1
+    allowed = max(EXACT, COARSE * one.coarse if one is not None else 0.0)
+    sides = (case.ratio, case.weighted / case.other)
+    return any(bool((np.abs(ratios[chosen] / value - 1) <= allowed).all()) for ratios in sides)
+
+
+def _is_full(case: Case, step: int) -> bool:
+    return int(case.examples[step - 1]) == case.ours.global_batch
 
 
 def _named(case: Case, step: int, hits: list[tuple[str, str]]) -> Diagnosis:

@@ -2,7 +2,8 @@
 
 Each rule rests on two updates made from the same state: the run's, and one device's. Where as many replicas in one
 process make the run's update, the workers did their part, and the program computes something else with several
-replicas; where they don't, what lies between the workers is wrong.
+replicas; where they don't, the difference is between the workers. What is the same at all steps that were followed is
+no chance.
 """
 
 from __future__ import annotations
@@ -14,35 +15,37 @@ import numpy as np
 
 from dtk.checks.counts import spread
 from dtk.checks.facts import outside, scope_of
+from dtk.checks.losses import RTOL
 from dtk.checks.numerals import first_three, relative, rounded
-from dtk.checks.steps import whom
+from dtk.checks.steps import COARSE, whom
 from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.verdict import Diagnosis, by_test, found
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import uneven
 from dtk.proof.steps import Part, Steps, parted
+from dtk.recording.recorded import weight_of
 
 __all__ = [
     "known",
     "look_at_between",
     "look_at_divisor",
+    "look_at_factor",
     "look_at_parting",
     "look_at_settings",
     "look_at_shape",
     "look_at_update",
+    "scaled_alike",
     "unknown",
 ]
 
 SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
 PARALLEL = 1e-3  # of a cosine that is 1
 ABOUT = 0.25  # of the ratio of the mean losses of two batches
-MOST = 0.8  # of the variables that a step has changed
-OWN_PART = N_(
-    "this is no sum over examples that all are divided by the same number, but each replica's own of its part (a mean "
-    "over its own tokens, negatives of its own)"
-)
-STEADY = 1e-3  # of a ratio of losses that stays the same
+STEADY = 0.02  # of what a loss is too large by, where the examples have no part in it
+NOISE = 2e-5  # of a loss, which rounding may be
+ENOUGH = 6  # steps whose losses tell a pattern from chance
+RATES = ("learning_rate", "current_learning_rate")
 
 
 def look_at_parting(case: Case) -> Diagnosis | None:
@@ -52,29 +55,37 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     settings = _other_settings(case)
     if settings:
         tested = _("the optimizers' settings are compared, worker by worker")
-        return found(
-            "settings", _("{what}; {settings}", what=case.failed.what, settings=settings), tested, case.facts()
-        )
+        what = _("{what}; {settings}", what=case.failed.what, settings=settings)
+        return found("settings", what, tested, case.facts())
+    part = parted(case.ours.run.folder)
+    if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
+        tested = _("of all variables, learning rates alone differ there")
+        return found("learning rate", case.failed.what, tested, case.facts())
     scope = scope_of(case.ours.run)
     if case.ours.run.replicas == 1 and outside(case.ours.run) is not False:
         tested = _("the state of every step is compared bit by bit; the scope that the model was made in is not known")
         if scope is not None:
             tested = _("the scope that the model was made in has {n} replica in sync", n=scope.replicas)
         return found("not in scope", case.failed.what, tested, case.facts())
-    part = parted(case.ours.run.folder)
     if part is None or part.before:
-        what = N_("{what}: something sets them on each worker by itself, outside of a step")
-        tested = _("the state before and after every step is compared bit by bit")
-        return found("set by hand", _(what, what=case.failed.what), tested, [*case.facts()])
-    chief = ""
-    if case.one is not None:
-        wrong = {each.name for each in case.one.parts} if case.one.step == part.step else set()
-        chief = _("worker 0 makes one device's update of them")
-        if wrong & {*part.names}:
-            chief = _("worker 0 does not make one device's update of them either")
-    what = N_("{what}: in that step each worker changes them by something of its own")
-    tested = _("the state before the step is the same on all workers, bit by bit, and after it is not")
-    return found("not summed", _(what, what=case.failed.what), tested, [*([chief] if chief else []), *case.facts()])
+        what = _("{what}: something sets them on each worker separately, outside of a step", what=case.failed.what)
+        return found(
+            "set by hand", what, _("the state before and after every step is compared bit by bit"), case.facts()
+        )
+    if case.one is None or (case.one.step is not None and case.one.step < part.step):
+        return None
+    chief_is_right = case.one.step is None or case.one.step > part.step or case.one.between
+    if chief_is_right and part.worker > 0:
+        what = _(
+            "{what}; worker 0 makes one device's update in that step, so worker {worker} alone changes the sum",
+            what=case.failed.what,
+            worker=part.worker,
+        )
+        tested = _("worker 0 makes the update that one device makes of the same state")
+        return found("one worker", what, tested, case.facts())
+    what = _("{what}: in that step the workers don't apply the same sum", what=case.failed.what)
+    tested = _("the state before the step is the same on all workers, and worker 0 does not make one device's update")
+    return found("not summed", what, tested, [*known(case), *case.facts()])
 
 
 def look_at_divisor(case: Case) -> Diagnosis | None:
@@ -93,7 +104,7 @@ def look_at_between(case: Case) -> Diagnosis | None:
         return None
     names = [part.name for part in case.one.parts]
     tested = _("the state before every step is compared with what one device has made of the one after the step before")
-    if all(name.split("/")[-1] in ("learning_rate", "current_learning_rate") for name in names):
+    if all(name.split("/")[-1] in RATES for name in names):
         return found("learning rate", case.failed.what, tested, case.facts())
     if case.failed.step == 1:
         return found("start", case.failed.what, tested, case.facts())
@@ -111,77 +122,161 @@ def look_at_settings(case: Case) -> Diagnosis | None:
     return found("settings", _("{what}; {settings}", what=_where(case), settings=settings), tested, case.facts())
 
 
+def look_at_factor(case: Case) -> Diagnosis | None:
+    """All gradients that differ are longer than one device's by one number, which the replicas explain."""
+    if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
+        return None
+    n, factor = case.replicas, _factor(_of_gradients(case.one))
+    words = {
+        n: N_("{n} times as long, {n} being the number of replicas"),
+        1 / n: N_("1/{n} as long, {n} being the number of replicas"),
+        n * n: N_("{n}² times as long, {n} being the number of replicas"),
+        1 / n**2: N_("1/{n}² as long, {n} being the number of replicas"),
+    }
+    value = next((value for value in words if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
+    if value is None:
+        return None
+    of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
+    key = of_loss[value] if case.failed.reason == "loss" else "gradient scale"
+    tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
+    what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
+    return found(key, what, tested, [*known(case), *case.facts()])
+
+
 def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
-    if case.failed.reason != "update" or case.one is None:
+    if case.failed.reason not in ("update", "loss") or case.one is None or case.many is None:
         return None
-    n, where, factor = case.replicas, _where(case), _factor(_of_gradients(case.one))
-    evidence = [*known(case), *case.facts()]
-    for value, words in ((n, N_("{n} times, the number of replicas")), (1 / n, N_("1/{n}, of {n} replicas"))):
-        if factor is not None and n > 1 and abs(factor / value - 1) < SAME_RATIO:
-            what = _("{where}: {words} as long, in the same direction", where=where, words=_(words, n=n))
-            tested = _(
-                "the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO)
-            )
-            return found("gradient scale", what, tested, evidence)
-    if case.many is None:
-        return None
+    where, evidence = _where(case), [*known(case), *case.facts()]
     if not case.shared_by_replicas:
+        if case.failed.reason != "update" or not case.same_function:
+            return None
         what = N_("{where}: not what one device makes of this state, nor {n} replicas in one process")
         tested = _("the losses of this step agree, the workers hold the same weights, and the settings are the same")
-        return found("reduction", _(what, where=where, n=n), tested, evidence)
-    return _of_the_program(case, where, factor, evidence)
-
-
-def _of_the_program(case: Case, where: str, factor: float | None, evidence: list[str]) -> Diagnosis | None:
-    """An update that as many replicas in one process make as well."""
-    step = _step(case) - 1
-    if case.sparse:
+        return found("reduction", _(what, where=where, n=case.replicas), tested, evidence)
+    if case.failed.reason == "update" and _rows_alone(case):
         names = first_three(case.sparse)
-        tested = _("the optimizer takes rows of {names} one by one; replicas in one process do so as well", names=names)
+        tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
         return found("sparse gradient", where, tested, evidence)
-    if case.clips:
+    if case.failed.reason == "update" and case.clips:
         how = said_of(case.clips, "")
         tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
         return found("clipping", where, tested, evidence)
+    step = _step(case) - 1
     if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
         what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
         tested = _("all steps before have equal batches, and agree")
         return found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested, evidence)
-    all_of_it = case.one is not None and len(case.one.parts) > MOST * _changed(case.one)
-    if all_of_it and factor is None and case.draws == [] and case.clips == [] and case.same_data:
-        what = N_("{where}; {n} replicas in one process compute what the workers do: {why}")
-        tested = _("the examples are the same, nothing draws or clips, and no factor is common to all changes")
-        return found("whole batch", _(what, where=where, n=case.replicas, why=_(OWN_PART)), tested, evidence)
     return None
 
 
 def look_at_shape(case: Case) -> Diagnosis | None:
-    """Another loss from the same state: a term that each replica adds whole, or one that depends on its part."""
-    if (
-        case.failed.reason != "loss"
-        or case.one is None
-        or not case.shared_by_replicas
-        or case.draws
-        or case.draws is None
-    ):
+    """A loss that is no scaled one: a term that each replica adds whole, or one that depends on a replica's part.
+
+    Or a gradient that is not the loss's, where the losses of all steps agree.
+    """
+    if case.failed.reason not in ("loss", "update") or case.one is None or not case.shared_by_replicas:
         return None
-    n, steps = case.replicas, [step - 1 for step in case.one.followed if step - 1 < case.steps]
-    excess, evidence = case.excess[steps], [*known(case), *case.facts()]
-    toward = _toward(case)
-    if toward is not None and (excess > 0).all():
-        what = N_(
-            "{losses}, and the update differs along the weights themselves (cosine {cosine:.3f}): each of the {n} "
-            "replicas adds the penalty whole"
+    if case.draws != [] or case.same_data is False:
+        return None
+    evidence = [*known(case), *case.facts()]
+    for tell in (_penalty, _own_numbers, _own_gradients):
+        key, why, tested = tell(case) or ("", "", "")
+        if key:
+            what = _(
+                "{where}; {n} replicas in one process compute the same: {why}",
+                where=_where(case),
+                n=case.replicas,
+                why=why,
+            )
+            return found(key, what, tested, evidence)
+    return None
+
+
+def _penalty(case: Case) -> tuple[str, str, str] | None:
+    excess = case.excess[_steps(case)]
+    if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
+        return None
+    toward, n = _toward(case), case.replicas
+    if toward is not None:
+        why = N_(
+            "the update differs along the weights themselves (cosine {cosine:.3f}): each replica adds the penalty whole"
         )
         tested = _("what the updates differ by is parallel to the weights, as a penalty's gradient is")
-        return found("regularisation", _(what, losses=case.losses(_step(case)), cosine=toward, n=n), tested, evidence)
-    ratio = case.ratio[steps]
-    if case.same_data and len(ratio) > 1 and np.ptp(ratio) > STEADY * abs(ratio[0]):
-        what = N_("{losses}; {n} replicas in one process compute what the workers do: {why}")
-        tested = _("the examples are the same, nothing draws, and the ratio of the losses is another at each step")
-        return found("whole batch", _(what, losses=case.losses(_step(case)), n=n, why=_(OWN_PART)), tested, evidence)
+        return "regularisation", _(why, cosine=toward, n=n), tested
+    if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
+        why = N_(
+            "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
+        )
+        tested = _(
+            "what the loss is too large by is the same at {n} steps, to {part}", n=len(excess), part=rounded(STEADY)
+        )
+        return "regularisation", _(why, excess=float(excess.mean())), tested
     return None
+
+
+def _own_numbers(case: Case) -> tuple[str, str, str] | None:
+    """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means."""
+    steps, n = _steps(case), case.replicas
+    other = case.other[steps]
+    noise = max(NOISE, COARSE * (case.one.coarse if case.one else 0)) * np.abs(other)
+    for times in (1, n, n * n):
+        means = case.ours.shares[: case.steps][steps] * n / times
+        inside = (means.min(axis=1) - noise <= other) & (other <= means.max(axis=1) + noise)
+        above = means.mean(axis=1) - other
+        telling = np.abs(above) > noise
+        signs = set(np.sign(above[telling]))
+        if telling.sum() < ENOUGH:
+            continue
+        if inside.all() and len(signs) == 2:
+            why = N_(
+                "one device's loss lies between the replicas' own means, so each replica divides by a number of its own"
+            )
+            if times > 1:
+                why = N_(
+                    "one device's loss lies between the replicas' own means, divided by {times}: each replica divides "
+                    "by a number of its own, and not by the number of replicas"
+                )
+            tested = _(
+                "at all {n} steps it lies between them, above their average at some and below at others", n=len(steps)
+            )
+            return "own mean", _(why, times=times), tested
+        if times == 1 and len(signs) == 1 and not _steady_ratio(case, steps):
+            why = N_(
+                "the loss is no sum over examples: what each replica computes of its part is not what all of them give"
+            )
+            tested = _(
+                "at all of {n} steps the losses differ in the same direction, in no constant ratio",
+                n=int(telling.sum()),
+            )
+            return "whole batch", _(why), tested
+    return None
+
+
+def _steady_ratio(case: Case, steps: list[int]) -> bool:
+    ratio = case.ratio[steps]
+    return bool(np.ptp(ratio) <= RTOL * abs(ratio[0]))
+
+
+def _own_gradients(case: Case) -> tuple[str, str, str] | None:
+    """The losses agree, the update does not, by no common factor: a replica's gradient is not that of its loss."""
+    steps = _steps(case)
+    if case.failed.reason != "update" or len(steps) < ENOUGH:
+        return None
+    if (np.abs(case.excess[steps]) > RTOL * np.abs(case.other[steps])).any():
+        return None
+    why = N_(
+        "the replicas' gradients are not those of their shares of the loss, such as clipped or normalised ones, or "
+        "without what other replicas contribute (a gather that passes no gradient)"
+    )
+    tested = _("the losses agree at all {n} steps, the updates by no common factor; nothing draws", n=len(steps))
+    return "replica gradient", _(why), tested
+
+
+def _steps(case: Case) -> list[int]:
+    """The steps that were followed, from the first that differs on; counted from 0."""
+    assert case.one is not None
+    return [step - 1 for step in case.one.followed if _step(case) <= step <= case.steps]
 
 
 def known(case: Case) -> Iterator[str]:
@@ -189,10 +284,16 @@ def known(case: Case) -> Iterator[str]:
     if case.one is None:
         return
     if case.many is not None:
-        side = N_("{n} replicas in one process differ as well: what lies between the workers is another (data, sums)")
+        side = N_(
+            "{n} replicas in one process differ as well: the difference is between the workers (data, collectives)"
+        )
         if case.shared_by_replicas:
             side = N_(
                 "{n} replicas in one process make the same update: the program computes otherwise with {n} replicas"
+            )
+        elif not case.same_function:
+            side = N_(
+                "{n} replicas in one process, which run the baseline's function, differ as well: it is not the run's"
             )
         yield _(side, n=case.replicas)
     for part in sorted(case.one.parts, key=lambda each: -each.values)[:3]:
@@ -206,12 +307,13 @@ def known(case: Case) -> Iterator[str]:
 
 
 def _where(case: Case) -> str:
-    if case.one is None or not case.one.parts:
+    names = first_three([part.name for part in case.one.parts]) if case.one is not None else ""
+    if case.failed.reason == "loss" and case.failed.step is not None and case.failed.step <= case.steps:
+        losses = case.losses(case.failed.step)
+        return _("{losses}, and these updates differ: {names}", losses=losses, names=names) if names else losses
+    if not names:
         return case.failed.what
-    names = first_three([part.name for part in case.one.parts])
     what = N_("at step {step} the loss is one device's, and the update is not: {names}")
-    if case.failed.reason != "update":
-        what = N_("from step {step} on the loss and the update are not one device's: {names}")
     return _(what, step=_step(case), names=names)
 
 
@@ -219,24 +321,36 @@ def _step(case: Case) -> int:
     return case.failed.step or 1
 
 
-def _changed(steps: Steps) -> int:
-    """How many variables the first step that differs has changed."""
-    line = next(line for line in steps.lines if line.get("wrong"))
-    return sum(size > 0 for size in line["size"])
-
-
 def _of_gradients(steps: Steps) -> list[Part]:
     """The parts that are in proportion to gradients: an optimizer's first moments, or the weights where it has none."""
-    slots = [part for part in steps.parts if _is_slot(part, steps)]
-    moments = [part for part in slots if part.name.endswith(("momentum", "_m")) or "/m/" in part.name]
+    names = [name for name, _ in steps.variables]
+    slots = [part for part in steps.parts if weight_of(part.name, names) is not None]
+    moments = [part for part in slots if part.name.lower().endswith(("momentum", "_m")) or "/m/" in part.name]
     return moments or [part for part in steps.parts if part not in slots]
 
 
-def _is_slot(part: Part, steps: Steps) -> bool:
-    """Whether it is an optimizer's variable for one of the weights, by the name of which its own begins or ends."""
-    _, *own = part.name.split("/")
-    names = [name for name, _ in steps.variables if "/" in name and name != part.name]
-    return any("_".join(own).startswith(name.replace("/", "_")) or part.name.endswith(f"/{name}") for name in names)
+def scaled_alike(case: Case) -> bool:
+    """Whether all gradients may be one device's times one number: False where the update tells that they are not.
+
+    An optimizer's first moments are in proportion to gradients where they begin with 0, weights where it has no
+    variables of its own.
+    """
+    steps = case.one
+    if steps is None or steps.coarse or not steps.parts or steps.step != _step(case):
+        return True
+    names = [name for name, _ in steps.variables]
+    parts = _of_gradients(steps)
+    moments = any(weight_of(part.name, names) is not None for part in parts)
+    if (moments and steps.step > 1) or (not moments and any(weight_of(name, names) is not None for name in names)):
+        return True
+    return _factor(parts) is not None
+
+
+def _rows_alone(case: Case) -> bool:
+    """Whether nothing differs but variables whose gradients come as rows, and what the optimizer has of them."""
+    assert case.one is not None
+    names = {part.name for part in case.one.parts}
+    return bool(case.sparse) and all(name in case.sparse or weight_of(name, case.sparse) for name in names)
 
 
 def _factor(parts: list[Part]) -> float | None:
@@ -248,16 +362,14 @@ def _factor(parts: list[Part]) -> float | None:
 
 
 def _toward(case: Case) -> float | None:
-    """The cosine of weights and of what their updates differ by, where all that differ are parallel to theirs."""
+    """The cosine of weights and of what their gradients differ by, where all that differ are parallel to theirs."""
     assert case.one is not None
     line = next((line for line in case.one.lines if line.get("wrong")), None)
     if line is None or "toward" not in line:
         return None
-    found = [
-        abs(value)
-        for number, value in zip(line["numbers"], line["toward"], strict=True)
-        if number in line["wrong"] and value
-    ]
+    told = {part.name for part in _of_gradients(case.one)}
+    names = [case.one.variables[number][0] for number in line["numbers"]]
+    found = [abs(value) for name, value in zip(names, line["toward"], strict=True) if name in told]
     return min(found) if found and min(found) > 1 - PARALLEL else None
 
 
@@ -284,10 +396,15 @@ def unknown(case: Case) -> Diagnosis:
     """Nothing that is known fits: what was found, what was excluded, what would decide."""
     tested = [by_test(_("every mistake of the table, and none fits")), *known(case), *case.facts()]
     what = N_("I don't know why: {failed}")
-    if case.one is None and case.failed.reason in ("loss", "final weights", "weights between fits", "offset"):
+    if case.one is None and case.failed.reason in ("loss", "final weights", "weights between fits"):
         what = N_(
             "I don't know why: {failed}; the steps could not be followed, which would tell the first that differs"
         )
     elif case.many is None and case.replicas > 1 and case.one is not None:
-        what = N_("I don't know why: {failed}; {whom} were not asked")
+        what = N_("I don't know why: {failed}; no run with {whom} was made")
+    elif case.failed.reason in ("loss", "update") and case.one is not None:
+        decide = N_(
+            "what would decide: print each replica's loss and gradients at step {step}, before and after the sum"
+        )
+        tested.append(_(decide, step=_step(case)))
     return Diagnosis("unknown", _(what, failed=case.failed, whom=whom(case.replicas)), tuple(tested))

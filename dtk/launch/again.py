@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ __all__ = ["folder_of", "job_of"]
 
 # What the directory holds, and no caller changes.
 _OWN = ("payload", "mode", "share", "strategy", "fork", "evaluator", "evaluator_strategy", "sources", "place")
-SWITCHES = ("batch norm", "clipping", "random", "rounding", "sparse gradient")
+SWITCHES = ("batch norm", "random")
 
 
 def folder_of(path: Path) -> tuple[RunFolder, dict[str, Any]]:
@@ -73,10 +72,6 @@ def _check_numbers(job: Job, changes: dict[str, Any]) -> None:
         value = changes.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ClusterConfigError(_("again({name}={value!r}): a whole number from 1 up", name=name, value=value))
-    rate = changes.get("rate", 1.0)
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not (rate > 0 and math.isfinite(rate)):
-        words = N_("again(rate={rate!r}): a finite number above 0, by which rates are multiplied")
-        raise ClusterConfigError(_(words, rate=rate))
     workers, replicas = changes.get("workers", job.workers), changes.get("replicas", job.replicas)
     if job.mode == "single" and workers * replicas > 1:
         words = _("again(): a baseline has one replica on one device; ask for more of a run of dtk.run")

@@ -65,7 +65,6 @@ class Job:
     communication: Mapping[str, Any] = field(default_factory=dict)  # of the strategy: bytes_per_pack, implementation
     sources: Mapping[str, str] | None = None  # of cells; None: those of this process
     without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
-    rate: float = 1.0  # what the optimizers' learning rates are multiplied by
     follow: Mapping[str, Any] = field(default_factory=dict)  # the run whose steps are followed (`dtk.recording.follow`)
     states: bool = True  # each step's state is recorded, to be followed (`dtk.recording.states`)
     record: bool = False  # every Keras fit gets a Recorder
@@ -167,7 +166,6 @@ def spec(
         "strategy": job.evaluator_strategy if evaluates else job.strategy,
         "communication": dict(job.communication),
         "without": list(job.without),
-        "rate": job.rate,
         "record": job.record,
         "follow": dict(job.follow),
         "states": job.states,

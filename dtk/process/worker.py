@@ -180,11 +180,11 @@ def _prepare_libraries(spec: dict[str, Any]) -> None:
     wrapt.register_post_import_hook(
         lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
     )
-    without.apply(spec["without"], spec["rate"])
+    without.apply(spec["without"])
     if spec["record"]:
         _record_every_fit()
-    # A program's baseline has a TF_CONFIG, in which it may read the number of workers.
-    if spec["role"] == "evaluator" or (spec["mode"] == "single" and "TF_CONFIG" in os.environ):
+    # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
+    if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()
     if spec["follow"].get("counts", 1) > 1:
         strategies.counts(spec["follow"]["counts"])

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from dtk import weights
+from dtk.compat import states
 from dtk.compat.estimators import taps
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.events import Loop, Optimizer, Outcome, Replicas, Training
 from dtk.language import _
+from dtk.recording import states as watching
 from dtk.recording.estimator_checks import SAME_STEPS, check_checkpoint, check_sharding, check_writable
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import fingerprint, first_leaf
@@ -56,6 +58,8 @@ class EstimatorRecorder:
         self._rows: list[Any] = []
         self._copies: dict[str, list[Any]] = {}
         self._began = 0.0
+        self._variables: list[Any] = []
+        self._begun: Any = None  # what the watcher of steps said before this one
         self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
         self.model_dir: str | None = None
         self.global_step: int | None = None
@@ -73,6 +77,7 @@ class EstimatorRecorder:
         if self._place is None:
             return
         self._rows, self._copies = taps.replica_rows(), taps.variables()
+        self._variables = states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
             raise ClusterConfigError(
@@ -94,6 +99,7 @@ class EstimatorRecorder:
         self._before = self._before or (step, state.steps)
         if not weights.exists(self._place.folder.path, "initial", 0):
             _save(self._place, "initial", self._read(session))
+        states.enter_graph(self._variables, session)
         self._began = self._place.now()
 
     def before_run(self, context: Any) -> Any:
@@ -102,16 +108,23 @@ class EstimatorRecorder:
         if self._place is None:
             return None
         progress(self._place).before_step()
+        watcher = watching.watcher()
+        self._begun = None if watcher is None else watcher.begins(context.session.graph)
         self._began = self._place.now()
         return tf.compat.v1.train.SessionRunArgs(self._rows)
 
     def after_run(self, context: Any, values: Any) -> None:
-        if self._place is not None:
-            _record(progress(self._place), values.results, self._began)
+        if self._place is None:
+            return
+        watcher = watching.watcher()
+        if watcher is not None:
+            watcher.ends(context.session.graph, self._begun)
+        _record(progress(self._place), values.results, self._began)
 
     def end(self, session: Any) -> None:
         if self._place is None:
             return
+        states.enter_graph(self._variables, None)
         held = self._read(session)
         _save(self._place, "final", held)
         self.global_step = int(session.run(self._global_step))

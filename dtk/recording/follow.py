@@ -13,10 +13,11 @@ Writes `follow.jsonl`: a line for each unit, see `Follower`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from dtk.compat.states import Feed, Variable
 from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.recording.progress import progress
-from dtk.recording.recorded import Damaged, Recorded, State, as_tuple
+from dtk.recording.recorded import Damaged, Recorded, State, as_tuple, weight_of
 from dtk.recording.rounding import ROUNDING, Made, Repeated, one
 from dtk.recording.states import Snapshot, Watched, take, watch
 from dtk.records import RunFolder
@@ -41,7 +42,8 @@ UNMEASURED = 1e-4  # of an update, where a step can't be repeated
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
-FURTHER = 3  # steps that are looked at after the first wrong one
+_ONCE = Made(None, (), {}, Snapshot([], {}), Snapshot([], {}))  # a step that can't be made again
+FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
 
 
 class Ended(BaseException):
@@ -55,9 +57,10 @@ class Follower:
     (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
     "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
     change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": the
-    cosine of the difference and the value before, "wrong": numbers of those that differ by more}. The first line:
-    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
-    were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
+    cosine of the difference and the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
+    numbers of those that differ by more}. The first line: {"variables": [name, values] by number}, the last: {"end":
+    why, "recorded": units there were, "whole": whether all were followed and nothing is missing between them, "levels",
+    "coarse", "unmatched", "damaged": the step whose state
     is}.
     """
 
@@ -70,6 +73,7 @@ class Follower:
         self._repeated = 0
         self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
+        self._belongs: dict[int, int | None] = {}  # an optimizer's variable -> its weight, by number
         self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._write({"variables": [[each["name"], math.prod(each["shape"])] for each in self.recorded.variables]})
@@ -79,35 +83,48 @@ class Follower:
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.ended or not self.watched.looks_at(subject):
             return call(*args, **kwargs)
-        try:
-            return self._call(subject, call, args, kwargs)
-        except Damaged as damage:
-            self._end("damaged", damaged=damage.args[0])
+        begun = self.begins(subject)
+        args, kwargs = self._fed(args, kwargs)
+        result = call(*args, **kwargs)
+        self.ends(subject, begun, _ONCE._replace(call=call, args=args, kwargs=kwargs))
+        return result
 
-    def _call(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def begins(self, subject: Any) -> Any:
+        """Before what may be a unit; `ends` gets what this returns: where it begins, and the state."""
+        if self.ended or not self.watched.looks_at(subject):
+            return None, take(everything=True)
         self._step = progress(self.place).steps + 1
         first = None
         if self._began is None:
             first = self.recorded.beginning(self.watched.position)
-        taken_over = first is not None and self.watched.trains(subject)
-        if first is not None and taken_over:
-            self._between(self.recorded.before(first))
-        before = take(everything=True)
-        args, kwargs = self._fed(args, kwargs)
-        result = call(*args, **kwargs)
-        after = take(everything=True)
-        if not self.watched.called(subject, before, after):
-            return result
-        made = Made(call, args, kwargs, before, after)
-        if self._began is not None:  # the unit has begun in an earlier call
-            first, begun = self._began
-            made = Made(None, (), {}, begun, after)
-        elif first is not None and not taken_over:
-            self._compare_start(before, self.recorded.before(first))
-        self._began, self._taken = None, {}
-        if first is not None:
-            self._unit(first, made)
-        return result
+        if first is not None and self.watched.trains(subject):
+            with self._undamaged():
+                self._between(self.recorded.before(first))
+        return first, take(everything=True)
+
+    def ends(self, subject: Any, begun: Any, by: Made = _ONCE) -> None:
+        """by: what can be made again; without it nothing can."""
+        first, before = begun
+        after, known = take(everything=True), self.watched.trains(subject)
+        if self.ended or not self.watched.called(subject, before, after):
+            return
+        made = by._replace(before=before, after=after)
+        with self._undamaged():
+            if self._began is not None:  # the unit has begun in an earlier call
+                first, earlier = self._began
+                made = _ONCE._replace(before=earlier, after=after)
+            elif first is not None and not known:
+                self._compare_start(before, self.recorded.before(first))
+            self._began, self._taken = None, {}
+            if first is not None:
+                self._unit(first, made)
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except Damaged as damage:
+            self._end("damaged", damaged=damage.args[0])
 
     def _unit(self, first: int, made: Made) -> None:
         """What a call has made, or several, beside the recorded units that make as many updates."""
@@ -204,7 +221,7 @@ class Follower:
     def _compare(
         self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]
     ) -> dict[str, Any]:
-        line = _line()
+        line, weights = _line(), self._weights(matched, begun)
         for number, variable in matched.items():
             if self._goes_on_otherwise(variable):
                 continue
@@ -214,14 +231,28 @@ class Follower:
                 one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(folded[0])
             )
             start = one(variable, here_before) if here_before else there
-            self._add(line, number, variable, (start, one(variable, here_after)), (there, one(variable, folded)))
+            update = (start, one(variable, here_after)), (there, one(variable, folded))
+            self._add(line, number, variable, *update, toward=weights.get(number, there))
         return line
+
+    def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
+        """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
+        if len(matched) != len(self._belongs):
+            by_name = {v.name: n for n, v in matched.items()}
+            self._belongs = {n: by_name.get(weight_of(v.name, by_name) or "") for n, v in matched.items()}
+        return {
+            n: begun[weight][0]
+            for n, weight in self._belongs.items()
+            if weight in begun and begun[weight][0].shape == matched[n].shape
+        }
 
     def _goes_on_otherwise(self, variable: Variable) -> bool:
         return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
 
-    def _add(self, line: dict[str, Any], number: int, variable: Variable, mine: Any, its: Any) -> None:
-        """Compares a change of this process, (before, after), with the cluster's."""
+    def _add(
+        self, line: dict[str, Any], number: int, variable: Variable, mine: Any, its: Any, toward: Any = None
+    ) -> None:
+        """Compares a change of this process, (before, after), with the cluster's. toward: a weight."""
         (start, ours), (begun, theirs) = mine, its
         line["numbers"].append(number)
         if variable.dtype not in ROUNDING:  # counters, and the state of random numbers
@@ -237,7 +268,8 @@ class Follower:
             values = (apart, size, float(np.linalg.norm(made_here)), float(made_here @ made_there), floor)
         for name, value in zip(("apart", "size", "own", "along", "floor"), values, strict=True):
             line[name].append(value)
-        line["toward"].append(_cosine(ours - theirs, begun) if variable.dtype in ROUNDING else 0.0)
+        compared = variable.dtype in ROUNDING and toward is not None and np.size(toward) == np.size(ours)
+        line["toward"].append(_cosine(ours - theirs, toward) if compared else 0.0)
         if np.size(theirs) == 1:
             line["scalars"][str(number)] = [float(np.ravel(ours)[0]), float(np.ravel(theirs)[0])]
         apart, size, _own, _along, floor = values
@@ -406,7 +438,7 @@ def follow(place: Here, asked: dict[str, Any]) -> None:
     global _follower
     levels = {int(number): level for number, level in asked.get("levels", {}).items()}
     _follower = Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels)
-    watch(_follower.around)
+    watch(_follower)
 
 
 def ended() -> bool:

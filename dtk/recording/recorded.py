@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from dtk.lines import Tail
 from dtk.records import RunFolder
 
-__all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple"]
+__all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple", "weight_of"]
 
 State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
 
@@ -182,6 +183,21 @@ def _unit(
     here, number = frozenset(numbers[0][number] for number in line["here"]), line["unit"]
     places = [line["values"], *(each.get(number, []) for each in others)]
     return Unit(began, ended, line["step"], here, number, folder, numbers, line["digests"], places)
+
+
+def weight_of(name: str, names: Iterable[str]) -> str | None:
+    """The weight that an optimizer's variable belongs to, among `names`; None for what belongs to none.
+
+    Keras 3 says adam/dense_kernel_momentum, Keras 2 Adam/m/dense/kernel, TensorFlow 1 dense/kernel/Momentum.
+    """
+    own = name.partition("/")[2]
+    found = [
+        each
+        for each in names
+        if each != name
+        and (own.startswith(each.replace("/", "_") + "_") or name.endswith(f"/{each}") or name.startswith(f"{each}/"))
+    ]
+    return max(found, key=len, default=None)
 
 
 def as_tuple(value: Any) -> Any:

@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,7 +31,20 @@ from dtk.compat.steps import updates
 from dtk.environment import Here
 from dtk.recording.progress import progress
 
-__all__ = ["BUDGET", "Recorder", "Snapshot", "Watched", "finish", "listen", "made", "pause", "same", "take", "watch"]
+__all__ = [
+    "BUDGET",
+    "Recorder",
+    "Snapshot",
+    "Watched",
+    "finish",
+    "listen",
+    "made",
+    "pause",
+    "same",
+    "take",
+    "watch",
+    "watcher",
+]
 
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
 SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
@@ -131,11 +144,21 @@ class Recorder:
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.paused:
             return call(*args, **kwargs)
+        begun = self.begins(subject)
+        result = call(*args, **kwargs)
+        self.ends(subject, begun)
+        return result
+
+    def begins(self, subject: Any) -> Any:
+        """Before what may be a unit; `ends` gets what this returns."""
         start, began = time.monotonic(), self.watched.position
         known, self._step = self.watched.trains(subject), progress(self.place).steps + 1
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
         self.busy += time.monotonic() - start
-        result = call(*args, **kwargs)
+        return known, began, before
+
+    def ends(self, subject: Any, begun: Any) -> None:
+        known, began, before = begun
         start = time.monotonic()
         after = take() if before is not None else None
         if self.watched.called(subject, before, after):
@@ -143,7 +166,6 @@ class Recorder:
         end = time.monotonic()
         self.busy += end - start
         self.began = self.began or start
-        return result
 
     def _wanted(self, known: bool) -> bool:
         fresh = not known or self._fresh > 0
@@ -302,7 +324,7 @@ def listen(place: Here) -> None:
     if budget <= 0 or place.role == "evaluator" or place.mode not in ("cluster", "mirrored"):
         return
     _recorder = Recorder(place, budget)
-    watch(_recorder.around)
+    watch(_recorder)
 
 
 def pause(paused: bool) -> None:
@@ -317,9 +339,28 @@ def finish(goes_on: bool = False) -> None:
         _recorder.finish(goes_on)
 
 
-def watch(around: states.Unit) -> None:
+class Watcher(Protocol):
+    """A `Recorder`, or a `dtk.recording.follow.Follower`."""
+
+    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any: ...
+    def begins(self, subject: Any) -> Any: ...
+    def ends(self, subject: Any, begun: Any) -> None: ...
+
+
+_watcher: Watcher | None = None
+
+
+def watcher() -> Watcher | None:
+    """What watches the units of this process."""
+    return _watcher
+
+
+def watch(watcher: Watcher) -> None:
     """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
     import wrapt
+
+    global _watcher
+    _watcher = watcher
 
     module = "tensorflow.python.ops.resource_variable_ops"
     wrapt.register_post_import_hook(states.watch_variables, module)
@@ -327,4 +368,4 @@ def watch(around: states.Unit) -> None:
     wrapt.register_post_import_hook(states.watch_names, "keras.src.backend.tensorflow.core")
     for metric in ("keras.src.metrics.metric", "tf_keras.src.metrics.base_metric"):
         wrapt.register_post_import_hook(states.watch_metrics, metric)
-    wrapt.register_post_import_hook(lambda tensorflow: states.watch_calls(around), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: states.watch_calls(watcher.around), "tensorflow")

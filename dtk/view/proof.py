@@ -43,7 +43,7 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
         color = CURVE_COLORS[k % len(CURVE_COLORS)]
         values = np.maximum(rows.apart.to_numpy(), _LEAST)
         both[0].plot(rows.step, values, ls="", marker=_MARKERS[k % 2], ms=3.5, mew=0, color=color, label=whom)
-        said = _("what rounding may be") if k == 0 else None
+        said = _("rounding level") if k == 0 else None
         both[0].plot(rows.step, np.maximum(rows.rounding, _LEAST), ls="--", lw=1.2, color=ink(both[0]), label=said)
     both[0].set(yscale="log", xlabel=_("step"), ylabel=_("difference of the updates"))
     both[0].set_xlim(0.5, max(found.steps, 1) + 0.5)
@@ -67,7 +67,7 @@ def picture(found: Proof) -> bytes:
 
 
 def _strip(ax: Axes, found: Proof) -> None:
-    """The variables that differ at the first step that does, beside what rounding may be."""
+    """The variables that differ at the first step that does, beside rounding level."""
     steps = next(steps for steps in found.followers.values() if steps.parts)
     parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_PARTS]
     places = np.arange(len(parts))
@@ -83,11 +83,11 @@ def _title(found: Proof) -> str:
     last = table[table.replicas == table.replicas.iloc[-1]]
     differs = table[table.differs].step
     if found.verdict == "one device":
-        words = N_("Every update is one device's: at most {most} of it differs")
+        words = N_("Every update is one device's: they differ by at most {most}")
     elif found.verdict == "replicas":
-        words = N_("Every update is that of as many replicas in one process: at most {most} of it differs")
+        words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
     elif len(differs):
         words = N_("The update of step {step} is not the one that the follower made")
     else:
-        words = N_("The updates of all steps that were followed agree, or say nothing")
+        words = N_("The updates of all steps that were followed agree, or are undecided")
     return _(words, most=rounded(float(last.apart.max())), step=int(differs.min()) if len(differs) else 0)
