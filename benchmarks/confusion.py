@@ -88,7 +88,7 @@ def classify(row: Mapping[str, Any]) -> str:
     own = None if row["right"] == "pass" else row["right"]
     if row["passed"] and row["slip"]:
         return "false pass"
-    truth = row["slip"] or own or "none"
+    truth = row["slip"] or ("unknown" if own == "not decidable" else own) or "none"
     if row["said"] == truth:
         return "true"
     if row["said"] == own:

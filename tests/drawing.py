@@ -96,8 +96,8 @@ def _lost(path: Path) -> Any:
 
 
 def _proof(differs: int | None = None) -> Proof:
-    """Of 30 steps, or until the third after one that differs."""
-    last, draw = differs + 3 if differs else 30, np.random.default_rng(3)
+    """Of 30 steps, or until the eleventh after one that differs."""
+    last, draw = differs + 11 if differs else 30, np.random.default_rng(3)
     lines: list[dict[str, Any]] = [{"variables": [["dense/kernel", 90], ["dense/bias", 3]]}]
     for step in range(1, last + 1):
         apart = [1e-6 * draw.random(), 0.02 if step == differs else 2e-6 * draw.random()]

@@ -27,7 +27,7 @@ ENGLISH = re.compile(
     r"^(run|reduce)$|dtk(\.\w+)*|strategy\.(run|reduce)|study\.points\.failed|TensorFlow|Python|PerReplica|TF_CONFIG|PASS|SGD|NaN"
     r"|verify|rtol|float32|fit|callbacks|evaluate|input_context|(?<=策略 )[A-Z]+|tanh|relu|SIG[A-Z]+|stall_timeout"
     r"|Unavailable\w+|Deadline\w+|tf\.debugging\.\w+|kill|stall|slow|exception|nan|drop_network|train|10{-?\d+}"
-    r"|kB|MB|GB(/s)?|Gb/s|Ethernet|NVLink|µs|\bms\b|\bs\b|mathdefault|\bline\b|\bin train\b"
+    r"|dense/bias|kB|MB|GB(/s)?|Gb/s|Ethernet|NVLink|µs|\bms\b|\bs\b|mathdefault|\bline\b|\bin train\b"
 )
 
 

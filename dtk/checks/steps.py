@@ -79,11 +79,13 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         raise failed
     found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
+        if many.failed.reason == "not followed" and failed.reason != "not followed" and _may_differ(ours, alone):
+            raise many.failed
         drawn = [one for one in facts.drawing(ours.run) or [] if not one.startswith("Stateless")]
-        if drawn and list(_by_replicas(ours, source, alone)):
+        if drawn and list(_by_replicas(ours, source, alone, found)):
             raise _not_drawn_again(drawn)
         raise failed
-    yield from _by_replicas(ours, source, alone)
+    yield from _by_replicas(ours, source, alone, found)
     yield _passed(ours, many)
 
 
@@ -136,11 +138,11 @@ def _not_drawn_again(drawn: list[str]) -> VerificationError:
     )
 
 
-def _by_replicas(ours: Evidence, source: RunLike, alone: Following) -> Iterator[str]:
+def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[int, Following]) -> Iterator[str]:
     """Why one device differs from a program that does with N replicas what it should; raises its error where not.
 
     One device follows once more: without what each replica rightly does by itself, and told that there are N replicas
-    where the program takes its batch or its learning rate from that number.
+    where the program takes its batch or its learning rate from that number. found: gets that follower where it differs.
     """
     assert alone.failed is not None
     reasons, mine, scaled = dict(_on_its_own(ours)), ours, _scaled(ours, alone)
@@ -155,8 +157,11 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following) -> Iterator[
         if not can_be_followed(mine.run):
             raise alone.failed
     again = followed(mine, source, 1, counts=ours.replicas if scaled else 1)
+    if again.failed is not None and scaled:
+        raise alone.failed
     if again.failed is not None:
-        raise alone.failed if scaled else again.failed
+        found[1] = again
+        raise again.failed
     yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
     words = N_("check every step vs one device without {these}: PASS ({steps} steps)")
     if scaled:
@@ -167,6 +172,11 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following) -> Iterator[
             )
     without = _(" and ").join(_(_WITHOUT[switch]) for switch in reasons)
     yield _(words, these=without, n=ours.replicas, steps=mine.steps)
+
+
+def _may_differ(ours: Evidence, alone: Following) -> bool:
+    """Whether there is a reason for which a right program differs from one device."""
+    return bool(dict(_on_its_own(ours)) or _scaled(ours, alone))
 
 
 def _scaled(ours: Evidence, alone: Following) -> list[str]:
@@ -220,6 +230,10 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if theirs is not None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
+        if replicas > 1 and _other_parts(mine, other):
+            what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
+            remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
+            return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
         found += [*_examples(mine, other), *_data(mine, other)]
         found += _losses(mine, other if steps.whole else _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
     if steps.step is not None and not steps.between:
@@ -272,6 +286,13 @@ def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
             remedy=_("read the same batches, whatever the number of workers"),
             numbers={"baseline": int(other[k]), "run": int(mine[k])},
         )
+
+
+def _other_parts(ours: Evidence, theirs: Evidence) -> bool:
+    """Whether the same examples lie on other replicas, by their fingerprints."""
+    mine, other = (by_step(side.run.records, "data").to_numpy()[: side.steps] for side in (ours, theirs))
+    agree = facts.same_examples(mine, other, ours.examples, theirs.examples)
+    return agree is not None and bool((agree & (np.abs(mine - other) > facts.SAME_DATA).any(axis=1)).any())
 
 
 def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:

@@ -131,7 +131,7 @@ def _checks(
         if not followable:
             check_steps_and_examples(ours, theirs)
         check_start(ours, theirs, ATOL)
-    yield updates_line(ours, theirs, allow_unrecorded)
+    yield updates_line(ours, None if followable else theirs, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)

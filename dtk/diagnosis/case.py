@@ -44,8 +44,9 @@ class Case:
 
     @property
     def many(self) -> Following | None:
-        """As many replicas in one process."""
-        return self.followed.get(self.replicas) if self.replicas > 1 else None
+        """As many replicas in one process; None where they were not asked, or can't run the function."""
+        many = self.followed.get(self.replicas) if self.replicas > 1 else None
+        return None if many is None or (many.failed is not None and many.failed.reason == "not followed") else many
 
     @property
     def shared_by_replicas(self) -> bool:

@@ -126,6 +126,8 @@ def _explain(
         theirs = collect(baseline, _("baseline")) if baseline is not None else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
+    if 1 in followed and failed.reason != "replicas":
+        ours = followed[1].ours  # perhaps of the run that was made without random draws
     if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
         ours, theirs = ours.only(failed.loss), theirs.only(failed.loss) if theirs is not None else None
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?

@@ -43,7 +43,7 @@ SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
 PARALLEL = 1e-3  # of a cosine that is 1
 ABOUT = 0.25  # of the ratio of the mean losses of two batches
 STEADY = 0.02  # of what a loss is too large by, where the examples have no part in it
-NOISE = 2e-5  # of a loss, which rounding may be
+NOISE = 5e-6  # of a loss, which rounding may be
 ENOUGH = 6  # steps whose losses tell a pattern from chance
 RATES = ("learning_rate", "current_learning_rate")
 
@@ -145,9 +145,15 @@ def look_at_factor(case: Case) -> Diagnosis | None:
 
 def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
-    if case.failed.reason not in ("update", "loss") or case.one is None or case.many is None:
+    if case.failed.reason not in ("update", "loss") or case.one is None:
         return None
-    where, evidence = _where(case), [*known(case), *case.facts()]
+    where, evidence, step = _where(case), [*known(case), *case.facts()], _step(case) - 1
+    if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
+        what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
+        tested = _("all steps before have equal batches, and agree")
+        return found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested, evidence)
+    if case.many is None:
+        return None
     if not case.shared_by_replicas:
         if case.failed.reason != "update" or not case.same_function:
             return None
@@ -162,11 +168,6 @@ def look_at_update(case: Case) -> Diagnosis | None:
         how = said_of(case.clips, "")
         tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
         return found("clipping", where, tested, evidence)
-    step = _step(case) - 1
-    if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
-        what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
-        tested = _("all steps before have equal batches, and agree")
-        return found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested, evidence)
     return None
 
 
@@ -216,40 +217,36 @@ def _penalty(case: Case) -> tuple[str, str, str] | None:
 
 
 def _own_numbers(case: Case) -> tuple[str, str, str] | None:
-    """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means."""
+    """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means. Or no such loss."""
     steps, n = _steps(case), case.replicas
     other = case.other[steps]
     noise = max(NOISE, COARSE * (case.one.coarse if case.one else 0)) * np.abs(other)
-    for times in (1, n, n * n):
+    telling, outside = np.zeros(len(steps), bool), np.zeros(len(steps), bool)
+    for times in (n * n, n, 1):
         means = case.ours.shares[: case.steps][steps] * n / times
-        inside = (means.min(axis=1) - noise <= other) & (other <= means.max(axis=1) + noise)
+        outside = (other < means.min(axis=1) - noise) | (means.max(axis=1) + noise < other)
         above = means.mean(axis=1) - other
         telling = np.abs(above) > noise
-        signs = set(np.sign(above[telling]))
-        if telling.sum() < ENOUGH:
-            continue
-        if inside.all() and len(signs) == 2:
+        if telling.sum() >= ENOUGH and not outside.any() and len(set(np.sign(above[telling]))) == 2:
             why = N_(
-                "one device's loss lies between the replicas' own means, so each replica divides by a number of its own"
+                "one device's loss lies between the replicas' own means: each replica divides by a number of its own"
             )
             if times > 1:
                 why = N_(
                     "one device's loss lies between the replicas' own means, divided by {times}: each replica divides "
                     "by a number of its own, and not by the number of replicas"
                 )
-            tested = _(
-                "at all {n} steps it lies between them, above their average at some and below at others", n=len(steps)
-            )
-            return "own mean", _(why, times=times), tested
-        if times == 1 and len(signs) == 1 and not _steady_ratio(case, steps):
-            why = N_(
-                "the loss is no sum over examples: what each replica computes of its part is not what all of them give"
-            )
-            tested = _(
-                "at all of {n} steps the losses differ in the same direction, in no constant ratio",
-                n=int(telling.sum()),
-            )
-            return "whole batch", _(why), tested
+            tested = N_("at all {n} steps it lies between them, above their average at some and below at others")
+            return "own mean", _(why, times=times), _(tested, n=len(steps))
+    if _steady_ratio(case, steps):
+        return None
+    why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
+    if outside.any():
+        tested = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
+        return "whole batch", _(why), _(tested, n=int(outside.sum()), steps=len(steps))
+    if telling.sum() >= ENOUGH:
+        tested = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
+        return "whole batch", _(why), _(tested, n=int(telling.sum()))
     return None
 
 
@@ -263,7 +260,7 @@ def _own_gradients(case: Case) -> tuple[str, str, str] | None:
     steps = _steps(case)
     if case.failed.reason != "update" or len(steps) < ENOUGH:
         return None
-    if (np.abs(case.excess[steps]) > RTOL * np.abs(case.other[steps])).any():
+    if (np.abs(case.excess[steps]) > NOISE * np.abs(case.other[steps])).any():
         return None
     why = N_(
         "the replicas' gradients are not those of their shares of the loss, such as clipped or normalised ones, or "

@@ -137,7 +137,8 @@ def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if spec["strategy"]:
-        args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy_of(here, spec["communication"], spec["alone"]))
+        strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
+        args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))
     try:
         result = fn(*args, **kwargs)
@@ -207,14 +208,16 @@ def _listen_to_estimator() -> None:
     estimator.listen()
 
 
-def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False) -> Any:
+def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:
     """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
     import tensorflow as tf
 
     if here.mode == "cluster" and not alone:
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(communication))
     if here.mode == "mirrored":
-        return tf.distribute.MirroredStrategy(of_replicas(here.replicas))
+        # A follower adds without collectives, which fail where variables are made in a step: docs/explanation/facts.md
+        sums = tf.distribute.ReductionToOneDevice() if followed else None
+        return tf.distribute.MirroredStrategy(of_replicas(here.replicas), cross_device_ops=sums)
     return tf.distribute.get_strategy()
 
 

@@ -142,8 +142,8 @@ def model_fn_divided_by_the_global_batch(strategy, slip=None):
 @program(
     kind="estimator",
     source="TensorFlow guide estimator: a custom model_fn with batch norm",
-    right="pass",
-    reason="replicas",
+    right="not decidable",
+    reason="not followed",
 )
 def model_fn_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalises by its own examples."""

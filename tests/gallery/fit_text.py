@@ -183,7 +183,7 @@ def _transformer(strategy: Any, slip: str | None, lengths: tuple[int, int], **ob
 NMT = "keras-io examples/nlp/neural_machine_translation_with_transformer.py"
 
 
-@program(kind="translation", source=NMT, right="whole batch", reason="loss")
+@program(kind="translation", source=NMT, right="own mean", reason="loss")
 def transformer_translation(strategy: Any, slip: str | None = None) -> Any:
     """The loss is a mean over the words that are no padding: each replica divides by those of its own sentences."""
     return _transformer(strategy, slip, lengths=(3, 9), ignore_class=0)

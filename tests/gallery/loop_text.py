@@ -155,7 +155,7 @@ def transformer(strategy, slip, count_of):
 @program(
     kind="loop",
     source="TensorFlow tutorial text/transformer, its masked_loss divided by the replicas",
-    right="whole batch",
+    right="own mean",
     reason="loss",
 )
 def transformer_masked_mean(strategy, slip=None):
