@@ -1,6 +1,6 @@
 """Follows the programs of `tests/proof_programs` step by step: which are proved, which differ, from which step on.
 
-    python benchmarks/proof_steps.py [--steps 60] [--out out/proof_steps.jsonl] [NAME ...]
+    python benchmarks/proof_steps.py [--steps 60] [--workers 2] [--out out/proof_steps.jsonl] [NAME ...]
 
 A line for each program: its verdict, the ones that are right, seconds of the run and of its followers, the diagnosis.
 Interrupted, it goes on where it was. Without names: all. Exits with 1 where a right program is not proved, or a wrong
@@ -29,6 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/proof_steps.jsonl"))
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ def main() -> int:
     programs = due(options.names)
     for name, (program, right) in programs.items():
         if name not in done or options.names:
-            done[name] = {"name": name, "right": right, **followed(program, options.steps)}
+            done[name] = {"name": name, "right": right, **followed(program, options.steps, options.workers)}
             with options.out.open("a") as file:
                 file.write(json.dumps(done[name]) + "\n")
         print(said(done[name]), flush=True)
@@ -59,11 +60,11 @@ def due(names: list[str]) -> dict[str, tuple[proof_programs.Program, list[str]]]
     return {name: found[name] for name in names} if names else found
 
 
-def followed(program: proof_programs.Program, steps: int) -> dict[str, Any]:
+def followed(program: proof_programs.Program, steps: int, workers: int) -> dict[str, Any]:
     kwargs = {**program.kwargs, "steps": steps}
     try:
         began = time.monotonic()
-        run = dtk.run(program.train, kwargs=kwargs)
+        run = dtk.run(program.train, workers=workers, kwargs=kwargs)
         ran = time.monotonic() - began
         began = time.monotonic()
         try:

@@ -182,7 +182,7 @@ class Traced(Event, state="traced"):
 
 @dataclass(frozen=True, kw_only=True)
 class Augments(Event, state="augments"):
-    """A map of tf.data has a function that draws at random. draws: its operations that do."""
+    """The data may differ from worker to worker. draws: operations of a map that draw at random, Python, files."""
 
     draws: list[str]
 

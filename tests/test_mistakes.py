@@ -45,8 +45,10 @@ def test_there_is_a_fixture_for_each_mistake_wherever_it_occurs():
     made = {key: tuple(kinds) for key, kinds in FIXTURES.items()}
     # tests/proof_programs has what is made on one worker alone, or by larger programs; tests/test_verify.py, records.
     elsewhere = (
+        "file sharding",
         "one worker",
         "own mean",
+        "python data",
         "records",
         "replica gradient",
         "scaled twice",

@@ -1,4 +1,4 @@
-"""Whether this process has joined a cluster, how it joins only once or stays out, and which maps of tf.data draw.
+"""Whether this process has joined a cluster, how it joins only once or stays out.
 
 TensorFlow 2.15 to 2.21.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import wrapt
 
-from dtk.compat.steps import targets
-
-__all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several", "watch_maps"]
+__all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
 
 _MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
 
@@ -178,19 +175,3 @@ def has_a_cluster() -> bool:
     from tensorflow.python.eager import context
 
     return getattr(context.context(), "_collective_ops_server_def", None) is not None
-
-
-def watch_maps(dataset: Any, report: Callable[[list[str]], None]) -> None:
-    """dataset: tf.data.Dataset. report: gets the random operations of a map's function, where it has some."""
-    original = dataset.map
-
-    @functools.wraps(original)
-    def mapped(self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(self, map_func, *args, **kwargs)
-        wrapper = getattr(found, "_map_func", None)
-        graph = getattr(getattr(wrapper, "function", None), "graph", None)
-        if graph is not None and (drawn := targets.drawn(graph)):
-            report(drawn)
-        return found
-
-    dataset.map = mapped

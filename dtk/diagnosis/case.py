@@ -160,7 +160,7 @@ class Case:
 
     @cached_property
     def augments(self) -> list[str]:
-        """What draws at random in the datasets' maps, as far as that is known."""
+        """What draws at random in the datasets' maps, and what else makes their examples, as far as that is known."""
         return facts.augmenting(self.ours.run, self.theirs.run) if self.theirs else facts.augmenting(self.ours.run)
 
     @cached_property

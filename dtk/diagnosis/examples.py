@@ -6,6 +6,7 @@ import numpy as np
 
 from dtk.checks.facts import SAME_DATA, outside, scope_of
 from dtk.checks.numerals import first_three
+from dtk.compat.pipelines import BY_FILE, PYTHON
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.verdict import Diagnosis, either, found
 from dtk.language import N_, _, ngettext
@@ -122,6 +123,15 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
     evidence = _sums(case, step, mine, other)
     tested = _("fingerprints at each step, and their sums over each epoch")
+    by_file = [each for each in case.augments if each.startswith(BY_FILE)]
+    if by_file and case.ours.run.folder.workers > 1:
+        said = _(
+            "{what}: each worker reads whole files of its own ({readers})",
+            what=what,
+            readers=by_file[0].removeprefix(BY_FILE).strip(" ()"),
+        )
+        tested = _("{tested}; the dataset reads files, and its auto-shard policy shards these", tested=tested)
+        return found("file sharding", said, tested, evidence)
     if not (np.abs(mine - other) > SAME_DATA).any():
         said = _("{what}, though the same ones over each epoch: another order", what=what)
         return found("order", said, tested, evidence)
@@ -155,7 +165,8 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
         return found("worker order", missed, tested, evidence)
     # Where the baseline's epochs had the same examples, no map changes them. Stateless operations draw by a seed, which
     # may be the example's own number: they are no evidence.
-    stateful = [one for one in case.augments if not one.startswith("Stateless")]
+    python = [one for one in case.augments if one.startswith(PYTHON)]
+    stateful = [one for one in case.augments if one not in python and not one.startswith("Stateless")]
     if stateful:
         ops = _(", ").join(stateful[:3])
         tested = N_("the sums differ over an epoch too, and a map of the dataset draws at random ({operations})")
@@ -164,7 +175,14 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
         said = _(drawn, what=what, operations=ops)
         return found("augmentation", said, _(tested, operations=ops), evidence, also)
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
-    suspects = [*([] if alone else ["worker order"]), "order", "other data", "augmentation", "not reproducible"]
+    suspects = [
+        *(["python data"] if python else []),
+        *([] if alone else ["worker order"]),
+        "order",
+        "other data",
+        "augmentation",
+        "not reproducible",
+    ]
     if case.augments:
         tested = _(
             "{tested}; a map of the dataset draws ({operations}), perhaps by a seed of each example's own",

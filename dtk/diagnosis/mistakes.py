@@ -102,6 +102,21 @@ MISTAKES = {
         ),
         BOTH,
     ),
+    "file sharding": Mistake(
+        N_("fingerprints differ, and the auto-shard policy gives each worker whole files"),
+        "-",
+        N_(
+            "set options.experimental_distribute.auto_shard_policy to DATA: with few or unequal files, batches have "
+            "other examples"
+        ),
+        BOTH,
+    ),
+    "python data": Mistake(
+        N_("fingerprints differ, over an epoch as well, and Python code makes examples (from_generator, for one)"),
+        "-",
+        N_("draw in TensorFlow by the example's number (tf.random.stateless_*), or seed by it, alike on all workers"),
+        BOTH,
+    ),
     "not finite": Mistake(
         N_("a loss is NaN or infinite"),
         "-",

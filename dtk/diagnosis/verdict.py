@@ -74,6 +74,7 @@ SAID = {
     "other data": N_("they read other examples, or in another order"),
     "order": N_("the order is another one"),
     "worker order": N_("the workers read in different orders, so that shards overlap and miss some"),
+    "python data": N_("Python code makes the examples, whose random numbers no seed of TensorFlow reaches"),
     "augmentation": N_("a map of the dataset draws at random"),
     "not reproducible": N_("something is drawn anew each time"),
 }

@@ -13,9 +13,10 @@ from typing import Any
 
 import wrapt
 
+from dtk.compat import pipelines
 from dtk.compat.per_replica import key_of
 from dtk.compat.steps import tap, targets, updates
-from dtk.compat.strategies import has_a_cluster, watch_maps
+from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.events import Alone, Augments, Optimizer, Traced, Updates
@@ -34,7 +35,11 @@ def listen(place: Here) -> None:
     listener = _Listener(place)
     wrapt.register_post_import_hook(lambda tf: targets.watch(tf.GradientTape), "tensorflow")
     wrapt.register_post_import_hook(
-        lambda tensorflow: watch_maps(tensorflow.data.Dataset, listener.augments), "tensorflow"
+        lambda tensorflow: pipelines.watch_datasets(tensorflow.data.Dataset, listener.augments), "tensorflow"
+    )
+    wrapt.register_post_import_hook(
+        lambda library: pipelines.watch_distribution(library, listener.augments),
+        "tensorflow.python.distribute.distribute_lib",
     )
     for name in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, listener), name)

@@ -40,7 +40,7 @@ def right(strategy: Any, global_batch: int, steps: int, penalty: float = 0.0, by
     data = images.map(lambda image, digit: (tf.cast(image, tf.float32) / 255.0, digit)).cache()
     data = data.shuffle(2000, seed=1).repeat().batch(global_batch).take(steps)
     with strategy.scope():
-        layers = [keras.layers.Flatten(), keras.layers.Dense(32, activation="tanh"), keras.layers.Dense(10)]
+        layers = [keras.layers.Flatten(), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(10)]
         model = keras.Sequential([keras.layers.Input((28, 28, 1)), *layers])
         optimizer = keras.optimizers.SGD(0.1)
         if by_fit:

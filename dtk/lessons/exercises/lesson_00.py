@@ -1,4 +1,4 @@
-"""Exercises of lesson 00: shares of a loss, the proof by hand, examples of a replica."""
+"""Exercises of lesson 00: shares of a loss, two losses compared by hand, examples of a replica."""
 
 from __future__ import annotations
 

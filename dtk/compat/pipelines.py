@@ -1,0 +1,74 @@
+"""What makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files.
+
+TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
+`StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
+has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dtk.compat.steps import targets
+
+__all__ = ["BY_FILE", "PYTHON", "watch_datasets", "watch_distribution"]
+
+PYTHON = "Python"  # of code in Python, which no seed of TensorFlow reaches
+BY_FILE = "files"
+_READERS = ("TextLine", "TFRecord", "FixedLengthRecord")
+_CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+Report = Callable[[list[str]], None]
+
+
+def watch_datasets(dataset: Any, report: Report) -> None:
+    """dataset: tf.data.Dataset. report: gets what a map's function, or a generator, has that may differ."""
+    original_map, original_generator = dataset.map, dataset.from_generator
+
+    @functools.wraps(original_map)
+    def mapped(self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original_map(self, map_func, *args, **kwargs)
+        wrapper = getattr(found, "_map_func", None)
+        graph = getattr(getattr(wrapper, "function", None), "graph", None)
+        if graph is not None:
+            calls = [operation.type for operation in graph.get_operations() if operation.type in _CALLS]
+            if said := targets.drawn(graph) + [f"{PYTHON} (numpy_function or py_function)"] * bool(calls):
+                report(said)
+        return found
+
+    @functools.wraps(original_generator)
+    def from_generator(generator: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(getattr(generator, "__module__", "")).startswith("dtk."):
+            report([f"{PYTHON} (from_generator)"])
+        return original_generator(generator, *args, **kwargs)
+
+    dataset.map, dataset.from_generator = mapped, staticmethod(from_generator)
+
+
+def watch_distribution(module: Any, report: Report) -> None:
+    """module: tensorflow.python.distribute.distribute_lib. report: gets the readers of data that is sharded by file."""
+    original = module.StrategyBase.experimental_distribute_dataset
+
+    @functools.wraps(original)
+    def distribute(self: Any, dataset: Any, options: Any = None) -> Any:
+        policy = dataset.options().experimental_distribute.auto_shard_policy.name
+        readers = sorted({type(each).__name__.strip("_") for each in _all(dataset)} & {*_names()})
+        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
+            report([f"{BY_FILE} ({policy}: {', '.join(readers)})"])
+        return original(self, dataset, options)
+
+    module.StrategyBase.experimental_distribute_dataset = distribute
+
+
+def _names() -> Iterator[str]:
+    for reader in _READERS:
+        yield from (f"{reader}Dataset", f"{reader}DatasetV1", f"{reader}DatasetV2")
+
+
+def _all(dataset: Any) -> Iterator[Any]:
+    """A dataset and those that it is made of."""
+    yield dataset
+    for each in dataset._inputs():
+        yield from _all(each)
