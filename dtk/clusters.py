@@ -210,6 +210,7 @@ class Cluster:
             words = _("cell {cell} was interrupted: {how}", cell=talk.number, how=freed)
             raise RunInterrupted(words, talk.started.folder) from None
         self._history.take(outcome.ends)
+        self._talk.failed = self._talk.failed or not self._history.all_through()
         cells.say_unlike(talk, outcome)
         if outcome.held and not outcome.waits:
             cells.say_held(talk, outcome)
@@ -223,9 +224,11 @@ class Cluster:
 
     def _usable(self, freed: repair.Freed) -> str:
         self._history.take(freed.outcome.ends)
+        self._talk.failed = True
         return "; ".join([str(freed), *(self._replaced(worker) for worker in freed.new)])
 
     def _replaced(self, worker: int) -> str:
+        self._talk.failed = True
         return replacing.restart(self._talk, worker, self._history.of(worker))
 
     def _targets(self, workers: Sequence[int] | None) -> list[int]:

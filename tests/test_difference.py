@@ -67,19 +67,19 @@ def test_the_line_is_where_verify_begins_to_raise(tmp_path, alone, step, factor)
     evidence = collect(run, "cluster"), collect(alone, "baseline")
     if factor < 1:
         check_loss(*evidence, RTOL)
-        assert "The largest difference is 99 % of what verify allows" in words
+        assert "The largest difference is 99 % of the bound" in words
     else:
         with pytest.raises(VerificationError, match=f"differ from step {step}"):
             check_loss(*evidence, RTOL)
-        assert f"Step {step} is the first above the tolerance; the largest difference is 1.01 times" in words
+        assert f"Step {step} is the first above the bound; the largest difference is 1.01 times" in words
 
 
 def test_the_headline_is_computed_from_the_steps(tmp_path, alone):
     table = differences(alone, alone)
     apart = np.where(np.arange(STEPS) == 9, table.allowed[10] / 200, 1e-9)
     words = alternative(dtk.plot.difference(cluster(tmp_path / "run", apart), alone, labels=["tanh"]))
-    assert words.startswith("tanh: the largest difference is 1/200 of what verify allows.")
-    assert "rtol=1e-4" in words
+    assert words.startswith("tanh: the largest difference is 1/200 of the bound.")
+    assert "1e-4 of the loss" in words
 
 
 def test_equal_losses_stand_in_a_band_of_their_own(tmp_path, alone):
@@ -110,10 +110,10 @@ def test_two_pairs_in_one_picture(tmp_path, alone):
     assert [line.get_label() for line in drawn(ax, "points")] == ["tanh", "relu"]
     assert len({line.get_color() for line in drawn(ax, "points")}) == 2
     assert [line.get_color() for line in drawn(ax, "tolerance")] == [line.get_color() for line in drawn(ax, "points")]
-    assert alternative(ax).startswith("Largest difference: tanh 1/200; relu 1/8 of what verify allows.")
+    assert alternative(ax).startswith("Largest difference: tanh 1/200; relu 1/8 of the bound.")
     over = cluster(tmp_path / "over", 40 * table.allowed.to_numpy())
     words = alternative(dtk.plot.difference(tanh, alone, over, alone))
-    assert "run 1 1/200 of what verify allows; run 2 40 times what verify allows" in words
+    assert "run 1 1/200 of the bound; run 2 40 times the bound" in words
 
 
 def test_a_loss_that_is_not_finite_has_no_point(tmp_path, alone):

@@ -62,6 +62,11 @@ def said(cell) -> list[str]:
     return text.splitlines()
 
 
+def _closed(line: str) -> str:
+    """A table's columns are as wide as their words."""
+    return " ".join(line.split())
+
+
 @each
 def test_what_the_lessons_own_code_prints_is_the_same(english: Path, other: Path):
     """A line is the English one, or dtk's own, in the other language; a figure's headline may be the lesson's own."""
@@ -69,4 +74,4 @@ def test_what_the_lessons_own_code_prints_is_the_same(english: Path, other: Path
         assert [output.output_type for output in ours.outputs] == [output.output_type for output in theirs.outputs]
         if "nbval-ignore-output" not in ours.metadata.get("tags", ()):
             lines = [line for line in said(theirs) if not re.search(r"[\u4e00-\u9fff]|^<Figure", line)]
-            assert set(lines) <= set(said(ours)), theirs.id
+            assert set(map(_closed, lines)) <= set(map(_closed, said(ours))), theirs.id

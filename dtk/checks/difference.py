@@ -1,4 +1,4 @@
-"""How far a run's loss is from the baseline's at each step, and how far `verify` lets it be. Nothing is raised."""
+"""How far a run's loss is from the baseline's at each step, and a bound for it. Nothing is raised."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def differences(run: Recorded, baseline: Recorded, rtol: float = RTOL) -> pandas
     Args:
         run: from `dtk.run`, or the error of a run that failed.
         baseline: from `dtk.baseline`.
-        rtol: as for `dtk.verify`.
+        rtol: the bound, as a part of the loss.
 
     Returns:
         Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
-        allowed (what `dtk.verify` allows there). Empty where one of the two has no records.
+        allowed (the bound there). Empty where one of the two has no records.
     """
     import pandas as pd
 

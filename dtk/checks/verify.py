@@ -97,20 +97,20 @@ def prove(
             say(line)
     except VerificationError as error:
         verdict = error.reason if error.reason in ("not decidable", "not followed") else "failed"
-        error.proof = _proof(verdict, lines, found, str(error))
+        error.proof = _proof(run, verdict, lines, found, str(error))
         if error.reason != "arguments":
             error.proof.save(run.folder.path)
         raise
     verdict = "replicas agree" if baseline is None else "to the end"
     verdict = ("one device" if len(found) == 1 else "replicas") if found else verdict
-    proof = _proof(verdict, lines, found)
+    proof = _proof(run, verdict, lines, found)
     proof.save(run.folder.path)
     return proof
 
 
-def _proof(verdict: str, lines: Sequence[str], found: Mapping[int, Following], failed: str = "") -> Proof:
+def _proof(run: RunLike, verdict: str, lines: Sequence[str], found: Mapping[int, Following], failed: str = "") -> Proof:
     followers = {replicas: each.steps for replicas, each in found.items() if each.steps is not None}
-    steps = next((each.ours.steps for each in found.values()), 0)
+    steps = int(run.records.step.max()) if len(run.records) else 0
     return Proof(verdict, tuple(lines), steps, failed, followers)
 
 

@@ -139,9 +139,18 @@ def of_graph() -> list[InGraph]:
     import tensorflow as tf
 
     found: dict[str, InGraph] = {}
+    counted: dict[Any, int] = {}
+    seen: set[str] = set()
     for variable in tf.compat.v1.global_variables():
         for leaf in local_values(variable):
+            if leaf.handle.name in seen:
+                continue  # one of a variable that was there before
+            seen.add(leaf.handle.name)
             entry = _facts(leaf, InGraph)
+            if entry.name not in found:
+                alike = entry.identity[:-1]
+                counted[alike] = counted.get(alike, -1) + 1
+                entry.identity = (*alike, counted[alike])
             entry = found.setdefault(entry.name, entry)
             given = tf.compat.v1.placeholder(leaf.dtype.base_dtype, leaf.shape)
             entry.tensors.append(leaf.read_value())

@@ -62,7 +62,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     if step is None or case.failed.reason not in ("loss", "uneven batch"):
         return None
     if case.failed.reason == "uneven batch":
-        tested = _("weighted by examples, the losses agree to verify's tolerance")
+        tested = _("weighted by examples, the losses agree")
         return found("uneven batch", case.failed.what, tested, case.facts())
     short = _short_batch(case, step)
     if short is not None or abs(float(case.other[step - 1])) < 10 * TOO_SMALL:

@@ -56,7 +56,7 @@ class _Life:
         collectives.watch_keys(self.gate.arrive, self.gate.took)
         if place.mode == "mirrored":  # one worker with several replicas
             collectives.watch_sums(self.gate.arrive, self.gate.took)
-        self.states, self.parted = states, False  # parted: a collective was broken off, or a worker is another one
+        self.states = states
         self.within: set[int] = set()  # threads that are in an eager collective
         collectives.watch_waits(self.within)
         self.local = {"on": False}
@@ -100,7 +100,7 @@ class _Life:
         self.gate.files.add(self.shells.name_of_cell(number))
         self.collectives.cancellable()
         self.running = self.last = number
-        self.states.pause(self.parted or not message["everywhere"])
+        self.states.pause(not message["everywhere"])
         try:
             end = self._cell(message) if message["do"] == "cell" else self._call(message)
         except KeyboardInterrupt as error:  # it came when the cell was through

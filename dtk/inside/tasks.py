@@ -28,7 +28,6 @@ def _settle(life: Any, message: Message) -> Message:
     """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
     life.gate.open()
     enabled = collectives.enable() if message["enable"] else False
-    life.parted = life.parted or bool(message["enable"])
     if message["number"]:
         collectives.set_keys(message["number"])
     return {"enabled": enabled, "keys": collectives.keys()}

@@ -64,6 +64,7 @@ class Talk:
         self.codes: dict[int, str] = {}
         self.number = 0
         self.paused = self.answers = False
+        self.failed = False  # whether a cell of all workers did not come to its end: what follows is not one training
         self.waited: dict[int, int] = {}
         self.asked: tuple[Peer | None, float] = (None, 0.0)
         self.outcome = Outcome(0)  # of the last wait, as far as it had come when it was interrupted
@@ -94,7 +95,7 @@ class Talk:
             peer = self.peers[worker]
             peer.running = self.number
             assert peer.cells is not None, "it is ready"
-            everywhere = len(targets) == len(self.peers)
+            everywhere = len(targets) == len(self.peers) and not self.failed
             peer.cells.send({**message, "id": self.number, "cell": self.number, "everywhere": everywhere})
         return self.number
 

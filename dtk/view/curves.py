@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from dtk.digits import three
 from dtk.language import N_, _, ngettext
 from dtk.measure import scaling, timing
+from dtk.proof.proof import kept as kept_proof
 from dtk.view.canvas import NO_RECORDS, axes, counts, edges, headline, ink, only_text, thinned
 from dtk.view.palette import replica_name, worker_color, worker_name
 from dtk.view.study import Studied, study_throughput
@@ -76,11 +77,20 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
         caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, baseline.records, count)
+        if title == _(_TITLES[count > 1, True], count=count) and _is_proved(run):
+            title = _("Each step is one device's; from step to step, rounding drives two runs apart")
     ax.set(xlabel=_("step"), ylabel=_("loss"), xlim=(examples.index[0] - 0.5, examples.index[-1] + 0.5))
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.legend(loc="upper right", frameon=False, fontsize=9, ncols=1 + count // 6)
     headline(ax, title, caption)
     return ax
+
+
+def _is_proved(run: Recorded) -> bool:
+    """Whether `verify` has found every step of it right."""
+    folder = getattr(run, "folder", None)
+    proof = None if folder is None else kept_proof(folder.path)
+    return proof is not None and proof.verdict in ("one device", "replicas")
 
 
 def _finite(losses: pandas.Series) -> pandas.Series:

@@ -1,4 +1,4 @@
-"""The proof as a picture: how far the cluster's loss is from the baseline's at each step, and how far it may be."""
+"""The proof as a picture: how far the cluster's loss is from the baseline's at each step, beside a bound."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def difference(
     rtol: float = RTOL,
     ax: Axes | None = None,
 ) -> Axes:
-    """The distance between the cluster's loss and the baseline's at each step, and what `dtk.verify` allows, as a line.
+    """The distance between the cluster's loss and the baseline's at each step, and a bound for it, as a line.
 
     The axis of the distance is logarithmic. A distance of 0 has no logarithm: it stands in a band of its own at the
     bottom. A step where one of the two losses is no finite number has no point, and the headline says so.
@@ -47,7 +47,8 @@ def difference(
         baseline: from `dtk.baseline`.
         more: further runs, each followed by its own baseline: `difference(tanh, tanh_alone, relu, relu_alone)`.
         labels: one for each run; None: numbers.
-        rtol: as for `dtk.verify`.
+        rtol: the bound, as a part of the loss. In correct runs rounding may grow beyond it, so that
+            `dtk.verify` proves each step instead.
         ax: axes to draw on; None: a new figure.
 
     Raises:
@@ -100,7 +101,7 @@ def _draw(ax: Axes, table: pandas.DataFrame, zero: float, name: str, number: int
     ax.plot(kept.index, kept.difference.where(kept.difference > 0), color=color, lw=1.0, alpha=0.45)
     ax.plot(kept.index, places, color=color, ls="", label=name or _("difference at a step"), gid="points", **points)
     line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": ink(ax) if number is None else color}
-    said = _("verify's tolerance") if number is None else _("verify's tolerance, {name}", name=name)
+    said = _("bound") if number is None else _("bound, {name}", name=name)
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
 
 
@@ -130,13 +131,11 @@ def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float
         parts = [_part(table) for table in tables]
         how = parts if all(parts) else [_short(table) for table in tables]
         listed = _("; ").join(_("{name} {words}", name=name, words=each) for name, each in zip(names, how, strict=True))
-        whole = (
-            N_("Largest difference: {words} of what verify allows") if all(parts) else N_("Largest difference: {words}")
-        )
+        whole = N_("Largest difference: {words} of the bound") if all(parts) else N_("Largest difference: {words}")
         title = _(whole, words=listed)
     # Without the word for what is compared: notebooks' comparison replaces no line that has it.
     caption = _(
-        "Each point is a step. Dashed: what verify allows, rtol={rtol} (and {atol}, for float32).",
+        "Each point is a step. Dashed: a bound of {rtol} of the loss (and {atol}, for float32).",
         rtol=scientific(rtol),
         atol=rounded(CANCELLING),
     )
@@ -150,7 +149,7 @@ def _verdict(table: pandas.DataFrame) -> str:
     over = table.index[table.difference > table.allowed]
     if len(over):
         return _(
-            "Step {step} is the first above the tolerance; the largest difference is {words}",
+            "Step {step} is the first above the bound; the largest difference is {words}",
             step=over[0],
             words=_short(table),
         )
@@ -164,15 +163,15 @@ def _short(table: pandas.DataFrame) -> str:
 
     >>> import pandas
     >>> [_short(pandas.DataFrame({"difference": [each, 0.0], "allowed": 1.0})) for each in (0.0, 0.0049, 0.41, 1.0, 35)]
-    ['0 at every step', '1/200 of what verify allows', '41 % of what verify allows', '100 % of what verify allows', \
-'35 times what verify allows']
+    ['0 at every step', '1/200 of the bound', '41 % of the bound', '100 % of the bound', \
+'35 times the bound']
     """
     if table.difference.isna().any():
         return _("not known (a loss is no finite number)")
     if part := _part(table):
-        return _("{part} of what verify allows", part=part)
+        return _("{part} of the bound", part=part)
     ratio = _ratio(table)
-    return _("{number} times what verify allows", number=three(ratio)) if ratio else _("0 at every step")
+    return _("{number} times the bound", number=three(ratio)) if ratio else _("0 at every step")
 
 
 def _part(table: pandas.DataFrame) -> str:

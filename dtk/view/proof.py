@@ -49,7 +49,7 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     both[0].set_xlim(0.5, max(found.steps, 1) + 0.5)
     low, high = (np.log10(value) for value in both[0].get_ylim())
     both[0].set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    both[0].legend(fontsize=8, frameon=False, loc="center right")
+    both[0].legend(fontsize=8, frameon=False, loc="best")
     if differing:
         both[0].axvline(differing[0].step or 0, color=ink(both[0]), lw=0.8, ls=":")
         if len(both) > 1:
@@ -82,12 +82,15 @@ def _title(found: Proof) -> str:
     table = found.table
     last = table[table.replicas == table.replicas.iloc[-1]]
     differs = table[table.differs].step
+    most = float(last.apart.max())
     if found.verdict == "one device":
         words = N_("Every update is one device's: they differ by at most {most}")
+        words = words if most else N_("Every update is one device's, to the last bit")
     elif found.verdict == "replicas":
         words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
+        words = words if most else N_("Every update is that of as many replicas in one process, to the last bit")
     elif len(differs):
         words = N_("The update of step {step} is not the one that the follower made")
     else:
         words = N_("The updates of all steps that were followed agree, or are undecided")
-    return _(words, most=rounded(float(last.apart.max())), step=int(differs.min()) if len(differs) else 0)
+    return _(words, most=rounded(most), step=int(differs.min()) if len(differs) else 0)
