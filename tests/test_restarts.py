@@ -103,11 +103,9 @@ def test_a_backup_within_an_epoch_forgets_where_the_data_was():
     # Saved after step 6, the second of epoch 2. Keras 3 begins epoch 2 again: its first two batches count twice.
     # Keras 2 goes on with its third step, on the first batch.
     assert [attempt.steps for attempt in run.attempts] == [(1, 7), (7, 14 if KERAS_3 else 12)]
-    words = "the losses differ from step 7 on: .*; attempt 2 began here: what its checkpoint does not hold began anew"
-    if KERAS_3:
-        words = "baseline: 12 steps, cluster: 14, of 64 examples each; attempt 2 began at step 7, and its checkpoint "
-    with pytest.raises(dtk.VerificationError, match=words):
+    with pytest.raises(dtk.VerificationError) as failed:
         dtk.verify(run, dtk.baseline(fitting, **asked))
+    assert failed.value.step == 7
 
 
 def looping(strategy):

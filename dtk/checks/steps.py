@@ -249,7 +249,8 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
                 names=first_three(steps.unmatched),
             ),
             step=max(steps.followed, default=0) + 1,
-            reason="variables",
+            # What a restarted function has restored may be other variables than those that it made at first.
+            reason="not followed" if ours.restarts else "variables",
             remedy=_("make the same variables however many replicas there are"),
         )
     if steps.end == "damaged":

@@ -208,7 +208,7 @@ MISTAKES = {
         BOTH,
     ),
     "whole batch": Mistake(
-        N_("same data and weights, nothing drawn at random; the loss differs in the same direction at every step"),
+        N_("same data and weights, nothing drawn at random; one device's loss is no mean of the replicas' own"),
         "-",
         N_("make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas"),
         BOTH,

@@ -29,7 +29,7 @@ from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.recording.progress import progress
 from dtk.recording.recorded import Damaged, Recorded, State, as_tuple, weight_of
-from dtk.recording.rounding import ROUNDING, Made, Repeated, one
+from dtk.recording.rounding import ROUNDING, Made, Repeated, one, same_bits
 from dtk.recording.states import Snapshot, Watched, take, watch
 from dtk.records import RunFolder
 
@@ -207,7 +207,7 @@ class Follower:
             if self._goes_on_otherwise(variable):
                 continue
             ours, theirs = one(variable, mine[number]), one(variable, self._folded(variable, there[number]))
-            if ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes():
+            if same_bits(ours, theirs):
                 continue
             start = self._taken.get(number)
             base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
@@ -301,7 +301,7 @@ class Follower:
                 continue
             values, mine = self._folded(variable, there[number]), now.of(variable)
             alike = len(values) == len(mine) or len(values) == 1
-            if not alike or any(m.tobytes() != values[k % len(values)].tobytes() for k, m in enumerate(mine)):
+            if not alike or not all(same_bits(m, values[k % len(values)]) for k, m in enumerate(mine)):
                 variable.assign(values)
         self._taken = there
 

@@ -148,12 +148,16 @@ class Recorded:
 
     def _values(self, unit: Unit, worker: int) -> dict[str, State]:
         found: dict[str, State] = {"before": {}, "after": {}}
-        path = unit.folder.worker(worker).path / "states.bin"
+        places = unit.places[worker]
+        if not places:
+            return found
+        path, first = unit.folder.worker(worker).path / "states.bin", places[0][2]  # one after another
         try:
-            for when, its, offset, size in unit.places[worker]:
+            data = np.fromfile(path, np.uint8, places[-1][2] + places[-1][3] - first, offset=first)
+            for when, its, offset, size in places:
                 number = unit.numbers[worker][its]
                 facts = self.variables[number]
-                value = np.fromfile(path, np.uint8, size, offset=offset).view(_dtype(facts["dtype"]))
+                value = data[offset - first : offset - first + size].copy().view(_dtype(facts["dtype"]))
                 found[when].setdefault(number, []).append(value.reshape(facts["shape"]))
         except (OSError, ValueError, LookupError) as error:
             raise Damaged(unit.step) from error

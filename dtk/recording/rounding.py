@@ -12,7 +12,7 @@ from dtk.compat.states import Feed, Variable
 from dtk.compat.steps import targets, updates
 from dtk.recording.states import Snapshot, take
 
-__all__ = ["ROUNDING", "Made", "Repeated", "change", "one"]
+__all__ = ["ROUNDING", "Made", "Repeated", "change", "one", "same_bits"]
 
 LAST_DIGITS = 4.0  # how large a change is, in units in the last place: sums of many products are as coarse
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
@@ -107,6 +107,14 @@ class Repeated:
 def one(variable: Variable, values: list[Any]) -> Any:
     """The copies of a variable as one array: all of one by replica, otherwise the first, which stands for all."""
     return np.stack(values) if variable.kept == "by replica" and len(values) > 1 else values[0]
+
+
+def same_bits(mine: Any, other: Any) -> bool:
+    """Whether two arrays hold the same, to the last bit."""
+    if mine.shape != other.shape or mine.dtype != other.dtype:
+        return False
+    a, b = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (mine, other))
+    return bool(np.array_equal(a, b))
 
 
 def change(variable: Variable, before: list[Any], after: list[Any]) -> Any:

@@ -136,8 +136,8 @@ class Recorder:
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
         self.written: dict[int, int] = {}  # id of a Variable -> its number
         self._kept: list[Variable] = []  # so that no id is used again
-        self._fresh = 0
-        self._step = 1
+        self._fresh, self._largest = 0, 0
+        self._steps = 0  # recorded when the unit began
         self._writer = _Writer(self.path, values=place.worker == 0)
         self.paused = False
 
@@ -152,7 +152,7 @@ class Recorder:
     def begins(self, subject: Any) -> Any:
         """Before what may be a unit; `ends` gets what this returns."""
         start, began = time.monotonic(), self.watched.position
-        known, self._step = self.watched.trains(subject), progress(self.place).steps + 1
+        known, self._steps = self.watched.trains(subject), progress(self.place).steps
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
         self.busy += time.monotonic() - start
         return known, began, before
@@ -169,14 +169,15 @@ class Recorder:
 
     def _wanted(self, known: bool) -> bool:
         fresh = not known or self._fresh > 0
-        return not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
+        room = self.spent + self._largest <= self.budget
+        return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
 
     def _unit(self, known: bool, began: tuple[int, int], before: Snapshot | None, after: Snapshot | None) -> None:
         self.units += 1
         self._fresh = max(0, (self._fresh if known else FRESH) - 1)
         size = 0
         if before is not None and after is not None:
-            size = self._write(before, after, began=began, ended=self.watched.position)
+            size = self._write(before, after, began=began, ended=self.watched.position, step=self._step(began))
         self.held = after
         self._plan(size)
 
@@ -197,15 +198,21 @@ class Recorder:
         unit = {
             **facts,
             "unit": self.units,
-            "step": self._step,
             "here": [self.written[id(each)] for each in after.table],
         }
         self._writer.put(None, (unit, entries, size))
         return size
 
+    def _step(self, began: tuple[int, int]) -> int:
+        """The unit's first step; a function that was restarted says only in its first step which one that is."""
+        now = progress(self.place).steps
+        made = max(1, self.watched.position[0] - began[0])
+        return max(self._steps, now - made) + 1
+
     def _plan(self, size: int) -> None:
         """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
         self.spent += size
+        self._largest = max(self._largest, size)
         if self.spent > self.stage:
             self.stride *= 2
             self.stage += (self.budget - self.stage) / 2
@@ -219,7 +226,7 @@ class Recorder:
             now = take()
             number, self.units = self.units, self.units + 1
             place = self.watched.position
-            self._write(now, now, end=True, began=place, ended=place)
+            self._write(now, now, end=True, began=place, ended=place, step=self._steps + 1)
             self.units = number
         last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
         self._writer.close(last, goes_on)
