@@ -221,7 +221,8 @@ def _gone(_ref: Any) -> None:
 
 def watch_metrics(module: Any) -> None:
     """module: keras.src.metrics.metric, or tf_keras.src.metrics.base_metric."""
-    name = "add_variable" if hasattr(module.Metric, "add_variable") else "add_weight"
+    # Keras 2's has an `add_variable`, too, which its metrics don't call.
+    name = "add_weight" if module.__name__.startswith("tf_keras") else "add_variable"
     original = getattr(module.Metric, name)
 
     @functools.wraps(original)

@@ -199,10 +199,12 @@ MISTAKES = {
         BOTH,
     ),
     "own mean": Mistake(
-        N_("one device's loss lies between the means of the replicas, each of which divides by a number of its own"),
+        N_(
+            "one device's loss lies between the replicas' means: each divides, or normalises, by numbers of its own part"
+        ),
         "-",
         N_(
-            "divide by the number that all replicas have together (tokens, weights, pairs): "
+            "take such numbers over all replicas (a count of tokens or weights, a mean, a deviation): "
             'get_replica_context().all_reduce("sum", count), and in accumulation that of all micro-batches'
         ),
         BOTH,

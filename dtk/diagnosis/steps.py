@@ -229,7 +229,7 @@ def _own_numbers(case: Case) -> tuple[str, str, str] | None:
         telling = np.abs(above) > noise
         if telling.sum() >= ENOUGH and not outside.any() and len(set(np.sign(above[telling]))) == 2:
             why = N_(
-                "one device's loss lies between the replicas' own means: each replica divides by a number of its own"
+                "one device's loss lies between the replicas' own means: each divides, or normalises, by numbers of its own part"
             )
             if times > 1:
                 why = N_(

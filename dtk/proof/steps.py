@@ -75,6 +75,8 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
     """Judges the lines of a follower (`dtk.recording.follow.Follower`)."""
     variables = lines[0]["variables"] if lines else []
     last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed"}
+    levels = {int(number): level for number, level in last.get("levels", {}).items()}
+    lines = [_by_later_steps(line, levels) for line in lines]
     wrong = next((line for line in lines if line.get("wrong")), None)
     updates = tuple(line for line in lines if line.get("kind") == "update")
     return Steps(
@@ -89,11 +91,19 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
         recorded=last.get("recorded", 0),
         whole=last.get("whole", False),
         coarse=float(last.get("coarse", 0.0)),
-        levels={int(number): level for number, level in last.get("levels", {}).items()},
+        levels=levels,
         lines=updates,
         variables=variables,
         read=lines,
     )
+
+
+def _by_later_steps(line: dict[str, Any], levels: dict[int, float]) -> dict[str, Any]:
+    """Of a step that did not repeat itself, as one that makes variables: what rounding is in the others."""
+    if line.get("measured", True):
+        return line
+    ratio = dict(zip(line["numbers"], line["ratio"], strict=True))
+    return {**line, "wrong": [number for number in line["wrong"] if ratio[number] > levels.get(number, 0.0)]}
 
 
 def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:

@@ -58,9 +58,9 @@ class Follower:
     "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
     change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": the
     cosine of the difference and the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
-    numbers of those that differ by more}. The first line: {"variables": [name, values] by number}, the last: {"end":
-    why, "recorded": units there were, "whole": whether all were followed and nothing is missing between them, "levels",
-    "coarse", "unmatched", "damaged": the step whose state
+    numbers of those that differ by more, "measured": false where the step did not repeat itself}. The first line:
+    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
+    were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
     is}.
     """
 
@@ -226,12 +226,10 @@ class Follower:
             if self._goes_on_otherwise(variable):
                 continue
             here_before, here_after = before.of(variable), after.of(variable)
-            folded = self._folded(variable, done[number])
-            there = (
-                one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(folded[0])
-            )
+            ended = one(variable, self._folded(variable, done[number]))
+            there = one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(ended)
             start = one(variable, here_before) if here_before else there
-            update = (start, one(variable, here_after)), (there, one(variable, folded))
+            update = (start, one(variable, here_after)), (there, ended)
             self._add(line, number, variable, *update, toward=weights.get(number, there))
         return line
 
@@ -312,6 +310,7 @@ class Follower:
         feeds = [feed for _, feed in self._feeds.values() if feed is not None]
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [n for n in line["wrong"] if line["ratio"][line["numbers"].index(n)] > UNMEASURED]
+            line["measured"] = False
             return
         self._repeated += 1
         again = Repeated(made, feeds, matched, begun)
@@ -320,6 +319,8 @@ class Follower:
             # What does not repeat itself teaches nothing by being repeated.
             if all(again.part(number, apart) <= UNMEASURED for number, apart in spread.items()):
                 self._perturb(line, again, spread)
+            else:
+                line["measured"] = False
         again.restore()
 
     def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:

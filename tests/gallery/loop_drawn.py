@@ -66,7 +66,7 @@ def variational(strategy, slip, drawn):
         step(inputs)
 
 
-@program(kind="loop", source="TensorFlow tutorial generative/cvae, dense", right="pass", reason="loss")
+@program(kind="loop", source="TensorFlow tutorial generative/cvae, dense", right="not decidable")
 def autoencoder_that_draws(strategy, slip=None):
     """Wrong by chance alone: eps is drawn in the step, by each replica for its own examples."""
     variational(strategy, slip, drawn=True)
@@ -136,7 +136,7 @@ def actor_critic(strategy, slip, axes):
 @program(
     kind="loop",
     source="TensorFlow tutorial reinforcement_learning/actor_critic, on a batch of recorded episodes",
-    right="whole batch",
+    right="own mean",
     reason="loss",
 )
 def returns_standardised_over_the_batch(strategy, slip=None):

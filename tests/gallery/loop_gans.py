@@ -80,7 +80,7 @@ def dcgan(strategy, slip, drawn=False, normalised=False):
         step(inputs)
 
 
-@program(kind="loop", source="TensorFlow tutorial generative/dcgan", right="pass", reason="loss")
+@program(kind="loop", source="TensorFlow tutorial generative/dcgan", right="not decidable")
 def dcgan_noise_drawn_in_the_step(strategy, slip=None):
     """Wrong by chance alone: each replica draws noise of its own, which one device does not draw."""
     dcgan(strategy, slip, drawn=True)
