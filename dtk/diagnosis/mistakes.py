@@ -199,9 +199,7 @@ MISTAKES = {
         BOTH,
     ),
     "own mean": Mistake(
-        N_(
-            "one device's loss lies between the replicas' means: each divides, or normalises, by numbers of its own part"
-        ),
+        N_("one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"),
         "-",
         N_(
             "take such numbers over all replicas (a count of tokens or weights, a mean, a deviation): "

@@ -229,11 +229,11 @@ def _own_numbers(case: Case) -> tuple[str, str, str] | None:
         telling = np.abs(above) > noise
         if telling.sum() >= ENOUGH and not outside.any() and len(set(np.sign(above[telling]))) == 2:
             why = N_(
-                "one device's loss lies between the replicas' own means: each divides, or normalises, by numbers of its own part"
+                "one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"
             )
             if times > 1:
                 why = N_(
-                    "one device's loss lies between the replicas' own means, divided by {times}: each replica divides "
+                    "one device's loss lies between the replicas' means, divided by {times}: each replica divides "
                     "by a number of its own, and not by the number of replicas"
                 )
             tested = N_("at all {n} steps it lies between them, above their average at some and below at others")
