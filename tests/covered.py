@@ -106,14 +106,14 @@ def two_models(strategy, given="both", wrong=None, inside=True):
             dtk.record_step(losses, batch=batch, model=handed)
 
 
-def eager(strategy, traced=False, wrong=False):
-    """Records outside of any tf.function; wrong: the cluster's rate is twice the baseline's, and both are small."""
+def eager(strategy, traced=False, by_replicas=False):
+    """Records outside of any tf.function; by_replicas: the cluster's rate is twice one device's, both small."""
     import keras
     import tensorflow as tf
 
     with strategy.scope():
         model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(1e-7 * (strategy.num_replicas_in_sync if wrong else 1))
+        optimizer = keras.optimizers.SGD(1e-7 * (strategy.num_replicas_in_sync if by_replicas else 1))
 
     def step(inputs):
         x, y = inputs
