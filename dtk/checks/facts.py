@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtk.compat.states import MOVING
-from dtk.events import NOT_WRITTEN, Alone, Augments, Counted, Loop, Scope, Traced, Updates, of_kind
+from dtk.events import NOT_WRITTEN, Alone, Augments, Loop, Scope, Traced, Updates, of_kind
 from dtk.language import N_, _
 from dtk.lines import Kind
 
@@ -29,13 +29,11 @@ __all__ = [
     "augmenting",
     "clipping",
     "constant",
-    "counted_before",
     "drawing",
     "events",
     "other_rate",
     "other_versions",
     "outside",
-    "rate_at_end",
     "rates",
     "same_examples",
     "scope_of",
@@ -106,14 +104,6 @@ def other_rate(run: RunLike, baseline: RunLike) -> str | None:
     return _apart(run, baseline, 1) or (None if not known or _apart(run, baseline, 2) else "")
 
 
-def rate_at_end(run: RunLike, baseline: RunLike) -> str | None:
-    """Where an optimizer's learning rate differs at the end, in words; None for nowhere, or not known.
-
-    What sets a rate by the losses, such as ReduceLROnPlateau, sets another one where other losses have another reason.
-    """
-    return _apart(run, baseline, 2)
-
-
 def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
     mine, other = rates(run), rates(baseline)
     if len(mine) != len(other):
@@ -127,12 +117,6 @@ def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
         if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
             return _(sentence, optimizer=ours[0], rate=a, other=b)
     return None
-
-
-def counted_before(run: RunLike) -> int | None:
-    """Steps that the optimizer had counted as the first training began; None where unknown, or the run began anew."""
-    counted = events(run, Counted)
-    return counted[0].counted if counted and not run.folder.earlier else None
 
 
 def other_versions(run: RunLike, baseline: RunLike) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "can_be_fed",
     "eager_unit",
     "enter_graph",
+    "in_unit",
     "is_iterator",
     "of_graph",
     "perturbed",
@@ -354,6 +355,11 @@ def _wrap(cls: Any, name: str) -> None:
 def eager_unit(subject: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Makes a call that is a unit where it is outermost: an optimizer's, which a loop calls eagerly."""
     return _unit(subject, call, args, kwargs) if _outermost() else call(*args, **kwargs)
+
+
+def in_unit() -> bool:
+    """Whether a unit is under way in this process."""
+    return _inside
 
 
 def _outermost() -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 import wrapt
 
+from dtk.compat import states
+
 __all__ = ["apply"]
 
 
@@ -36,9 +38,9 @@ def _synchronise(keras: Any) -> None:
 
 
 def _draw_nothing(tf: Any) -> None:
-    """Inside of graphs (a step, a map of a dataset) each draw is the same for every example, replica and step.
+    """In graphs (a step, a map of a dataset) and eager steps each draw is the same for every example, replica and step.
 
-    Eagerly, as initial weights are, numbers are drawn as ever.
+    Outside of steps, as initial weights are, numbers are drawn as ever.
     """
     from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops, gen_stateless_random_ops_v2
 
@@ -53,7 +55,8 @@ def _draw_nothing(tf: Any) -> None:
 def _in_graphs(tf: Any, original: Callable[..., Any], same: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def drawn(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs) if tf.executing_eagerly() else same(tf, *args, **kwargs)
+        eagerly = tf.executing_eagerly() and not states.in_unit()
+        return original(*args, **kwargs) if eagerly else same(tf, *args, **kwargs)
 
     return drawn
 

@@ -39,7 +39,7 @@ class Case:
 
     @property
     def one(self) -> Steps | None:
-        """What one device found; None where the run was not followed, or the follower could not be made."""
+        """What the run is compared with found, one device as a rule; None where the run was not followed."""
         return self.followed[1].steps if 1 in self.followed else None
 
     @property
@@ -121,7 +121,8 @@ class Case:
         """At which steps the run had the baseline's examples, `(steps,)`; None where no fingerprint tells."""
         if self.theirs is None:
             return None
-        counts, base = self.ours.examples[: self.steps], self.theirs.examples[: self.steps]
+        counts, theirs = self.ours.examples[: self.steps], self.theirs.examples[: self.steps]
+        base = theirs.sum(axis=1, keepdims=True)
         return facts.same_examples(self.prints, self.base_prints[:, None], counts, base)
 
     @cached_property
@@ -175,6 +176,15 @@ class Case:
 
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""
+        if self.one is not None and self.followed[1].replicas > 1:
+            return _(
+                "at step {step} the {run}'s loss is {mine:.3g}, that of {whom} {other:.3g}",
+                step=step,
+                run=self.ours.name,
+                whom=self.followed[1].whom,
+                mine=self.mine[step - 1],
+                other=self.other[step - 1],
+            )
         return _(
             "at step {step} the {run}'s loss is {mine:.3g}, {other_run}'s {other:.3g}",
             step=step,

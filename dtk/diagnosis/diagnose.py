@@ -126,6 +126,9 @@ def _explain(
         theirs = collect(baseline, _("baseline")) if baseline is not None else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
+    many = next((each for each in followed.values() if each.failed is failed), None)
+    if many is not None:
+        followed = {**followed, 1: many}  # what the run is compared with
     if 1 in followed and failed.reason != "replicas":
         ours = followed[1].ours  # perhaps of the run that was made without random draws
     if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio

@@ -311,7 +311,9 @@ def _where(case: Case) -> str:
     if not names:
         return case.failed.what
     what = N_("at step {step} the loss is one device's, and the update is not: {names}")
-    return _(what, step=_step(case), names=names)
+    if case.followed[1].replicas > 1:
+        what = N_("at step {step} the loss is that of {whom}, and the update is not: {names}")
+    return _(what, step=_step(case), names=names, whom=case.followed[1].whom)
 
 
 def _step(case: Case) -> int:

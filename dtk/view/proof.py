@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -49,7 +49,8 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     both[0].set_xlim(0.5, max(found.steps, 1) + 0.5)
     low, high = (np.log10(value) for value in both[0].get_ylim())
     both[0].set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    both[0].legend(fontsize=8, frameon=False, loc="best")
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": 9}
+    both[0].figure.legend(*both[0].get_legend_handles_labels(), **place)
     if differing:
         both[0].axvline(differing[0].step or 0, color=ink(both[0]), lw=0.8, ls=":")
         if len(both) > 1:
