@@ -19,7 +19,7 @@ def drawn():
 
     from dtk.compat import without
 
-    without.apply(["random"], 1.0)
+    without.apply(["random"])
     random, seed, values = tf.random, [1, 2], tf.range(12)
     kinds = {
         "uniform": lambda: random.uniform([EXAMPLES, 40]),

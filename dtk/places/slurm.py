@@ -137,8 +137,11 @@ def _cancel(job: str) -> None:
 
 
 def _keep_alive(file: Path) -> None:
-    while file.exists():
-        os.utime(file)
+    while True:
+        try:
+            os.utime(file)
+        except FileNotFoundError:  # it was taken away: nobody is to be kept alive any more
+            return
         time.sleep(ALIVE_SECONDS)
 
 
