@@ -27,7 +27,7 @@ from dtk.measure.scaling import by_step, global_loss
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
 
-__all__ = ["Following", "can_be_followed", "check_every_step"]
+__all__ = ["Following", "can_be_followed", "check_every_step", "followed", "has_parts_of_its_own", "whom"]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 CLOSE = 1.5  # of the mean losses of two batches, by the same weights
@@ -83,7 +83,8 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         if drawn and many.failed.reason != "not followed" and list(_by_replicas(ours, source, alone, found)):
             raise _not_drawn_again(drawn)
         # Where a right program differs from one device as well, the replicas alone tell what is wrong.
-        raise many.failed if failed.reason != "not followed" and _may_differ(ours, alone) else failed
+        explained = has_parts_of_its_own(ours) or _scaled(ours, alone)
+        raise many.failed if failed.reason != "not followed" and explained else failed
     yield from _by_replicas(ours, source, alone, found)
     yield _passed(ours, many)
 
@@ -173,9 +174,9 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     yield _(words, these=without, n=ours.replicas, steps=mine.steps)
 
 
-def _may_differ(ours: Evidence, alone: Following) -> bool:
-    """Whether there is a reason for which a right program differs from one device."""
-    return bool(dict(_on_its_own(ours)) or _scaled(ours, alone))
+def has_parts_of_its_own(ours: Evidence) -> bool:
+    """Whether each replica draws, or normalises, by itself, so that a right program differs from one device."""
+    return bool(dict(_on_its_own(ours)))
 
 
 def _scaled(ours: Evidence, alone: Following) -> list[str]:

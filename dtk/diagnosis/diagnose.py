@@ -18,7 +18,7 @@ import numpy as np
 from dtk.checks import facts
 from dtk.checks.coverage import kind_of_updates
 from dtk.checks.evidence import Evidence, check_recorded, collect
-from dtk.checks.steps import Following, can_be_followed
+from dtk.checks.steps import Following, can_be_followed, has_parts_of_its_own
 from dtk.checks.steps import followed as follow
 from dtk.checks.verify import name_of, prove
 from dtk.diagnosis.case import Case
@@ -134,7 +134,7 @@ def _explain(
     if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
         ours, theirs = ours.only(failed.loss), theirs.only(failed.loss) if theirs is not None else None
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
-        followed = {1: follow(ours, baseline or run, 1)}
+        followed = {1: follow(ours, baseline or run, ours.replicas if has_parts_of_its_own(ours) else 1)}
     if theirs is None and failed.reason in ("data", "examples", "steps"):
         theirs = _on_one_device(run)
     case = Case(ours, theirs, failed, followed, baseline)

@@ -74,17 +74,26 @@ def look_at_parting(case: Case) -> Diagnosis | None:
         )
     if case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None
+    split = any(line.get("split") for line in case.one.lines if line["step"] == part.step)
     chief_is_right = case.one.step is None or case.one.step > part.step or case.one.between
-    if chief_is_right and part.worker > 0:
+    if chief_is_right and not split and part.worker > 0:
         what = _(
-            "{what}; worker 0 makes one device's update in that step, so worker {worker} alone changes the sum",
+            "{what}; worker 0 makes the update of {whom} in that step, so worker {worker} alone changes the sum",
             what=case.failed.what,
             worker=part.worker,
+            whom=case.followed[1].whom,
         )
-        tested = _("worker 0 makes the update that one device makes of the same state")
+        tested = _("worker 0 makes the update that {whom} makes of the same state", whom=case.followed[1].whom)
         return found("one worker", what, tested, case.facts())
     what = _("{what}: in that step the workers don't apply the same sum", what=case.failed.what)
-    tested = _("the state before the step is the same on all workers, and worker 0 does not make one device's update")
+    tested = _(
+        "the state before the step is the same on all workers, and worker 0 does not make the update of {whom}",
+        whom=case.followed[1].whom,
+    )
+    if split:
+        tested = _(
+            "the state before the step is the same on all workers, and {whom} diverge, too", whom=case.followed[1].whom
+        )
     return found("not summed", what, tested, [*known(case), *case.facts()])
 
 

@@ -58,7 +58,8 @@ class Follower:
     "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
     change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": the
     cosine of the difference and the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
-    numbers of those that differ by more, "measured": false where the step did not repeat itself}. The first line:
+    numbers of those that differ by more, "measured": false where the step did not repeat itself, "split": numbers
+    of those of which this process's replicas hold different values}. The first line:
     {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
     were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
     is}.
@@ -229,6 +230,8 @@ class Follower:
             ended = one(variable, self._folded(variable, done[number]))
             there = one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(ended)
             start = one(variable, here_before) if here_before else there
+            if variable.kept == "mirrored" and not all(same_bits(here_after[0], copy) for copy in here_after[1:]):
+                line["split"].append(number)
             update = (start, one(variable, here_after)), (there, ended)
             self._add(line, number, variable, *update, toward=weights.get(number, there))
         return line
@@ -412,7 +415,20 @@ class Follower:
 
 
 def _line() -> dict[str, Any]:
-    names = ("numbers", "apart", "size", "own", "along", "floor", "toward", "ratio", "level", "wrong", "doubtful")
+    names = (
+        "numbers",
+        "apart",
+        "size",
+        "own",
+        "along",
+        "floor",
+        "toward",
+        "ratio",
+        "level",
+        "wrong",
+        "doubtful",
+        "split",
+    )
     return {**{name: [] for name in names}, "scalars": {}}
 
 
