@@ -251,14 +251,16 @@ def _made_as(role: str) -> Iterator[None]:
 
 
 def variables() -> list[Variable]:
-    """All that have a value by now and are still there, in the order of their creation."""
-    global _stale, _table
-    if _in_graph:
+    """All that have a value by now and are still there, in the order of their creation; in an Estimator's, its own."""
+    global _stale
+    import tensorflow as tf
+
+    if _in_graph and not tf.executing_eagerly():
         return list(_in_graph)
     if _stale or not all(each.ready for each in _table):
         _stale = False
         _refresh()
-    return _table
+    return [*_in_graph, *_table]
 
 
 def _refresh() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from dtk import weights
 from dtk.compat import states
 from dtk.compat.estimators import taps
+from dtk.compat.steps import targets
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
-from dtk.events import Loop, Optimizer, Outcome, Replicas, Training
+from dtk.events import Loop, Optimizer, Outcome, Replicas, Traced, Training
 from dtk.language import _
 from dtk.recording import states as watching
 from dtk.recording.estimator_checks import SAME_STEPS, check_checkpoint, check_sharding, check_writable
@@ -23,6 +24,8 @@ from dtk.recording.progress import Progress, progress
 from dtk.records import Record
 
 __all__ = ["EstimatorRecorder", "listen"]
+
+NAME = "the Estimator"  # of its optimizer
 
 
 class EstimatorRecorder:
@@ -87,6 +90,8 @@ class EstimatorRecorder:
             self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
             return
         self._before = None
+        draws = targets.drawn(tf.compat.v1.get_default_graph())
+        self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
         if self.model_dir is not None:
             check_checkpoint(self.model_dir, self._copies, self._place)
 
@@ -131,7 +136,7 @@ class EstimatorRecorder:
         if self._before is not None:
             state, (step, steps) = progress(self._place), self._before
             made, recorded = self.global_step - step, state.steps - steps
-            found = Optimizer(name="the Estimator", variables=[*held][:1], made=made, recorded=recorded)
+            found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
             state.estimated.append(found)
         if self._place.replicas > 1:
             differing = [n for n, copies in held.items() if any(c.tobytes() != copies[0].tobytes() for c in copies)]
