@@ -139,8 +139,8 @@ def draws() -> list[str] | None:
 def drawn(graph: Any) -> list[str]:
     """The operations of a graph, and of the functions that it calls, whose result is drawn at random, each once.
 
-    Named by kind and layer: "StatelessRandomUniformV2 at sequential/dropout". What draws initial values in an Estimator's
-    graph is left out.
+    Named by kind and layer: "StatelessRandomUniformV2 at sequential/dropout". What draws initial values, as in an
+    Estimator's graph, is left out.
     """
     own = [(each.name, each.type) for each in graph.get_operations() if "nitializer" not in each.name]
     found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)]
