@@ -17,7 +17,7 @@ __all__ = ["BY_FILE", "PYTHON", "watch_datasets", "watch_distribution"]
 
 PYTHON = "Python"  # of code in Python, which no seed of TensorFlow reaches
 BY_FILE = "files"
-_READERS = ("TextLine", "TFRecord", "FixedLengthRecord")
+_READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
 _CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 Report = Callable[[list[str]], None]
@@ -54,17 +54,13 @@ def watch_distribution(module: Any, report: Report) -> None:
     @functools.wraps(original)
     def distribute(self: Any, dataset: Any, options: Any = None) -> Any:
         policy = dataset.options().experimental_distribute.auto_shard_policy.name
-        readers = sorted({type(each).__name__.strip("_") for each in _all(dataset)} & {*_names()})
+        kinds = {type(each).__name__.strip("_") for each in _all(dataset)}
+        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
         if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
             report([f"{BY_FILE} ({policy}: {', '.join(readers)})"])
         return original(self, dataset, options)
 
     module.StrategyBase.experimental_distribute_dataset = distribute
-
-
-def _names() -> Iterator[str]:
-    for reader in _READERS:
-        yield from (f"{reader}Dataset", f"{reader}DatasetV1", f"{reader}DatasetV2")
 
 
 def _all(dataset: Any) -> Iterator[Any]:

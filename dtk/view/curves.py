@@ -76,9 +76,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
         title = _("The shares of {count} replicas add up to the global loss", count=count)
         caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
-        title, caption = _overlay(ax, total, baseline.records, count)
-        if title == _(_TITLES[count > 1, True], count=count) and _is_proved(run):
-            title = _("Each step is one device's; from step to step, rounding drives two runs apart")
+        title, caption = _overlay(ax, total, run, baseline.records, count)
     ax.set(xlabel=_("step"), ylabel=_("loss"), xlim=(examples.index[0] - 0.5, examples.index[-1] + 0.5))
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     ax.legend(loc="upper right", frameon=False, fontsize=9, ncols=1 + count // 6)
@@ -87,10 +85,10 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
 
 
 def _is_proved(run: Recorded) -> bool:
-    """Whether `verify` has found every step of it right."""
+    """Whether `verify` has found that every step makes the update of one device."""
     folder = getattr(run, "folder", None)
     proof = None if folder is None else kept_proof(folder.path)
-    return proof is not None and proof.verdict in ("one device", "replicas")
+    return proof is not None and proof.verdict == "one device"
 
 
 def _finite(losses: pandas.Series) -> pandas.Series:
@@ -132,7 +130,7 @@ def _mark_ends(ax: Axes, examples: pandas.DataFrame) -> None:
         ax.annotate(words, (step + 0.5, 0.42), (-4 if right else 4, 0), ha="right" if right else "left", **place)
 
 
-def _overlay(ax: Axes, total: pandas.Series, records: pandas.DataFrame, count: int) -> tuple[str, str]:
+def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, count: int) -> tuple[str, str]:
     """Draws the baseline's loss and returns the title and the caption that are true of the two curves."""
     shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
     alone = _finite(shares.where(examples > 0, 0.0).sum(axis=1, skipna=False))
@@ -142,6 +140,8 @@ def _overlay(ax: Axes, total: pandas.Series, records: pandas.DataFrame, count: i
     both = total.index.intersection(alone.index)
     apart = (total[both] - alone[both]).abs() > _VISIBLE * alone[both].abs()
     title = _(_TITLES[count > 1, bool(apart.any())], count=count)
+    if apart.any() and _is_proved(run):
+        title = _("Each step is one device's; from step to step, rounding drives two runs apart")
     caption = _(_LEAVES, step=both[apart.to_numpy()][0]) if apart.any() else _(_ALONG)
     if len(alone) != len(total):
         caption += " " + _("It has {steps} steps, the stack {others}.", steps=len(alone), others=len(total))

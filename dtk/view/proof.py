@@ -68,7 +68,7 @@ def picture(found: Proof) -> bytes:
 
 
 def _strip(ax: Axes, found: Proof) -> None:
-    """The variables that differ at the first step that does, beside rounding level."""
+    """The variables that differ at the first step that does, beside its rounding level."""
     steps = next(steps for steps in found.followers.values() if steps.parts)
     parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_PARTS]
     places = np.arange(len(parts))
