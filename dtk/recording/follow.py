@@ -27,10 +27,11 @@ from dtk.compat import states
 from dtk.compat.states import Feed, Variable
 from dtk.compat.steps import targets
 from dtk.environment import Here
+from dtk.recording.changes import Change, compared
 from dtk.recording.progress import progress
 from dtk.recording.recorded import Damaged, Recorded, State, as_tuple, weight_of
-from dtk.recording.rounding import ROUNDING, Made, Repeated, one, same_bits
-from dtk.recording.states import Snapshot, Watched, take, watch
+from dtk.recording.rounding import Made, Repeated, one, same_bits
+from dtk.recording.states import NOTHING, Snapshot, Watched, take, watch
 from dtk.records import RunFolder
 
 __all__ = ["Ended", "ended", "finish", "follow"]
@@ -40,9 +41,8 @@ FACTOR = 8.0  # how much larger a difference may be than what a change in the la
 LEAST = 2e-5  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
-FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
-_ONCE = Made(None, (), {}, Snapshot([], {}), Snapshot([], {}))  # a step that can't be made again
+_ONCE = Made(None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
 FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
 
 
@@ -137,13 +137,13 @@ class Follower:
         begun, there = self.recorded.before(first), self.recorded.after(last)
         matched = self._matched(made.after, self.recorded.units[last].here)
         line = self._compare(made.before, made.after, begun, there, matched)
-        if line["doubtful"]:
+        if line["wrong"]:
             self._measure(line, made, begun, matched)
         self._followed += 1 + last - first
         facts = {"unit": last + 1, "units": 1 + last - first, "step": self._step, "kind": "update"}
         self._write({**facts, **_finished(line)})
         self._take_over(matched, there, made.after)
-        self._stop_early(line)
+        self._stop_early(line["wrong"])
 
     def _matched(self, snapshot: Snapshot, expected: frozenset[int]) -> dict[int, Variable]:
         """By the cluster's number; ends where a variable of either has no counterpart.
@@ -191,7 +191,7 @@ class Follower:
 
     def _between(self, there: State) -> None:
         """What happened since the unit before, of both; then the cluster's state is taken over."""
-        snapshot = take()
+        snapshot = take(everything=True)
         matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
         if self._taken or self.watched.position == (0, 0):
             self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
@@ -203,26 +203,24 @@ class Follower:
 
     def _changes(self, matched: dict[int, Variable], mine: State, there: State) -> None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
-        line = _line()
+        changes = []
         for number, variable in matched.items():
-            if self._goes_on_otherwise(variable):
-                continue
             ours, theirs = one(variable, mine[number]), one(variable, self._folded(variable, there[number]))
-            if same_bits(ours, theirs):
+            if self._goes_on_otherwise(variable) or same_bits(ours, theirs):
                 continue
             start = self._taken.get(number)
             base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
-            self._add(line, number, variable, (base, ours), (base, theirs))
-        if line["numbers"]:
-            wrong = [n for n, level in zip(line["numbers"], line["ratio"], strict=True) if level > UNMEASURED]
-            line["wrong"] = wrong
-            self._write({"step": self._step, "kind": "between", **_finished(line)})
-            self._stop_early(line)
+            changes.append(Change(number, variable.dtype, base, ours, base, theirs))
+        if changes:
+            line = self._line(changes, {})
+            wrong = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
+            self._write({"step": self._step, "kind": "between", **_finished({**line, "wrong": wrong})})
+            self._stop_early(wrong)
 
     def _compare(
         self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]
     ) -> dict[str, Any]:
-        line, weights = _line(), self._weights(matched, begun)
+        changes, split = [], []
         for number, variable in matched.items():
             if self._goes_on_otherwise(variable):
                 continue
@@ -231,10 +229,9 @@ class Follower:
             there = one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(ended)
             start = one(variable, here_before) if here_before else there
             if variable.kept == "mirrored" and not all(same_bits(here_after[0], copy) for copy in here_after[1:]):
-                line["split"].append(number)
-            update = (start, one(variable, here_after)), (there, ended)
-            self._add(line, number, variable, *update, toward=weights.get(number, there))
-        return line
+                split.append(number)
+            changes.append(Change(number, variable.dtype, start, one(variable, here_after), there, ended))
+        return {**self._line(changes, self._weights(matched, begun)), "split": split}
 
     def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
         """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
@@ -250,41 +247,12 @@ class Follower:
     def _goes_on_otherwise(self, variable: Variable) -> bool:
         return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
 
-    def _add(
-        self, line: dict[str, Any], number: int, variable: Variable, mine: Any, its: Any, toward: Any = None
-    ) -> None:
-        """Compares a change of this process, (before, after), with the cluster's. toward: a weight."""
-        (start, ours), (begun, theirs) = mine, its
-        line["numbers"].append(number)
-        if variable.dtype not in ROUNDING:  # counters, and the state of random numbers
-            equal = bool(np.array_equal(ours, theirs))
-            size = float(np.linalg.norm(np.subtract(theirs, begun, dtype=np.float64)))
-            own = float(np.linalg.norm(np.subtract(ours, start, dtype=np.float64)))
-            values = (0.0 if equal else float("inf"), size, own, 0.0, 0.0)
-        else:
-            wide = [value.astype(np.float64).ravel() for value in (start, begun, ours, theirs)]
-            made_here, made_there = wide[2] - wide[0], wide[3] - wide[1]
-            apart, size = float(np.linalg.norm(made_here - made_there)), float(np.linalg.norm(made_there))
-            floor = FLOOR * ROUNDING[variable.dtype] * float(np.linalg.norm(wide[3]))
-            values = (apart, size, float(np.linalg.norm(made_here)), float(made_here @ made_there), floor)
-        for name, value in zip(("apart", "size", "own", "along", "floor"), values, strict=True):
-            line[name].append(value)
-        compared = variable.dtype in ROUNDING and toward is not None and np.size(toward) == np.size(ours)
-        line["toward"].append(_cosine(ours - theirs, toward) if compared else 0.0)
-        if np.size(theirs) == 1:
-            line["scalars"][str(number)] = [float(np.ravel(ours)[0]), float(np.ravel(theirs)[0])]
-        apart, size, _own, _along, floor = values
-        if not np.isfinite(apart):
-            both = variable.dtype in ROUNDING and np.array_equal(ours, theirs, equal_nan=True)
-            ratio = 0.0 if both else float("inf")
-        else:
-            ratio = 0.0 if apart <= floor else (apart / size if size else float("inf"))
-        line["ratio"].append(ratio)
-        level = self.levels.get(number, LEAST)
-        line["level"].append(level)
-        if ratio > level:
-            line["doubtful"].append(number)
-            line["wrong"].append(number)
+    def _line(self, changes: list[Change], weights: dict[int, Any]) -> dict[str, Any]:
+        """What changes are compared by, by the variable's number. weights: what optimizers' variables belong to."""
+        line = compared(changes, weights)
+        line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
+        line["wrong"] = [number for number, ratio in line["ratio"].items() if ratio > line["level"][number]]
+        return line
 
     def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
         """What the cluster's replicas held, for as many copies as this process has."""
@@ -312,7 +280,7 @@ class Follower:
         """Repeats the step with last digits changed; what an update differs by then is this variable's level."""
         feeds = [feed for _, feed in self._feeds.values() if feed is not None]
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
-            line["wrong"] = [n for n in line["wrong"] if line["ratio"][line["numbers"].index(n)] > UNMEASURED]
+            line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False
             return
         self._repeated += 1
@@ -336,7 +304,7 @@ class Follower:
             if repeat and self._judge(line, spread):
                 break
         self._learn(line, least)
-        left = [line["ratio"][line["numbers"].index(number)] for number in line["wrong"]]
+        left = [line["ratio"][number] for number in line["wrong"]]
         # Sums whose terms cancel round by more. An order of the examples that changes much says something else.
         for _ in range(ORDERS if left and max(left) <= ORDERED else 0):
             for number, apart in again.reordered().items():
@@ -347,11 +315,10 @@ class Follower:
     def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
         """Whether rounding explains all differences; `wrong` has those that it does not."""
         line["wrong"] = []
-        for place, number in enumerate(line["numbers"]):
-            size = line["size"][place]
+        for number, size in line["size"].items():
             here = FACTOR * spread.get(number, 0.0) / size if size else 0.0
-            line["level"][place] = max(here, self.levels.get(number, LEAST))
-            if line["ratio"][place] > line["level"][place]:
+            line["level"][number] = max(here, self.levels.get(number, LEAST))
+            if line["ratio"][number] > line["level"][number]:
                 line["wrong"].append(number)
         return not line["wrong"]
 
@@ -360,15 +327,15 @@ class Follower:
 
         The least, as a kink (a ReLU near 0) that a change has moved over says something of this one step alone.
         """
-        for place, number in enumerate(line["numbers"]):
-            if line["size"][place]:
-                self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / line["size"][place])
+        for number, size in line["size"].items():
+            if size:
+                self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / size)
                 self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
 
     # ---- what comes of it
 
-    def _stop_early(self, line: dict[str, Any]) -> None:
-        if line["wrong"] and self._left < 0:
+    def _stop_early(self, wrong: list[int]) -> None:
+        if wrong and self._left < 0:
             self._left = FURTHER
         elif self._left >= 0:
             self._left -= 1
@@ -403,7 +370,7 @@ class Follower:
         """What the function has changed since its last step; an end that was not recorded leaves the end open."""
         if self.recorded.end is None or not self._taken or self.watched.position != self.recorded.last:
             return
-        there, snapshot = self.recorded.at_end(), take()
+        there, snapshot = self.recorded.at_end(), take(everything=True)
         matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
         try:
             self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
@@ -414,37 +381,16 @@ class Follower:
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
 
-def _line() -> dict[str, Any]:
-    names = (
-        "numbers",
-        "apart",
-        "size",
-        "own",
-        "along",
-        "floor",
-        "toward",
-        "ratio",
-        "level",
-        "wrong",
-        "doubtful",
-        "split",
-    )
-    return {**{name: [] for name in names}, "scalars": {}}
-
-
-def _cosine(one_way: Any, other: Any) -> float:
-    one_way, other = (value.astype(np.float64).ravel() for value in (one_way, other))
-    sizes = float(np.linalg.norm(one_way) * np.linalg.norm(other))
-    return float(one_way @ other) / sizes if sizes and np.isfinite(sizes) else 0.0
-
-
 def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
     name, dtype, shape, *_ = identity
     return name.split("/")[-1], dtype, shape
 
 
 def _finished(line: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if name != "doubtful"}
+    """As it is written: lists, in the order of "numbers"; how the two changes lie only where one is wrong."""
+    left_out = () if line["wrong"] else ("own", "along", "toward")
+    found = {name: list(v.values()) if isinstance(v, dict) else v for name, v in line.items() if name not in left_out}
+    return {"numbers": list(line["ratio"]), **found}
 
 
 _follower: Follower | None = None

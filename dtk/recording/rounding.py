@@ -10,12 +10,12 @@ import numpy as np
 from dtk.compat import states
 from dtk.compat.states import Feed, Variable
 from dtk.compat.steps import targets, updates
+from dtk.recording.changes import ROUNDING
 from dtk.recording.states import Snapshot, take
 
-__all__ = ["ROUNDING", "Made", "Repeated", "change", "one", "same_bits"]
+__all__ = ["Made", "Repeated", "change", "one", "same_bits"]
 
 LAST_DIGITS = 4.0  # how large a change is, in units in the last place: sums of many products are as coarse
-ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
 class Made(NamedTuple):
@@ -97,7 +97,7 @@ class Repeated:
         self.made.call(*args, **kwargs)
         for feed in self.feeds:
             feed.replayed = None
-        ends = take()
+        ends = take(everything=True)
         return {
             number: float(np.linalg.norm(change(each, begins[id(each)], ends.of(each)) - self._plain[number]))
             for number, each in self.matched.items()
@@ -111,10 +111,7 @@ def one(variable: Variable, values: list[Any]) -> Any:
 
 def same_bits(mine: Any, other: Any) -> bool:
     """Whether two arrays hold the same, to the last bit."""
-    if mine.shape != other.shape or mine.dtype != other.dtype:
-        return False
-    a, b = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (mine, other))
-    return bool(np.array_equal(a, b))
+    return mine.shape == other.shape and mine.dtype == other.dtype and bool(mine.tobytes() == other.tobytes())
 
 
 def change(variable: Variable, before: list[Any], after: list[Any]) -> Any:

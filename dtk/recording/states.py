@@ -33,6 +33,7 @@ from dtk.recording.progress import progress
 
 __all__ = [
     "BUDGET",
+    "NOTHING",
     "Recorder",
     "Snapshot",
     "Watched",
@@ -40,7 +41,6 @@ __all__ = [
     "listen",
     "made",
     "pause",
-    "same",
     "take",
     "watch",
     "watcher",
@@ -57,27 +57,34 @@ Values = list[list[Any]]  # for each variable, of each of its copies; [] for one
 
 
 class Snapshot(NamedTuple):
-    """What the variables that are compared hold at one moment; values share memory with TensorFlow's."""
+    """What the variables that are compared hold at one moment; values share memory with TensorFlow's.
+
+    values: by id of the Variable. marks: of each what is another once it was written: where its values lie, or the
+    value itself of single numbers, which are copied.
+    """
 
     table: list[Variable]
-    values: dict[int, list[Any]]  # by id of the Variable
+    values: dict[int, list[Any]]
+    marks: dict[int, list[Any]]
 
     def of(self, variable: Variable) -> list[Any]:
         return self.values.get(id(variable), [])
+
+    def same(self, other: Snapshot, variable: Variable) -> bool:
+        """Whether nothing was written in between."""
+        return self.marks.get(id(variable)) == other.marks.get(id(variable))
+
+
+NOTHING = Snapshot([], {}, {})
 
 
 def take(everything: bool = False) -> Snapshot:
     """Reads all that is compared; everything: also what is not."""
     table = [each for each in states.variables() if each.ready and (everything or each.role == "")]
-    return Snapshot(table, {id(each): each.read() for each in table})
-
-
-def same(mine: list[Any], other: list[Any]) -> bool:
-    """Whether nothing was written in between: values lie at the same place, and single numbers, copied, are equal."""
-    return len(mine) == len(other) and all(
-        bool(a == b) if a.ndim == 0 else a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-        for a, b in zip(mine, other, strict=True)
-    )
+    read = states.read(table)
+    marks = [[v.__array_interface__["data"][0] if v.ndim else v.tobytes() for v in values] for values in read]
+    keys = [id(each) for each in table]
+    return Snapshot(table, dict(zip(keys, read, strict=True)), dict(zip(keys, marks, strict=True)))
 
 
 class Watched:
@@ -116,7 +123,7 @@ class Watched:
 
 
 def _apart(before: Snapshot, after: Snapshot) -> bool:
-    return any(not same(before.of(v), after.of(v)) for v in after.table if v.role == "" and before.of(v))
+    return any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
 
 
 def made() -> int:
@@ -189,10 +196,12 @@ class Recorder:
                 self._writer.put(_line(len(self.written) - 1, each), None)
         entries: list[tuple[str, int, str, list[Any]]] = []
         size = 0
-        for when, held, now in (("before", self.held, before), ("after", before, after)):
+        for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
+            if held.marks == now.marks:
+                continue
             for each in now.table:
                 values = now.of(each)
-                if held is None or not held.of(each) or not same(held.of(each), values):
+                if not held.of(each) or not held.same(now, each):
                     entries.append((when, self.written[id(each)], each.kept, values))
                     size += sum(value.nbytes for value in values)
         unit = {
@@ -216,9 +225,10 @@ class Recorder:
         if self.spent > self.stage:
             self.stride *= 2
             self.stage += (self.budget - self.stage) / 2
-        elif size > SMALL and self.units > FRESH and self.busy > SHARE * (time.monotonic() - self.began):
+        busy = self.busy + self._writer.busy
+        if size > SMALL and self.units > FRESH and busy > SHARE * (time.monotonic() - self.began):
             self.stride *= 2
-            self.busy, self.began = 0.0, time.monotonic()
+            self.busy, self._writer.busy, self.began = 0.0, 0.0, time.monotonic()
 
     def finish(self, goes_on: bool = False) -> None:
         """Writes what the function has left behind, and waits until all is written. goes_on: more may come."""
@@ -242,6 +252,7 @@ class _Writer:
 
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
+        self.busy = 0.0  # seconds of a processor
         self._path = path
         self._queue: queue.Queue[Any] = queue.Queue()
         self._waiting, self._room = 0, threading.Condition()
@@ -273,6 +284,7 @@ class _Writer:
     def _next(self, variables: Any, units: Any, values: Any) -> bool:
         """Writes what was put next; returns whether more may come."""
         variable, unit = self._queue.get()
+        began = time.thread_time()
         try:
             if variable is not None:
                 _append(variables, variable)
@@ -284,6 +296,7 @@ class _Writer:
         except OSError as error:  # a full disk: what is written by now can be followed
             self.failed = str(error.strerror or error)
         finally:
+            self.busy += time.thread_time() - began
             if isinstance(unit, dict):
                 self._written.set()
             elif unit is not None:

@@ -1,0 +1,90 @@
+"""By how much the change that this process makes of a variable differs from the cluster's, for many at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["ROUNDING", "Change", "compared"]
+
+ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
+AT_ONCE = 2_000_000  # values that are compared at once; each takes 50 bytes
+
+
+class Change(NamedTuple):
+    """A variable before and after, here and in the cluster."""
+
+    number: int
+    dtype: str
+    before: Any
+    after: Any
+    its_before: Any
+    its_after: Any
+
+
+def compared(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str, Any]:
+    """What a follower writes of each, by number: "apart", "size", "own", "along", "toward" and "ratio".
+
+    weights: what the weight held that an optimizer's variable belongs to; a variable that is not here is its own.
+    """
+    line: dict[str, Any] = {name: {} for name in ("apart", "size", "own", "along", "toward", "ratio")}
+    for part in _parts([change for change in changes if np.size(change.after)]):
+        with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
+            for change, sums in zip(part, _sums(part, weights), strict=True):
+                for name, value in _judged(change, *sums).items():
+                    line[name][change.number] = value
+    return line
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    part: list[Change] = []
+    values = 0
+    for change in changes:
+        values += np.size(change.after)
+        if part and values > AT_ONCE:
+            yield part
+            part, values = [], np.size(change.after)
+        part.append(change)
+    if part:
+        yield part
+
+
+def _sums(part: Sequence[Change], weights: Mapping[int, Any]) -> Iterator[list[float]]:
+    """Sums of each: squares of the two changes' difference, of the cluster's, of ours, and of the values at the end;
+    the product of the two changes; that of their difference and of the weight, and the weight's square.
+    """
+    ends = np.cumsum([np.size(change.after) for change in part])
+    whole = np.zeros((5, ends[-1]))
+    for change, end in zip(part, ends, strict=True):
+        place = slice(end - np.size(change.after), end)
+        toward = weights.get(change.number, change.its_before)
+        values = (change.before, change.after, change.its_before, change.its_after, toward)
+        for row, value in zip(whole, values, strict=True):
+            if np.size(value) == np.size(change.after):
+                row[place] = np.ravel(value)
+    before, after, its_before, its_after, toward = whole
+    made, its = after - before, its_after - its_before
+    apart = made - its
+    pairs = ((apart, apart), (its, its), (made, made), (its_after, its_after), (made, its), (apart, toward))
+    products = np.stack([a * b for a, b in (*pairs, (toward, toward))])
+    yield from np.add.reduceat(products, [0, *ends[:-1]], axis=1).T.tolist()
+
+
+def _judged(
+    change: Change, apart: float, size: float, own: float, last: float, along: float, toward: float, weight: float
+) -> dict[str, float]:
+    apart, size, own = math.sqrt(apart), math.sqrt(size), math.sqrt(own)
+    floor = FLOOR * ROUNDING.get(change.dtype, 0.0) * math.sqrt(last)
+    if change.dtype not in ROUNDING:  # counters, and the state of random numbers
+        apart = 0.0 if np.array_equal(change.after, change.its_after) else math.inf
+    ratio = 0.0 if apart <= floor else (apart / size if size else math.inf)
+    if not math.isfinite(apart):
+        alike = change.dtype in ROUNDING and np.array_equal(change.after, change.its_after, equal_nan=True)
+        ratio = 0.0 if alike else math.inf
+    across = apart * math.sqrt(weight)
+    cosine = toward / across if across and math.isfinite(across) else 0.0
+    return {"apart": apart, "size": size, "own": own, "along": along, "toward": cosine, "ratio": ratio}
