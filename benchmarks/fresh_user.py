@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 1200.0  # seconds for a step
 ENDED = 15.0  # seconds in which what a step has started ends by itself
-PROOF = "check weights vs single device: PASS"
+PROOF = "check every step vs one device: PASS"
 # How this machine reaches packages
 KEPT = re.compile(r"PIP_|.*_proxy$|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$", re.IGNORECASE)
 

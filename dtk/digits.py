@@ -1,12 +1,13 @@
-"""Numbers for readers: three digits, no powers of ten."""
+"""Numbers and lists for readers: three digits without powers of ten; in verdicts, one or two that stay the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from dtk.language import ENGLISH, N_, _, language, ngettext
 
-__all__ = ["bytes_of", "three"]
+__all__ = ["bytes_of", "first_three", "percent", "relative", "rounded", "scientific", "three"]
 
 # (from, unit, words): a translated word alone would not do, as other languages count large numbers in other units.
 _LARGE = {
@@ -42,3 +43,54 @@ def bytes_of(number: float) -> str:
         if number >= size:
             return f"{three(number / size)} {unit}"
     return ngettext("{count} byte", "{count} bytes", number, count=f"{number:,.0f}")
+
+
+def first_three(words: Sequence[str]) -> str:
+    """A list's first three words, and a sign that there are more.
+
+    >>> first_three(["a", "b"]), first_three(["a", "b", "c", "d"])
+    ('a, b', 'a, b, c, …')
+    """
+    return _(", ").join([*words[:3], *["…"] * (len(words) > 3)])
+
+
+def percent(part: float) -> str:
+    """A part of a whole, to one significant digit.
+
+    >>> percent(0.00185), percent(0.39), percent(0.0), percent(1e-7), percent(2.0)
+    ('0.2 %', '40 %', '0 %', '0.00001 %', '200 %')
+    """
+    return f"{Decimal(f'{100 * part:.0e}'):f} %"
+
+
+def scientific(value: float) -> str:
+    """A tolerance as people write it.
+
+    >>> scientific(0.0001), scientific(0.001), scientific(2.5e-06), scientific(0), scientific(2.0)
+    ('1e-4', '1e-3', '2.5e-6', '0', '2')
+    """
+    if value == 0 or 1 <= abs(value) < 1e5:
+        return f"{value:g}"
+    return f"{Decimal(repr(float(value))).normalize():e}".replace("e+", "e")
+
+
+def rounded(value: float) -> str:
+    """A measured difference, to one significant digit: enough to act on, and stable in a stored output.
+
+    >>> rounded(0.000212), rounded(0.31), rounded(float("inf"))
+    ('2e-4', '3e-1', 'inf')
+    """
+    return scientific(float(f"{value:.0e}")) if abs(value) < float("inf") else f"{value:g}"
+
+
+def relative(value: float) -> str:
+    """A relative difference, to two significant digits, and the same as a percentage.
+
+    >>> relative(0.9957), relative(0.00042), relative(0.0000213), relative(31.4), relative(float("inf"))
+    ('1.0 (100 %)', '0.00042 (0.042 %)', '2.1e-5 (0.0021 %)', '31 (3100 %)', 'inf')
+    """
+    if not abs(value) < float("inf"):
+        return f"{value:g}"
+    digits = Decimal(f"{value:.1e}")
+    short = f"{digits:e}" if 0 < abs(digits) < Decimal("1e-4") else f"{digits:f}"
+    return f"{short} ({digits.scaleb(2):f} %)"

@@ -106,7 +106,6 @@ class VerificationError(DtkError, AssertionError):
         reason: which check failed, in a word or two (the list is at `dtk.checks.verify`); "uneven batch" where one
             explains the whole difference.
         loss: the name of the loss, where a step has several; None elsewhere.
-        recorded: False where the check found nothing to compare, because nothing was recorded.
         proof: the `Proof` of what was looked at; None outside of `dtk.verify`.
     """
 
@@ -118,14 +117,12 @@ class VerificationError(DtkError, AssertionError):
         step: int | None = None,
         reason: str | None = None,
         loss: str | None = None,
-        recorded: bool = True,
         **parts: Any,
     ):
         super().__init__(what, **parts)
         self.step = step
         self.reason = reason
         self.loss = loss
-        self.recorded = recorded
 
     def of_loss(self, name: str) -> VerificationError:
         """The same failure, said of the loss of this name: one of several that a step has."""

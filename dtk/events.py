@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtk.lines import NOT_WRITTEN, Event, NotWritten, Unknown, of_kind, parse, write
+from dtk.lines import Event, Unknown, of_kind, parse, write
 
 __all__ = [
-    "NOT_WRITTEN",
     "VERSION",
     "Alone",
     "Augments",
@@ -27,10 +26,8 @@ __all__ = [
     "Losses",
     "Met",
     "NoLoss",
-    "NotWritten",
     "Optimizer",
     "Outcome",
-    "Replicas",
     "Ring",
     "RingReceived",
     "RingSent",
@@ -148,14 +145,6 @@ class NoLoss(Event, state="no loss"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replicas(Event, state="replicas"):
-    """Whether this process's replicas hold identical weights. name: the first weight that differs, None for none."""
-
-    identical: bool
-    name: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome(Event, state="outcome"):
     """An Estimator's train() came to its end. loss: the last, None without a step. step: the global step."""
 
@@ -176,7 +165,7 @@ class Traced(Event, state="traced"):
     draws: list[str] | None
     clips: list[str] | None
     sparse: list[str] | None = None
-    rate: float | NotWritten | None = NOT_WRITTEN
+    rate: float | None = None
     settings: dict[str, Any] | None = None
 
 
@@ -197,8 +186,7 @@ class Optimizer:
     """One optimizer at the function's end.
 
     variables: names of the first that it updates, "…" for more. made: its updates; recorded: those in recorded steps.
-    pace: the fewest and the most updates in a recorded step of a loop, where there were several. rate: the learning
-    rate, None where it could not be read; an Estimator's is not written.
+    pace: the fewest and the most updates in a recorded step of a loop, where there were several.
     """
 
     name: str
@@ -206,20 +194,17 @@ class Optimizer:
     made: int
     recorded: int
     pace: list[int] | None = None
-    rate: float | NotWritten | None = NOT_WRITTEN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Updates(Event, state="updates"):
     """What was trained, at the function's end, as against what was recorded.
 
-    optimizers: all that made an update. models: those that were recorded. by_hand: variables that a gradient was taken
-    of, which no optimizer has updated and no recorded model holds.
+    optimizers: all that made an update. models: those that were recorded.
     """
 
     optimizers: list[Optimizer] = field(metadata={"each": Optimizer})
     models: list[str]
-    by_hand: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,20 +11,10 @@ import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields
-from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-__all__ = ["KINDS", "NOT_WRITTEN", "Event", "Kind", "NotWritten", "Tail", "Unknown", "of_kind", "parse", "write"]
-
-
-class NotWritten(Enum):
-    """The type of NOT_WRITTEN: a line has no such field, which says less than a field that is null."""
-
-    NOT_WRITTEN = "not written"
-
-
-NOT_WRITTEN: Final = NotWritten.NOT_WRITTEN
+__all__ = ["KINDS", "Event", "Kind", "Tail", "Unknown", "of_kind", "parse", "write"]
 
 
 @dataclass(frozen=True)

@@ -163,17 +163,12 @@ class WorkerFolder:
         weights.replace(self.path / "result.pkl", pickled)
 
     def weights(self, which: str) -> Weights | None:
-        """Weights at "initial" (before the first step), "final", or one of `moments`; None where nothing has them."""
+        """Weights at "initial" (before the first step) or "final"; None where nothing has them."""
         return weights.load(self.path, which)
 
     def save_weights(self, which: str, names: list[str], arrays: list[Any], model: str = "", part: int = 0) -> None:
         """Writes the weights of one model, the part-th of the run; see `dtk.weights`."""
         weights.save(self.path, which, names, arrays, model, part)
-
-    @property
-    def moments(self) -> list[str]:
-        """Where one training of several ends, or the next begins, in the order of time (`dtk.weights`)."""
-        return weights.moments(self.path)
 
 
 class Journal:

@@ -1,11 +1,9 @@
-"""A model's weights at a moment, as files: before the first step, at the end, and where one `fit` meets the next.
+"""A model's weights at a moment, as files: before the first step and at the end.
 
 In a worker's directory:
 
     weights-initial.npz  weights-final.npz      of the first model that was recorded
     weights-initial-1.npz  weights-final-1.npz  of the second, and so on
-    weights-fit-2-begin.npz                     of the model of the second training, as it begins
-    weights-fit-1-end.npz                       of the model of the first, as the second begins
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Weights", "exists", "keep", "load", "moments", "replace", "save", "take"]
+__all__ = ["Weights", "exists", "load", "replace", "save", "take"]
 
 
 @dataclass(frozen=True)
@@ -34,15 +32,6 @@ class Weights:
     arrays: list[np.ndarray]
     models: list[str] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
-
-    def of(self, parts: set[int]) -> Weights:
-        """Those of some models alone."""
-        found = Weights([], [])
-        for each in zip(self.names, self.arrays, self.models, self.parts, strict=True):
-            if each[3] in parts:
-                for one, value in zip((found.names, found.arrays, found.models, found.parts), each, strict=True):
-                    one.append(value)  # type: ignore[attr-defined]
-        return found
 
 
 def load(folder: Path, which: str) -> Weights | None:
@@ -77,27 +66,10 @@ def exists(folder: Path, which: str, part: int) -> bool:
     return _file(folder, which, part).exists()
 
 
-def keep(folder: Path, part: int, which: str) -> None:
-    """What lies there as the model's final weights is kept as `which`, at no cost: the next save makes a new file."""
-    kept = _file(folder, which, 0)
-    final = _file(folder, "final", part)
-    if final.exists() and not kept.exists():
-        try:
-            os.link(final, kept)
-        except OSError:  # a file system without hard links
-            replace(kept, final.read_bytes())
-
-
 def take(folder: Path, which: str, other: Path) -> None:
     """Puts the other folder's weights of this name, where there are any, in the place of this folder's."""
     for _, file in _parts(other, which):
         replace(folder / file.name, file.read_bytes())
-
-
-def moments(folder: Path) -> list[str]:
-    """Where trainings meet, in the order of time: "fit-1-end", "fit-2-begin", …"""
-    found = [re.fullmatch(r"weights-(fit-(\d+)-(begin|end))\.npz", file.name) for file in folder.glob("weights-fit-*")]
-    return [each[1] for each in sorted(filter(None, found), key=lambda each: (int(each[2]), each[3]))]
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from correct import curve
-from fabricate import updated
 from verifying import STEPS
 
 import dtk
@@ -58,13 +57,6 @@ def traced(runs, draws=(), clips=()):
     """A run and a baseline whose updates were traced: what draws at random in them, and what clips. None: unknown."""
     known = {"draws": None if draws is None else list(draws), "clips": None if clips is None else list(clips)}
     return tuple(said(run, events.Traced, optimizer="sgd", **known) for run in runs)
-
-
-def rated(run, first, last, clips=()):
-    """The run, whose optimizer had these learning rates, and whose updates were traced."""
-    known = {"draws": [], "clips": None if clips is None else list(clips)}
-    said(run, events.Traced, optimizer="adam", rate=first, **known)
-    return wrote(run, updated(0.7, "adam", STEPS, rate=last))
 
 
 def scoped(run, replicas, strategy="MultiWorkerMirroredStrategy"):

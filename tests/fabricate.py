@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,25 @@ import numpy as np
 from dtk import events
 from dtk.records import Journal, Record, RunFolder, Weights
 from dtk.runs import Run
+
+UNIT = {"unit": 1, "step": 1, "began": [0, 0], "ended": [1, 0], "here": [], "values": []}
+UNIT["digests"] = {"before": {}, "after": {}}
+
+
+class Made(Run):
+    """A run whose follower is the run that it is compared with: that one's losses are from the same state, then.
+
+    Each step's update agrees. As many replicas in one process do what the run does.
+    """
+
+    def followed(self, source, replicas=1, levels=None, counts=1):
+        follower = source if replicas == 1 else self
+        steps = min(int(run.records.step.max()) for run in (self, follower))
+        facts = {"units": 1, "kind": "update", "numbers": [0], "wrong": []}
+        sizes = {"apart": [1e-9], "size": [1.0], "ratio": [1e-9], "level": [2e-5]}
+        lines = [{"unit": k, "step": k, **facts, **sizes} for k in range(1, steps + 1)]
+        end = {"end": "done", "recorded": steps, "whole": True, "coarse": 0.0}
+        return follower, [{"variables": [["w0", 6]]}, *lines, end]
 
 
 def losses(steps: int) -> np.ndarray:
@@ -36,7 +56,6 @@ def fabricate(
     replicas: int = 1,
     seed: int | None = 0,
     epochs: np.ndarray | None = None,
-    identical: bool | None = True,
     data: np.ndarray | None = None,
     loop: dict[str, Any] | None = None,
     updates: bool = True,
@@ -44,7 +63,7 @@ def fabricate(
     """A `Run` whose folder holds the given numbers.
 
     shares, examples: `(steps, workers * replicas)`; by default equal shares of `losses(steps)`, and 128 examples
-    a step. epochs: `(steps,)`, by default 1. identical: what a worker of several replicas said of their weights.
+    a step. epochs: `(steps,)`, by default 1.
     data: `(steps, workers * replicas)`, fingerprints, by default unknown. loop: the facts of the event `Loop`.
     updates: whether the workers counted their optimizer's updates.
     initial: every worker's weights at the start; final: each worker's own at the end.
@@ -67,19 +86,18 @@ def fabricate(
             for r in range(k * replicas, (k + 1) * replicas):
                 numbers = float(shares[i, r]), int(examples[i, r]), began, ended, float(data[i, r])
                 journal.record([Record(k, r, i + 1, int(epochs[i]), *numbers)])
-        if replicas > 1 and identical is not None:
-            journal.event(events.Replicas(1.0 + steps * step_seconds, identical=identical, name="w0"))
         end = 1.0 + steps * step_seconds
         if updates:
             journal.event(updated(end, "sgd", steps))
         journal.event(events.Finished(end))
         journal.close()
+        (corner.path / "units.jsonl").write_text(json.dumps(UNIT) + "\n")
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
         arrays = initial if initial is not None else [np.zeros((3, 2), np.float32)]
         corner.save_weights("initial", [f"w{i}" for i in range(len(arrays))], arrays)
         ends = final[k] if final is not None else [a + 1 for a in arrays]
         corner.save_weights("final", [f"w{i}" for i in range(len(ends))], ends)
-    return Run(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
+    return Made(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
 
 
 def updated(at: float, name: str, made: int, recorded: int | None = None, **facts: Any) -> events.Updates:

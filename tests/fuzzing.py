@@ -12,7 +12,6 @@ import itertools
 import json
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -144,18 +143,14 @@ def replay(spec: dict[str, Any]) -> str:
 
 
 def causes(spec: dict[str, Any]) -> set[str]:
-    """Everything that may make the cluster differ from one device, by the keys of `dtk.diagnose`."""
+    """Everything that may make the cluster wrong, by the keys of `dtk.diagnose`."""
     found = set()
-    if {"dropout", "noise", *RANDOM} & set(spec["layers"]):
-        found.add(RANDOM_KEY)
-    if "batch norm" in spec["layers"]:
-        found.add("batch norm")
     # A loop's own division by the whole batch is right however a batch is split.
     means = (spec["how"] == "fit" and spec["loss"] != "sum") or spec["share"] == "object"
     if spec["tail"] % 2 and means:
         found.add("uneven batch")
     if spec["masked"] and means:  # each replica divides by its own number of tokens
-        found.add("whole batch")
+        found |= {"own mean", "whole batch"}
     if "positions" in spec["layers"] and spec["optimizer"] != "SGD":
         found.add("sparse gradient")
     if spec["clip"]:
@@ -167,9 +162,9 @@ def causes(spec: dict[str, Any]) -> set[str]:
 
 
 class Verdict(NamedTuple):
-    """verdict: "pass", "true" (a cause that is in the spec), "candidates" (unknown, the cause among `.also`),
-    "rounding", or a defect: "FALSE PASS", "NOT COVERED", "FALSE CAUSE", "NO CAUSE", "FAILED". said: what dtk
-    said. named: the key that it named.
+    """verdict: "pass", "true" (a cause that is in the spec), "candidates" (unknown, the cause among `.also`), "open"
+    (not decidable), or a defect: "FALSE PASS", "FALSE CAUSE", "NO CAUSE", "FAILED". said: what dtk said. named: the key
+    that it named.
     """
 
     verdict: str
@@ -192,8 +187,10 @@ def judge(spec: dict[str, Any]) -> Verdict:
         with contextlib.redirect_stdout(io.StringIO()):
             dtk.verify(run, baseline)
     except dtk.VerificationError as error:
+        if error.reason == "not decidable":
+            return Verdict("open", str(error))
         return _judge_failure(spec, run, baseline, error)
-    return _judge_pass(run, baseline)
+    return _judge_pass(spec, run, baseline)
 
 
 def _judge_failure(spec: dict[str, Any], run: dtk.Run, baseline: dtk.Run, error: dtk.VerificationError) -> Verdict:
@@ -203,36 +200,21 @@ def _judge_failure(spec: dict[str, Any], run: dtk.Run, baseline: dtk.Run, error:
         return Verdict("true", said, found.mistake)
     if found.mistake == "unknown" and true & set(found.also):
         return Verdict("candidates", said, found.mistake)
-    guessed = {found.mistake, *found.also}  # rounding is named by a further run alone
-    if "rounding" in guessed and not true and first_difference(run, baseline) < STEP_1:
-        return Verdict("rounding", said, found.mistake)
     return Verdict("NO CAUSE" if found.mistake == "unknown" else "FALSE CAUSE", said, found.mistake)
 
 
-def _judge_pass(run: dtk.Run, baseline: dtk.Run) -> Verdict:
-    """By the weights that the function returned: the cluster's are one device's, and verify has seen every one."""
+def _judge_pass(spec: dict[str, Any], run: dtk.Run, baseline: dtk.Run) -> Verdict:
+    """By the weights that the function returned: the workers' are the same, and one device's where a cause may act."""
     mine, other, single = (
         list(itertools.chain(*each)) for each in (run.results[0], run.results[1], baseline.results[0])
     )
-    apart = max(float(np.max(np.abs(a - b), initial=0)) for a, b in zip(mine, single, strict=True))
-    if not apart <= ATOL:
-        return Verdict("FALSE PASS", f"verify passed, a weight differs by {apart:.3g}")
     if not all(np.array_equal(a, b) for a, b in zip(mine, other, strict=True)):
         return Verdict("FALSE PASS", "verify passed, the two workers' weights differ")
-    chief = run.folder.worker(0)
-    moments = (chief.weights(moment) for moment in ("final", *chief.moments))
-    seen = Counter(array.tobytes() for recorded in moments if recorded for array in recorded.arrays)
-    missing = Counter(array.tobytes() for array in mine) - seen
-    if missing:
-        return Verdict("NOT COVERED", f"verify passed and never saw {missing.total()} of {len(mine)} weights")
+    apart = max(float(np.max(np.abs(a - b), initial=0)) for a, b in zip(mine, single, strict=True))
+    if causes(spec) and not apart <= ATOL:
+        return Verdict("FALSE PASS", f"verify passed, a weight differs by {apart:.3g}")
     found = dtk.diagnose(run, baseline).mistake
     return Verdict("pass", "") if found == "none" else Verdict("FALSE CAUSE", f"verify passed; {found}", found)
-
-
-def first_difference(run: dtk.Run, baseline: dtk.Run) -> float:
-    """By how much the global loss of step 1 differs, relative to the baseline's."""
-    ours, theirs = (each.records.query("step == 1").loss.sum() for each in (run, baseline))
-    return abs(ours - theirs) / max(abs(theirs), 1e-12)
 
 
 def smallest(spec: dict[str, Any], defect: Verdict, runs: int = 16) -> dict[str, Any]:

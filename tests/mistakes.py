@@ -261,5 +261,4 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "learning rate": both({"rate": 0.2}, {"rate": 0.1}),
     "low learning rate": both({"rate": 1e-4, "epochs": 10}),
     "nothing learnt": both({"dark": True, "epochs": 10}),
-    "from_logits": both({"layer": "softmax"}),
 }

@@ -83,7 +83,7 @@ def test_a_message_is_its_parts():
     [
         errors.ClusterConfigError("workers=0", remedy="take 1"),
         errors.DatasetUnavailable("no mnist", remedy="download it"),
-        errors.VerificationError("they differ", 3, "loss", recorded=False, remedy="look", numbers={"run": 2.0}),
+        errors.VerificationError("they differ", 3, "loss", remedy="look", numbers={"run": 2.0}),
         errors.WorkerFailed("worker 1 raised", worker=1, exitcode=1, traceback="text", reason="lost"),
         errors.WorkerStalled("nothing", None, "stacks", "uneven", [(0, 1)], numbers={"seconds": 5.0}),
         errors.RunTimeout("too long", numbers={"timeout": 3.0}),

@@ -204,7 +204,7 @@ def replaced(text):
         ),
         ("tanh 1/1,000; relu 41 % of the bound", "tanh PART; relu PART of the bound"),
         ("the largest difference is 35 times the bound", None),
-        ("check loss vs single device: PASS (rtol=1e-4)", None),
+        ("check every step vs one device: PASS (40 steps; same examples, same settings, same update)", None),
         ("check replicas agree: PASS (40 steps)\ns", None),
         ("loss 2.31\nsecond line", None),
         ("loss: 2.31, share 1.25 of 3.5", None),

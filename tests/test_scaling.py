@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtk.checks import numerals
+from dtk import digits
 from dtk.measure import scaling
 from dtk.measure.scaling import by_step, global_loss, replica_means, uneven, weighted_loss
 from dtk.records import frame
 
 
-@pytest.mark.parametrize(("module", "examples"), [(scaling, 9), (numerals, 2)])
+@pytest.mark.parametrize(("module", "examples"), [(scaling, 9), (digits, 7)])
 def test_the_docstrings_examples_hold(module, examples):
     result = doctest.testmod(module)
     assert result.attempted >= examples

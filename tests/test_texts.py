@@ -13,7 +13,6 @@ import pytest
 from error_cases import CASES, kept
 
 from dtk.compat import causes
-from dtk.compat.causes import activation_under_logits
 from dtk.extras import command
 from dtk.recording import neighbours
 from dtk.records import RunFolder
@@ -189,11 +188,5 @@ def test_every_case_has_a_text_in_a_lane_and_every_text_a_case():
 
 @pytest.mark.parametrize(("stem", "line"), LINES)
 def test_what_a_start_prints_is_recognised(stem, line):
-    warned = activation_under_logits(line) == "Softmax"
+    warned = "argument was produced by a Softmax activation" in line  # Keras's own advice, to be seen
     assert is_chatter(line) or warned or line in error_cases.NOT_CHATTER
-
-
-def test_keras_warns_of_softmax_in_the_words_that_are_looked_for():
-    for stem in KEPT:
-        found = [line for lane, line in LINES if lane == stem and activation_under_logits(line)]
-        assert found, stem

@@ -1,17 +1,15 @@
-"""What was trained, beside what was compared: updates that were not recorded, and losses by name."""
+"""What was trained, beside what was compared: updates that were not recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dtk.checks.evidence import Evidence, RunLike, owner
-from dtk.checks.losses import check_loss
-from dtk.checks.numerals import first_three
 from dtk.errors import VerificationError
 from dtk.events import NoLoss, Optimizer, Updates, of_kind
 from dtk.language import N_, _, ngettext
 
-__all__ = ["check_named_losses", "kind_of_updates", "updates_line"]
+__all__ = ["kind_of_updates", "updates_line"]
 
 _REMEDY = N_(
     "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
@@ -19,22 +17,16 @@ _REMEDY = N_(
 )
 
 
-def updates_line(ours: Evidence, theirs: Evidence | None, allow_unrecorded: bool) -> str:
+def updates_line(ours: Evidence, allow_unrecorded: bool) -> str:
     """ "check updates: PASS (30 of 30 updates recorded, 2 models)"; raises where some were not, unless they may.
 
     An update is one call that applies gradients, of any Keras optimizer that the worker made, counted where it is made.
     """
-    sides = [side for side in (ours, theirs) if side is not None]
-    for side in sides:
-        __ = side.final  # what recorded no weights at all is said first
-        _check_losses_known(side)
-        _check_known(side, allow_unrecorded)
-        _check_by_hand(side, allow_unrecorded)
-        missing = [each for each in _optimizers(side) if each.recorded < each.made]
-        if missing and not allow_unrecorded:
-            raise VerificationError(_not_recorded(side, missing), reason="updates", remedy=_(_REMEDY))
-    if theirs is not None and not allow_unrecorded and not any(side.run.folder.earlier for side in sides):
-        _check_as_many(ours, theirs)
+    _check_losses_known(ours)
+    _check_known(ours, allow_unrecorded)
+    missing = [each for each in _optimizers(ours) if each.recorded < each.made]
+    if missing and not allow_unrecorded:
+        raise VerificationError(_not_recorded(ours, missing), reason="updates", remedy=_(_REMEDY))
     return _line(ours)
 
 
@@ -67,54 +59,12 @@ def _line(ours: Evidence) -> str:
     )
 
 
-def kind_of_updates(*runs: RunLike) -> str:
-    """The mistake that `updates_line` raised for, found in its order: of several runs the first that has one."""
-    for run in runs:
-        said = _said(run)
-        if len(said) < run.folder.workers:
-            return "records"
-        if any(_counts(event) != _counts(said[0]) for event in said):
-            return "steps"
-        if any(each.recorded < each.made for each in said[0].optimizers):
-            return "unrecorded"
-    return "steps"
-
-
-def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
-    """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
-    if list(ours.named) != list(theirs.named):
-        other, mine = (_(", ").join(side.named) or _("one loss a step") for side in (theirs, ours))
-        raise VerificationError(
-            _(
-                "baseline: {theirs}; {run}: {ours}: they take other gradients",
-                theirs=other,
-                run=ours.name,
-                ours=mine,
-            ),
-            reason="loss",
-            remedy=_("run the same function in both"),
-        )
-    for name in ours.named:
-        try:
-            check_loss(ours.only(name), theirs.only(name), rtol)
-        except VerificationError as error:
-            raise error.of_loss(name) from None
-
-
-def _check_by_hand(side: Evidence, allow_unrecorded: bool) -> None:
-    names = [name for event in _said(side.run)[:1] for name in event.by_hand]
-    if names and not allow_unrecorded:
-        what = ngettext(
-            "gradients were taken of {n} variable ({names}) that no Keras optimizer has updated in the {run} and no "
-            "recorded model holds: if they are trained by hand, give them to dtk.record_step, in model=[…]",
-            "gradients were taken of {n} variables ({names}) that no Keras optimizer has updated in the {run} and no "
-            "recorded model holds: if they are trained by hand, give them to dtk.record_step, in model=[…]",
-            len(names),
-            names=first_three(names),
-            run=side.name,
-        )
-        remedy = _("if not, dtk.verify(..., allow_unrecorded=True)")
-        raise VerificationError(what, reason="updates", remedy=remedy)
+def kind_of_updates(run: RunLike) -> str:
+    """The mistake that `updates_line` raised for, found in its order."""
+    said = _said(run)
+    if len(said) < run.folder.workers:
+        return "records"
+    return "steps" if any(_counts(event) != _counts(said[0]) for event in said) else "unrecorded"
 
 
 def _check_losses_known(side: Evidence) -> None:
@@ -150,23 +100,6 @@ def _check_known(side: Evidence, allow_unrecorded: bool) -> None:
                 first=_listed(first),
             )
             raise VerificationError(what, reason="updates", remedy=_("train on every worker alike"))
-
-
-def _check_as_many(ours: Evidence, theirs: Evidence) -> None:
-    mine, other = (_sums(_optimizers(side))[0] for side in (ours, theirs))
-    if mine != other:
-        raise VerificationError(
-            _(
-                "baseline: {other} updates in {steps} steps, {run}: {mine}",
-                other=other,
-                steps=theirs.steps,
-                run=ours.name,
-                mine=mine,
-            ),
-            reason="updates",
-            remedy=_("make the same updates in both"),
-            numbers={"baseline": other, "run": mine},
-        )
 
 
 def _said(run: RunLike) -> list[Updates]:

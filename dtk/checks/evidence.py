@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,14 +18,9 @@ from dtk.tables import NAMED
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect", "kind_of_weights", "owner"]
+__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect", "owner"]
 
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
-_FIT = N_(
-    "dtk.Recorder() writes them before the first step, at the end of fit and at the function's end, so fit must come "
-    "to its end with the Recorder among its callbacks"
-)
-_LOOP = N_("dtk.record_step was not shown the model: pass model=model to it")
 
 
 class RunLike(Protocol):
@@ -85,14 +79,9 @@ class Evidence:
 
     @cached_property
     def final(self) -> list[Weights]:
-        """Each worker's weights at the end, in the model's order."""
-        return self._weights("final")
-
-    @cached_property
-    def initial(self) -> list[Weights]:
-        """Each worker's weights before the first step; [] for a loop that called record_step only after that step."""
-        found = [corner.weights("initial") for corner in self.run.folder.each]
-        return [] if self.in_loop and None in found else self._weights("initial")
+        """Each worker's weights at the end, in the model's order; [] where nothing recorded them."""
+        found = [corner.weights("final") for corner in self.run.folder.each]
+        return [each for each in found if each is not None] if None not in found else []
 
     @cached_property
     def kinds(self) -> set[str]:
@@ -109,56 +98,25 @@ class Evidence:
     def in_loop(self) -> bool:
         return "loop" in self.kinds
 
-    def _weights(self, which: str) -> list[Weights]:
-        found = []
-        for corner in self.run.folder.each:
-            weights = corner.weights(which)
-            if weights is None:
-                what = _(
-                    "verify can't compare weights: nothing recorded the {weights} of {owner}",
-                    weights=kind_of_weights(which),
-                    owner=owner(self, corner.worker),
-                )
-                remedy = _(_LOOP if self.in_loop else _FIT)
-                raise VerificationError(what, reason=f"{which} weights", remedy=remedy, recorded=False)
-            found.append(weights)
-        return found
-
 
 def owner(side: Evidence, worker: int) -> str:
     """Whose numbers: "worker 1" of a cluster, otherwise "the baseline"."""
     return _("worker {worker}", worker=worker) if side.run.folder.workers > 1 else _("the {run}", run=side.name)
 
 
-def kind_of_weights(which: str) -> str:
-    """What sentences call the weights of a moment: "initial", "final", or one between trainings."""
-    return {"initial": _("initial weights"), "final": _("final weights")}.get(which) or _(
-        "{moment} weights", moment=which
-    )
+def check_arguments(run: Any, baseline: Any) -> None:
+    """Raises TypeError for what is no run, VerificationError for runs in the wrong places, or with other seeds.
 
-
-def check_arguments(run: Any, baseline: Any, followable: Callable[[Any], bool] = lambda run: False) -> None:
-    """Raises TypeError for what is no run, VerificationError for runs in the wrong places.
-
-    A baseline has one replica: `dtk.baseline`, or a cluster of one worker with one replica. followable: whether a run's
-    steps can be followed, so that it needs none.
+    A baseline has one replica: `dtk.baseline`, or a cluster of one worker with one replica.
     """
     for name, value in (("run", run), ("baseline", baseline)):
         if value is None and name == "baseline":
-            continue
+            return
         if not isinstance(getattr(value, "folder", None), RunFolder) or not isinstance(getattr(value, "mode", 0), str):
             source = "dtk.baseline" if name == "baseline" else "dtk.run"
             kind = _("a function") if callable(value) else f"{type(value).__name__} {value!r:.40}"
             what = N_("verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)")
             raise TypeError(_(what, name=name, kind=kind, source=source))
-    if baseline is None:
-        if _replicas(run) == 1 and not followable(run):
-            raise VerificationError(
-                _("nothing to verify: the run has 1 replica, which has no other to agree with"),
-                reason="arguments",
-                remedy=_("compare it with a baseline: dtk.verify(run, baseline)"),
-            )
-        return
     if run.folder.path == baseline.folder.path:
         raise VerificationError(
             _("run and baseline are the same run, which proves nothing"),
@@ -174,25 +132,19 @@ def check_arguments(run: Any, baseline: Any, followable: Callable[[Any], bool] =
             reason="arguments",
             remedy=remedy,
         )
+    if run.seed is not None and baseline.seed is not None and run.seed != baseline.seed:
+        raise VerificationError(
+            _("baseline: seed {other}, run: seed {mine}", other=baseline.seed, mine=run.seed),
+            reason="seeds",
+            remedy=_("pass the same seed to dtk.run and dtk.baseline"),
+            numbers={"baseline": baseline.seed, "run": run.seed},
+        )
 
 
-def check_recorded(run: RunLike, baseline: RunLike | None) -> None:
-    """Raises where there are no records at all, in one run or in both."""
-    ran = len(run.records) > 0
-    if baseline is None:
-        if not ran:
-            raise VerificationError(_("the run has no records: {remedy}", remedy=_(RECORDER)), reason="records")
-        return
-    base = len(baseline.records) > 0
-    if not ran and not base:
-        what = _("neither the run nor the baseline has records: {remedy}", remedy=_(RECORDER))
-        raise VerificationError(what, reason="records")
-    if ran != base:
-        steps = (run if ran else baseline).records.step.nunique()
-        what = N_("the baseline has records of {steps} steps, the run has none: {remedy} in both")
-        if ran:
-            what = N_("the run has records of {steps} steps, the baseline has none: {remedy} in both")
-        raise VerificationError(_(what, steps=steps, remedy=_(RECORDER)), reason="records")
+def check_recorded(run: RunLike) -> None:
+    """Raises where there are no records at all."""
+    if not len(run.records):
+        raise VerificationError(_("the run has no records: {remedy}", remedy=_(RECORDER)), reason="records")
 
 
 def collect(run: RunLike, name: str) -> Evidence:

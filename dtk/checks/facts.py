@@ -1,9 +1,8 @@
 """What a run's workers wrote down about their training beside its numbers; None where it was not.
 
 The events (`dtk.events`) are `Loop` (who trains, in which scope, with which layers), `Traced` (what the graph of an
-update holds), `Updates` (each optimizer's at the end, with its learning rate), `Alone` (the function makes no strategy)
-and `Augments` (a map of a dataset that draws at random). A missing event means unknown, and nothing is concluded from
-it.
+update holds), `Alone` (the function makes no strategy) and `Augments` (a map of a dataset that draws at random). A
+missing event means unknown, and nothing is concluded from it.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtk.compat.states import MOVING
-from dtk.events import NOT_WRITTEN, Alone, Augments, Loop, Scope, Traced, Updates, of_kind
-from dtk.language import N_, _
+from dtk.events import Alone, Augments, Loop, Scope, Traced, of_kind
+from dtk.language import _
 from dtk.lines import Kind
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ __all__ = [
     "other_rate",
     "other_versions",
     "outside",
-    "rates",
     "same_examples",
     "scope_of",
     "sparse",
@@ -77,46 +75,11 @@ def _traced(fact: Callable[[Traced], list[str] | None], runs: tuple[RunLike, ...
     return list(dict.fromkeys(found)) if found or known else None
 
 
-def rates(run: RunLike) -> list[tuple[str, float | None, float | None]]:
-    """Each optimizer's name and its learning rate, at its first update and at the end; None where it is not known.
-
-    [] where nothing was written down, and where the run began anew: the first update is then that of its last start.
-    """
-    if run.folder.earlier:
-        return []
-    traced = [event.rate for event in events(run, Traced) if event.rate is not NOT_WRITTEN]
-    said = [each for event in events(run, Updates)[:1] for each in event.optimizers]
-    ended = [(each.name, each.rate) for each in said if each.rate is not NOT_WRITTEN]
-    first = traced[: len(ended)]  # worker 0's, each of them once, in the order of their first updates
-    if len(first) < len(ended):
-        return []
-    return [(name, one, last) for one, (name, last) in zip(first, ended, strict=True)]
-
-
-def other_rate(run: RunLike, baseline: RunLike) -> str | None:
-    """Where an optimizer's learning rate differs at its first update, in words; "" where all rates are the same, at the
-    end as well; None elsewhere: where they are not known, or differ at the end alone.
-    """
-    mine, other = rates(run), rates(baseline)
-    if not mine or len(mine) != len(other):
-        return None
-    known = all(None not in pair for pair in (*mine, *other))
-    return _apart(run, baseline, 1) or (None if not known or _apart(run, baseline, 2) else "")
-
-
-def _apart(run: RunLike, baseline: RunLike, place: int) -> str | None:
-    mine, other = rates(run), rates(baseline)
-    if len(mine) != len(other):
-        return None
-    sentence = {
-        1: N_("the learning rate of {optimizer} is {rate:.3g} at its first update, in the baseline {other:.3g}"),
-        2: N_("the learning rate of {optimizer} is {rate:.3g} at the end, in the baseline {other:.3g}"),
-    }[place]
-    for ours, theirs in zip(mine, other, strict=True):
-        a, b = ours[1:][place - 1], theirs[1:][place - 1]
-        if a is not None and b is not None and abs(a - b) > 1e-6 * max(abs(a), abs(b)):
-            return _(sentence, optimizer=ours[0], rate=a, other=b)
-    return None
+def other_rate(run: RunLike, other: RunLike) -> bool:
+    """Whether a learning rate differs at an optimizer's first update; after a restart that is not known."""
+    mine, its = ([each.rate for each in of_kind(side.folder.worker(0).events, Traced)] for side in (run, other))
+    known = [(a, b) for a, b in zip(mine, its, strict=False) if isinstance(a, float) and isinstance(b, float)]
+    return not run.folder.earlier and any(abs(a - b) > 1e-6 * max(abs(a), abs(b)) for a, b in known)
 
 
 def other_versions(run: RunLike, baseline: RunLike) -> str:

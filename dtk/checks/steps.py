@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from dtk.checks import facts
-from dtk.checks.coverage import check_named_losses
 from dtk.checks.evidence import Evidence, RunLike, collect
 from dtk.checks.facts import MOVING
-from dtk.checks.losses import RTOL, check_loss
-from dtk.checks.numerals import first_three, rounded
+from dtk.checks.losses import RTOL, check_loss, check_named_losses
+from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
 from dtk.language import N_, _, ngettext
@@ -70,6 +69,10 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
 
     source: the run whose function is called. found: gets what each follower found, by its number of replicas.
     """
+    if not can_be_followed(ours.run):
+        what = _("the state of no step was recorded, so none can be followed")
+        remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
+        raise VerificationError(what, reason="not followed", remedy=remedy)
     found[1] = alone = followed(ours, source, 1)
     failed = alone.failed
     if failed is None:

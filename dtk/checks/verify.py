@@ -3,7 +3,7 @@
     reason             what is looked at
     "arguments"        a run, and a baseline where there is one
     "records"          every replica recorded every step, once, and every worker came to its end
-    "seeds", "initial weights"  both began alike, where there is a baseline
+    "seeds"            both began alike, where there is a baseline
     "updates"          every update of every optimizer was recorded
     "replicas"         all replicas hold the same state, to the last bit, before and after each step
     "between"          the follower's state before each step is the run's: what happens between steps is the same
@@ -13,8 +13,7 @@
     "variables", "states", "not decidable", "not followed"  nothing can be concluded, and why
 
 Each step is proved by itself, from the state that the run recorded (`dtk.checks.steps`): training is chaotic, so that
-rounding of 1e-7 lets two correct runs diverge. A run whose states were not recorded is compared with its baseline to
-the end: "loss", "weights between fits", "final weights".
+rounding of 1e-7 lets two correct runs diverge.
 
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
 reason; what passed is printed, as facts without measured numbers, so that it can stand in a notebook.
@@ -28,14 +27,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtk.checks.counts import check_steps_and_examples
-from dtk.checks.coverage import check_named_losses, updates_line
+from dtk.checks.coverage import updates_line
 from dtk.checks.evidence import Evidence, check_arguments, check_recorded, collect
-from dtk.checks.losses import RTOL, check_loss, loss_line
-from dtk.checks.numerals import scientific
 from dtk.checks.replicas import check_replicas_agree, check_states_agree
 from dtk.checks.steps import Following, can_be_followed, check_every_step
-from dtk.checks.weights import check_final_weights, check_start, check_weights_between
 from dtk.errors import VerificationError
 from dtk.language import N_, _
 from dtk.proof.proof import Proof
@@ -43,9 +38,7 @@ from dtk.proof.proof import Proof
 if TYPE_CHECKING:
     from dtk.checks.evidence import RunLike
 
-__all__ = ["ATOL", "name_of", "prove", "verify"]
-
-ATOL = 1e-4  # of initial weights, and of final ones where steps can't be followed
+__all__ = ["name_of", "prove", "verify"]
 
 
 def verify(
@@ -59,8 +52,8 @@ def verify(
 
     Args:
         run: from `dtk.run`.
-        baseline: from `dtk.baseline`, or a run of one worker with one replica: its examples, initial weights and seed
-            must be the run's, and its function is what is called once more. None: the run's own function is.
+        baseline: from `dtk.baseline`, or a run of one worker with one replica: its function is what is called once
+            more, with its seed. None: the run's own function is.
         rtol, atol: without effect; each update is compared with what rounding makes of the same update.
         allow_unrecorded: True accepts training that was not recorded, and names it in a line.
 
@@ -101,9 +94,7 @@ def prove(
         if error.reason != "arguments":
             error.proof.save(run.folder.path)
         raise
-    verdict = "replicas agree" if baseline is None else "to the end"
-    verdict = ("one device" if len(found) == 1 else "replicas") if found else verdict
-    proof = _proof(run, verdict, lines, found)
+    proof = _proof(run, "one device" if len(found) == 1 else "replicas", lines, found)
     proof.save(run.folder.path)
     return proof
 
@@ -118,27 +109,18 @@ def _checks(
     run: RunLike, baseline: RunLike | None, allow_unrecorded: bool, found: dict[int, Following]
 ) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
-    check_arguments(run, baseline, can_be_followed)
+    check_arguments(run, baseline)
     if not len(run.records) and can_be_followed(run):
         yield from _unrecorded(run, baseline or run, found)
         return
-    check_recorded(run, baseline)
+    check_recorded(run)
     ours = collect(run, name_of(run))
-    theirs = collect(baseline, _("baseline")) if baseline is not None else None
     yield from _header(ours)
-    followable = can_be_followed(run)
-    if theirs is not None:
-        if not followable:
-            check_steps_and_examples(ours, theirs)
-        check_start(ours, theirs, ATOL)
-    yield updates_line(ours, None if followable else theirs, allow_unrecorded)
+    yield updates_line(ours, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)
-    if followable:  # its follower reads what the baseline has read
-        yield from check_every_step(ours, baseline or run, found)
-    elif theirs is not None:
-        yield from _to_the_end(ours, theirs)
+    yield from check_every_step(ours, baseline or run, found)
 
 
 def _unrecorded(run: RunLike, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
@@ -151,16 +133,6 @@ def _unrecorded(run: RunLike, source: RunLike, found: dict[int, Following]) -> I
         check_states_agree(ours)
         yield _("check replicas agree: PASS (the state of every call)")
     yield from check_every_step(ours, source, found)
-
-
-def _to_the_end(ours: Evidence, theirs: Evidence) -> Iterator[str]:
-    """Losses and weights of a run whose steps can't be followed."""
-    check_named_losses(ours, theirs, RTOL)
-    check_loss(ours, theirs, RTOL)
-    yield loss_line(theirs, RTOL)
-    check_weights_between(ours, theirs, ATOL)
-    check_final_weights(ours, theirs, ATOL)
-    yield _("check weights vs single device: PASS (atol={atol})", atol=scientific(ATOL))
 
 
 def name_of(run: RunLike) -> str:

@@ -8,27 +8,17 @@ AutoGraph does the same and leaves nothing behind that a learner's own `except` 
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 from dtk.compat.keras import keras2
 
-__all__ = ["activation_under_logits", "by_a_peer", "cause_of", "message_of"]
+__all__ = ["by_a_peer", "cause_of", "message_of"]
 
 # What Keras 2 has and Keras 3 has not, and how Keras 3 does it.
 _GONE = {
     "minimize": "optimizer.apply_gradients(zip(gradients, variables)) does what minimize did",
     "get_updates": "optimizer.apply_gradients(zip(gradients, variables)) does what get_updates did",
 }
-
-# Keras 2.15 and 3.5 to 3.15 warn so; the warning is all that tells it.
-_LOGITS = re.compile(r"received `from_logits=True`, but the `output` argument was produced by a (Softmax|Sigmoid)\b")
-
-
-def activation_under_logits(log: str) -> str:
-    """The activation whose outputs a loss with from_logits=True was given, by Keras's warning in a log; "" for none."""
-    found = _LOGITS.search(log)
-    return found[1] if found else ""
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -8,7 +8,6 @@ from typing import Any
 __all__ = [
     "Copies",
     "copies",
-    "differing_copy",
     "first_spec",
     "has_value",
     "is_mirrored",
@@ -120,23 +119,6 @@ def copies(weight: Any) -> Copies | None:
     mirrored = strategy is not None and strategy.num_replicas_in_sync > 1
     kept = ("by replica" if by_replica else "mirrored") if mirrored else "own"
     return Copies(str(getattr(weight, "path", weight.name)), key_of(weight), kept, local)
-
-
-def differing_copy(weights: list[Any]) -> str | None:
-    """The first of the mirrored variables whose copies on this process's replicas differ; None if none do.
-
-    Variables that are synchronised when they are read may differ, and are left out.
-    """
-    import tensorflow as tf
-
-    for weight in weights:
-        variable = _variable(weight)
-        if getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ:
-            continue
-        copies = [copy.numpy() for copy in local_values(variable)]
-        if any(copy.tobytes() != copies[0].tobytes() for copy in copies[1:]):
-            return str(getattr(weight, "path", weight.name))
-    return None
 
 
 def make_nan(weights: list[Any]) -> None:

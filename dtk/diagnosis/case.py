@@ -10,8 +10,8 @@ import numpy as np
 
 from dtk.checks import facts
 from dtk.checks.evidence import Evidence, RunLike
-from dtk.checks.numerals import first_three, rounded
 from dtk.checks.steps import Following
+from dtk.digits import first_three, rounded
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
 from dtk.language import N_, _
@@ -63,11 +63,6 @@ class Case:
             return mine.read_bytes() == its.read_bytes()
         except OSError:
             return False
-
-    @property
-    def other_names(self) -> bool:
-        """Whether the two have losses of other names: then no loss was compared, and nothing is known of them."""
-        return self.failed.reason == "loss" and self.failed.step is None
 
     @property
     def replicas(self) -> int:
@@ -147,49 +142,39 @@ class Case:
     @cached_property
     def draws(self) -> list[str] | None:
         """What draws at random in the step, in either of the two; [] for nothing, None where it is not known."""
-        return facts.drawing(self.ours.run, self.theirs.run) if self.theirs else facts.drawing(self.ours.run)
+        return facts.drawing(*self._sides)
 
     @cached_property
     def clips(self) -> list[str] | None:
         """How a replica's own gradients are clipped, in either of the two; [] for not, None where it is not known."""
-        return facts.clipping(self.ours.run, self.theirs.run) if self.theirs else facts.clipping(self.ours.run)
+        return facts.clipping(*self._sides)
 
     @cached_property
     def sparse(self) -> list[str]:
         """The variables whose gradients come as rows that an optimizer takes one by one, as far as that is known."""
-        return facts.sparse(self.ours.run, self.theirs.run) if self.theirs else facts.sparse(self.ours.run)
+        return facts.sparse(*self._sides)
 
     @cached_property
     def augments(self) -> list[str]:
         """What draws at random in the datasets' maps, and what else makes their examples, as far as that is known."""
-        return facts.augmenting(self.ours.run, self.theirs.run) if self.theirs else facts.augmenting(self.ours.run)
+        return facts.augmenting(*self._sides)
+
+    @property
+    def _sides(self) -> list[RunLike]:
+        return [self.ours.run, *([self.theirs.run] if self.theirs else [])]
 
     @cached_property
     def excess(self) -> np.ndarray:
         """By how much the run's loss is larger than the baseline's at each step."""
         return self.mine - self.other
 
-    @cached_property
-    def apart(self) -> np.ndarray:
-        """The size of the losses' difference at each step, relative to the baseline's loss."""
-        return np.abs(self.excess) / np.maximum(np.abs(self.other), np.finfo(np.float32).tiny)
-
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words."""
-        if self.one is not None and self.followed[1].replicas > 1:
-            return _(
-                "at step {step} the {run}'s loss is {mine:.3g}, that of {whom} {other:.3g}",
-                step=step,
-                run=self.ours.name,
-                whom=self.followed[1].whom,
-                mine=self.mine[step - 1],
-                other=self.other[step - 1],
-            )
         return _(
-            "at step {step} the {run}'s loss is {mine:.3g}, {other_run}'s {other:.3g}",
+            "at step {step} the {run}'s loss is {mine:.3g}, that of {whom} {other:.3g}",
             step=step,
             run=self.ours.name,
-            other_run=_("one device") if self.one is not None else _("the baseline"),
+            whom=self.followed[1].whom,
             mine=self.mine[step - 1],
             other=self.other[step - 1],
         )

@@ -1,10 +1,10 @@
 """`dtk.diagnose`: why a run and its baseline differ, in one sentence with numbers and the line to change.
 
 It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
-batch, other examples or other weights make every loss differ, so a ratio of losses says something only where these
-agree. Each diagnosis rests on a test that could have refuted it, the first line of its evidence; where several
-fit, it says so. Where all checks pass, it looks whether the run learns anything (`dtk.diagnosis.standstill`). The
-mistakes it knows stand in `dtk.diagnosis.mistakes` and, as a table, in docs/explanation/diagnosis.md.
+batch, other examples or other weights make every loss differ. Each diagnosis rests on a test that could have refuted
+it, the first line of its evidence; where several fit, it says so. Where all checks pass, it looks whether the run
+learns anything (`dtk.diagnosis.standstill`). The mistakes that it knows stand in `dtk.diagnosis.mistakes` and, as a
+table, in docs/explanation/diagnosis.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from dtk.checks import facts
 from dtk.checks.coverage import kind_of_updates
-from dtk.checks.evidence import Evidence, check_recorded, collect
+from dtk.checks.evidence import Evidence, collect
 from dtk.checks.steps import Following, can_be_followed, has_parts_of_its_own
 from dtk.checks.steps import followed as follow
 from dtk.checks.verify import name_of, prove
@@ -62,56 +62,35 @@ def diagnose(
 
     Args:
         run: from `dtk.run`.
-        baseline: from `dtk.baseline`. Without it only what the run's own workers show is known; of a single replica,
-            whether it learns.
-        rtol, atol: without effect, as for `dtk.verify`.
-        try_it: without effect: the run is followed step by step in any case.
+        baseline: from `dtk.baseline`, as for `dtk.verify`.
+        rtol, atol, try_it: without effect: the run is followed step by step in any case.
 
     Returns:
         A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes and the run
         learns, "unknown" where nothing known explains the difference, or where several mistakes would: these are in
-        `.also`, as are those that look the same or were found as well. `.what` and `.remedy` are the sentence's parts;
-        `.evidence` is what it rests on, first what was tested. The mistakes are in docs/explanation/diagnosis.md.
+        `.also`. `.what` and `.remedy` are the sentence's parts; `.evidence` is what it rests on, first what was tested.
+        The mistakes are in docs/explanation/diagnosis.md.
 
     Raises:
         VerificationError: the arguments are no pair of run and baseline.
-        TypeError, ValueError: as `dtk.verify`.
+        TypeError: as `dtk.verify`.
     """
     passed: list[str] = []
     followed: dict[int, Following] = {}
     try:
         prove(run, baseline, say=passed.append, found=followed)
     except VerificationError as error:
-        if error.reason == "arguments" and baseline is None:
-            return _alone(run)
         if error.reason == "arguments":
             raise
         explained = _explain(error, run, baseline, followed)
-        if baseline is None:
-            return explained
-        other = facts.other_versions(run, baseline)
+        other = facts.other_versions(run, baseline) if baseline is not None else ""
         return replace(explained, what=_(_VERSIONS, what=explained.what, versions=other)) if other else explained
-    pair = _("run and baseline agree") if baseline is not None else _("the run's replicas agree")
-    held_up = look_at_standstill(run, pair)
+    held_up = look_at_standstill(run, _("every step is proved"))
     if held_up is not None:
         tested, *more = held_up.evidence
         return replace(held_up, evidence=(tested, *passed, *more))
     tested = by_test(_("all checks of verify passed, and the loss does not stay where guessing leaves it"))
-    what = _("{pair}: nothing to diagnose ({facts})", pair=pair, facts=passed[0])
-    return Diagnosis("none", what, (tested, *passed))
-
-
-def _alone(run: RunLike) -> Diagnosis:
-    """A single replica has no other to agree with; whether it learns anything can be asked all the same."""
-    pair = _("the run has one replica")
-    try:
-        check_recorded(run, None)
-        collect(run, name_of(run))
-    except VerificationError as error:
-        return _unrecorded(error, run, None)
-    held_up = look_at_standstill(run, pair)
-    learns = N_("{pair}, which learns; only a baseline tells whether it is right")
-    return held_up or Diagnosis("none", _(learns, pair=pair))
+    return Diagnosis("none", _("nothing to diagnose ({facts})", facts=passed[0]), (tested, *passed))
 
 
 def _explain(
@@ -119,29 +98,39 @@ def _explain(
 ) -> Diagnosis:
     if failed.reason in ("not decidable", "not followed", "states"):
         return Diagnosis("unknown", str(failed), (by_test(_("the run was followed step by step")),))
-    if failed.reason in ("records", "updates"):
-        return _unrecorded(failed, run, baseline)
+    if failed.reason == "updates":
+        tested = _("the updates that each optimizer made are counted, and those that were recorded")
+        return found(kind_of_updates(run), failed.what, tested)
+    if failed.reason == "seeds":
+        return found("start", failed.what, _("the seeds are compared"))
+    if failed.reason == "records":
+        what = failed.what
+        if not len(run.records) and facts.events(run, Training):
+            what = _(
+                "fit began with a dtk.Recorder among its callbacks, and no step was recorded: its train function never "
+                "called train_step, or fit made no step"
+            )
+        return found("records", what, _("the records of each replica were read, from step 1 to the last"))
     try:
         ours = collect(run, name_of(run))
-        theirs = collect(baseline, _("baseline")) if baseline is not None else None
+        theirs = collect(baseline, _("baseline")) if baseline is not None and len(baseline.records) else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
     many = next((each for each in followed.values() if each.failed is failed), None)
     if many is not None:
         followed = {**followed, 1: many}  # what the run is compared with
-    if 1 in followed and failed.reason != "replicas":
-        ours = followed[1].ours  # perhaps of the run that was made without random draws
-    if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
-        ours, theirs = ours.only(failed.loss), theirs.only(failed.loss) if theirs is not None else None
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
         followed = {1: follow(ours, baseline or run, ours.replicas if has_parts_of_its_own(ours) else 1)}
-    if theirs is None and failed.reason in ("data", "examples", "steps"):
+    elif 1 in followed:
+        ours = followed[1].ours  # perhaps of the run that was made without random draws
+    if theirs is None and failed.reason in ("data", "examples", "steps", "divisor"):
         theirs = _on_one_device(run)
-    case = Case(ours, theirs, failed, followed, baseline)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
     alone = followed[1].theirs if 1 in followed else None
-    alone = alone.only(failed.loss) if alone is not None and failed.loss is not None else alone
+    case = Case(ours, theirs, failed, followed, baseline)
     stepwise = case if alone is None else replace(case, theirs=alone)
+    if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
+        stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
     looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
@@ -156,42 +145,14 @@ def _on_one_device(run: Any) -> Evidence | None:
         return None
 
 
-def _unrecorded(error: VerificationError, run: RunLike, baseline: RunLike | None) -> Diagnosis:
-    """What was not recorded, or not as often: updates of an optimizer, or any step, though a Recorder was there."""
-    if error.reason == "updates":
-        tested = _("the updates that each optimizer made are counted, and those that were recorded")
-        kind = kind_of_updates(run) if baseline is None else kind_of_updates(run, baseline)
-        return found(kind, error.what, tested)
-    what = error.what
-    silent = [
-        side for side in (run, baseline) if side is not None and not len(side.records) and facts.events(side, Training)
-    ]
-    if silent:
-        what = _(
-            "fit began in the {run} with a dtk.Recorder among its callbacks, and no step was recorded: its train "
-            "function never called train_step, or fit made no step",
-            run=_("baseline") if silent[0] is baseline else name_of(silent[0]),
-        )
-    return found("records", what, _("the records of each replica were read, from step 1 to the last"))
-
-
-def _look_at_records(case: Case) -> Diagnosis | None:
-    """Weights, or what the replicas said of theirs, that nothing recorded."""
-    if case.failed.recorded:
-        return None
-    return found("records", case.failed.what, _("each worker's files were read"))
-
-
 def _look_at_start(case: Case) -> Diagnosis | None:
-    """Other seeds, other initial weights, another model."""
-    if case.failed.reason not in ("seeds", "initial weights", "variables"):
+    if case.failed.reason != "variables":
         return None
-    return found("start", case.failed.what, _("seeds, and the initial weights by number, shape and value"))
+    return found("start", case.failed.what, _("the variables of both, by name, shape and type"))
 
 
 # In this order: workers that don't work together, the data, the start, and only then losses and updates.
 _DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
-    _look_at_records,
     look_at_divisor,
     look_at_parting,
     look_at_shards,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from dtk.checks.facts import SAME_DATA, outside, scope_of
-from dtk.checks.numerals import first_three
 from dtk.compat.pipelines import BY_FILE, PYTHON
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.verdict import Diagnosis, either, found
+from dtk.digits import first_three
 from dtk.language import N_, _, ngettext
+from dtk.measure.scaling import by_step
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
 
@@ -46,43 +47,28 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     """Another number of examples a step, or of steps."""
     if case.theirs is None:
         return found("steps", case.failed.what, _(COUNTED)) if case.failed.reason == "steps" else None
-    mine, other = int(case.examples[0]), int(case.theirs.examples[0].sum())
-    n = case.replicas
-    if mine != other:
-        if outside(case.ours.run):
-            return _outside(case, mine, other)
-        what = N_("step 1 has {mine} examples in the {run}, {other} in the baseline")
-        if n > 1 and mine == n * other:
-            what = N_(
-                "step 1 has {mine} examples in the {run}, {other} in the baseline, {n} times as many: each of the {n} "
-                "replicas reads a whole batch"
-            )
-        elif n > 1 and mine * n == other:
-            what = N_(
-                "step 1 has {mine} examples in the {run}, {other} in the baseline, 1/{n} of it: the batch of one "
-                "replica is taken for the global one"
-            )
-        scope = _("the scope that the model was made in: the strategy's")
-        if outside(case.ours.run) is None:
-            scope = _("the scope that the model was made in: not known")
-        said = _(what, mine=mine, run=case.ours.name, other=other, n=n)
-        return found("global batch", said, _(COUNTED), [scope])
-    if case.failed.reason in ("steps", "examples"):
-        base = case.theirs.examples.sum(axis=1)[: case.steps]
-        later = np.flatnonzero(case.examples != base)
-        if n > 1 and len(later) and (case.examples[later] == n * base[later]).all():
-            what = _(
-                "from step {step} on there are {mine} examples a step in the {run}, {other} in the baseline, {n} times "
-                "as many: each of the {n} replicas reads a whole batch",
-                step=later[0] + 1,
-                mine=case.examples[later[0]],
-                run=case.ours.name,
-                other=base[later[0]],
-                n=n,
-            )
-            return found("global batch", what, _(COUNTED))
-        return found("steps", case.failed.what, _(COUNTED))
-    return None
+    base, n = case.theirs.examples.sum(axis=1)[: case.steps], case.replicas
+    apart = np.flatnonzero(case.examples != base)
+    if not len(apart):
+        return found("steps", case.failed.what, _(COUNTED)) if case.failed.reason in ("steps", "examples") else None
+    first = int(apart[0])
+    mine, other = int(case.examples[first]), int(base[first])
+    if first == 0 and outside(case.ours.run):
+        return _outside(case, mine, other)
+    what = N_("step {step} has {mine} examples in the {run}, {other} on one device")
+    whole = n > 1 and bool((case.examples[apart] == n * base[apart]).all())
+    if whole:
+        what = N_(
+            "step {step} has {mine} examples in the {run}, {other} on one device, {n} times as many: each of the {n} "
+            "replicas reads a whole batch"
+        )
+    elif n > 1 and mine * n == other:
+        what = N_(
+            "step {step} has {mine} examples in the {run}, {other} on one device, 1/{n} of it: the batch of one "
+            "replica is taken for the global one"
+        )
+    said = _(what, step=first + 1, mine=mine, run=case.ours.name, other=other, n=n)
+    return found("global batch" if whole or first == 0 else "steps", said, _(COUNTED))
 
 
 def _outside(case: Case, mine: int, other: int) -> Diagnosis:
@@ -92,7 +78,7 @@ def _outside(case: Case, mine: int, other: int) -> Diagnosis:
         "not in scope",
         _(
             "the model was made under {strategy}, outside of the {run}'s with {n} replicas, so that each worker trains "
-            "by itself: step 1 has {mine} examples over all workers, {other} in the baseline",
+            "by itself: step 1 has {mine} examples over all workers, {other} on one device",
             strategy=scope.strategy or _("the default strategy"),
             run=case.ours.name,
             n=case.replicas,
@@ -135,6 +121,13 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if not (np.abs(mine - other) > SAME_DATA).any():
         said = _("{what}, though the same ones over each epoch: another order", what=what)
         return found("order", said, tested, evidence)
+    again = _read_again(case)
+    if again is not None:
+        anew = N_("{what}, and one device read others itself, at step {step}, when it ran the function once more")
+        tested = _("one device has run the function twice, with the same seed")
+        python = any(one.startswith(PYTHON) for one in case.augments)
+        key = "python data" if python else "not reproducible"
+        return found(key, _(anew, what=what, step=again), tested, [*evidence, *case.augments[:3]])
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = _(
@@ -149,6 +142,20 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         what = _("{what}, in each epoch the same other ones", what=what)
         return either(what, ["worker order", "other data", "not reproducible"], tested, evidence)
     return _over_an_epoch(case, what, tested, evidence, whole)
+
+
+def _read_again(case: Case) -> int | None:
+    """The first step at which one device read other examples the second time; None for none."""
+    follower = case.followed.get(1)
+    if case.theirs is None or follower is None or follower.theirs is None or follower.replicas > 1:
+        return None
+    steps = min(case.theirs.steps, follower.theirs.steps)
+    first, second = (side.first(steps) for side in (case.theirs, follower.theirs))
+    prints = (by_step(side.run.records, "data").to_numpy()[:steps].sum(axis=1) for side in (first, second))
+    counts = (side.examples.sum(axis=1) for side in (first, second))
+    (a, b), (m, n) = prints, counts
+    other = np.flatnonzero((m == n) & (np.abs(a - b) > SAME_DATA))
+    return int(other[0]) + 1 if len(other) else None
 
 
 def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whole: bool) -> Diagnosis:
@@ -169,27 +176,14 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
     stateful = [one for one in case.augments if one not in python and not one.startswith("Stateless")]
     if stateful:
         ops = _(", ").join(stateful[:3])
-        tested = N_("the sums differ over an epoch too, and a map of the dataset draws at random ({operations})")
         drawn = N_("{what}, over an epoch as well: a map of the dataset draws at random ({operations})")
+        tested = _("the sums differ over an epoch too, and a map of the dataset draws at random")
         also = ("other data" if alone else "worker order", "order")
-        said = _(drawn, what=what, operations=ops)
-        return found("augmentation", said, _(tested, operations=ops), evidence, also)
+        return found("augmentation", _(drawn, what=what, operations=ops), tested, evidence, also)
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
-    suspects = [
-        *(["python data"] if python else []),
-        *([] if alone else ["worker order"]),
-        "order",
-        "other data",
-        "augmentation",
-        "not reproducible",
-    ]
-    if case.augments:
-        tested = _(
-            "{tested}; a map of the dataset draws ({operations}), perhaps by a seed of each example's own",
-            tested=tested,
-            operations=_(", ").join(case.augments[:3]),
-        )
-    return either(over, suspects, tested, evidence)
+    order = [] if alone else ["worker order"]
+    suspects = [*["python data"][: len(python)], *order, "order", "other data", "augmentation", "not reproducible"]
+    return either(over, suspects, tested, [*evidence, *case.augments[:3]])
 
 
 def _sums(case: Case, step: int, mine: np.ndarray, other: np.ndarray) -> list[str]:

@@ -1,8 +1,7 @@
-"""The mistakes that `dtk.diagnose` knows: what each looks like, what its ratio is and what to write instead.
+"""The mistakes that `dtk.diagnose` knows: what each looks like, and what to write instead.
 
 `docs/explanation/diagnosis.md` holds this list as a table, and a test compares the two. N is the number of replicas, B
-the global batch, b = B/N a replica's batch, n a short batch, H and W the axes of a label that has more than one number.
-A ratio is the run's global loss over the baseline's at the first step at which they differ.
+the global batch, n a short batch.
 """
 
 from __future__ import annotations
@@ -15,302 +14,208 @@ __all__ = ["MISTAKES", "Mistake"]
 
 
 class Mistake(NamedTuple):
-    """where: "fit", "loop" or both. ratio: "-" where no constant ratio betrays the mistake.
-
-    Where `either` of `verdict` names a mistake as one of several, `SAID` there has its words.
-    """
+    """Where `either` of `verdict` names a mistake as one of several, `SAID` there has its words."""
 
     symptom: str
-    ratio: str
     remedy: str
-    where: tuple[str, ...]
 
-
-BOTH = ("fit", "loop")
 
 # By key: `Diagnosis.mistake`. First what was trained, then the loss, then the update.
 MISTAKES = {
     "records": Mistake(
         N_("records, weights or a worker's end are missing"),
-        "-",
         N_("record every step on every worker, let the function come to its end"),
-        BOTH,
     ),
     "unrecorded": Mistake(
         N_("an optimizer made more updates than were recorded"),
-        "-",
         N_("record every step of every model: a Recorder in each fit, dtk.record_step after each update"),
-        BOTH,
     ),
     "not in scope": Mistake(
         N_(
             "the workers' final weights differ; or the model's own strategy has one replica; or each worker has the "
             "baseline's examples, losses and weights"
         ),
-        "-",
         N_("create model and optimizer inside `with strategy.scope():`"),
-        BOTH,
     ),
     "sharding off": Mistake(
         N_("all replicas saw the same examples, which are not the baseline's"),
-        "-",
         N_("distribute the dataset by the strategy with the auto-shard policy DATA, or shard by `input_context`"),
-        BOTH,
     ),
     "global batch": Mistake(
         N_("the examples of step 1 are not as many as the baseline's"),
-        "-",
         N_("pass the global batch as an argument, the same to both"),
-        BOTH,
     ),
     "steps": Mistake(
         N_("one ran more steps, or made more updates, than the other, or batches of another size later on"),
-        "-",
         N_("give both the same data, epochs, steps and drop_remainder"),
-        BOTH,
     ),
     "start": Mistake(
         N_("the seeds, the initial weights, the steps that the optimizer had counted before, or the models differ"),
-        "-",
         N_("pass the same seed to dtk.run and dtk.baseline, and restore nothing in only one"),
-        BOTH,
     ),
     "worker order": Mistake(
         N_("fingerprints don't add up to the baseline's, not over an epoch either: shards overlap and miss examples"),
-        "-",
         N_("shuffle with one seed, the same on every worker, before batching, and map with deterministic=True"),
-        BOTH,
     ),
     "order": Mistake(
         N_("fingerprints differ at single steps and agree over each epoch: the same examples in another order"),
-        "-",
         N_("give shuffle a seed, and map and interleave deterministic=True"),
-        BOTH,
     ),
     "other data": Mistake(
         N_("fingerprints differ, over an epoch as well, with one input pipeline"),
-        "-",
         N_("read the same examples in both, and seed random changes to them"),
-        BOTH,
     ),
     "augmentation": Mistake(
         N_("fingerprints differ, over an epoch as well, and a map of the dataset draws at random"),
-        "-",
         N_(
             "leave random maps out where runs are compared, or draw by example: tf.image.stateless_*, seeded by its "
             "number"
         ),
-        BOTH,
     ),
     "file sharding": Mistake(
         N_("fingerprints differ, and the auto-shard policy gives each worker whole files"),
-        "-",
         N_(
             "set options.experimental_distribute.auto_shard_policy to DATA: with few or unequal files, batches have "
             "other examples"
         ),
-        BOTH,
     ),
     "python data": Mistake(
         N_("fingerprints differ, over an epoch as well, and Python code makes examples (from_generator, for one)"),
-        "-",
         N_("draw in TensorFlow by the example's number (tf.random.stateless_*), or seed by it, alike on all workers"),
-        BOTH,
     ),
     "not finite": Mistake(
         N_("a loss is NaN or infinite"),
-        "-",
         N_("lower the learning rate, and look for NaN in the data and log(0) in the loss"),
-        BOTH,
     ),
     "reduced value": Mistake(
         N_("every replica recorded the same loss, and each is the baseline's"),
-        "N",
         N_("give dtk.record_step what strategy.run returned, before strategy.reduce"),
-        ("loop",),
     ),
     "local mean": Mistake(
         N_("the global loss is N times too large"),
-        "N",
         N_(
             "divide by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B) instead of "
             "tf.reduce_mean(per_example)"
         ),
-        BOTH,
     ),
     "divided twice": Mistake(
         N_("the global loss is N times too small"),
-        "1/N",
         N_(
             "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not "
             "by num_replicas_in_sync as well"
         ),
-        BOTH,
     ),
     "scaled twice": Mistake(
         N_("the global loss is N² times too large or too small"),
-        "N² or 1/N²",
         N_(
             "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and leave "
             "num_replicas_in_sync out of it"
         ),
-        BOTH,
     ),
     "not divided": Mistake(
         N_("the global loss is the sum over the examples"),
-        "B",
         N_(
             "divide by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B) instead of "
             "tf.reduce_sum(per_example)"
         ),
-        BOTH,
     ),
     "sum over batch size": Mistake(
         N_("the loss object's default reduction had taken the mean, which was divided by the global batch again"),
-        "1/B (Keras 3's loss objects divide by N too), 1/b (tf.reduce_mean)",
         N_(
             'make the loss object with reduction="none" and use tf.nn.compute_average_loss(per_example, '
             "global_batch_size=B)"
         ),
-        BOTH,
     ),
     "label axes": Mistake(
         N_("a label has several numbers, and the loss is not their mean"),
-        "H·W, H, 1/W or 1/(H·W)",
         N_("labels[..., None] and predictions[..., None] for a pointwise loss, then the mean over axes 1 and up"),
-        BOTH,
     ),
     "short batch": Mistake(
         N_("the loss of a short batch is n/B of the baseline's, the steps before agree"),
-        "n/B",
         N_("divide by the examples that the step has, over all replicas, or use drop_remainder=True"),
-        BOTH,
     ),
     "uneven batch": Mistake(
         N_("replicas had unequal batches; weighted by examples the losses agree"),
-        "-",
         N_("use drop_remainder=True, or a loop that divides by the step's examples over all replicas"),
-        BOTH,
     ),
     "regularisation": Mistake(
         N_("the global loss is too large by N-1 times the penalty, at every step"),
-        "-",
         N_("tf.nn.scale_regularization_loss(penalty) in each replica's share"),
-        BOTH,
     ),
     "own mean": Mistake(
         N_("one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"),
-        "-",
         N_(
             "take such numbers over all replicas (a count of tokens or weights, a mean, a deviation): "
             'get_replica_context().all_reduce("sum", count), and in accumulation that of all micro-batches'
         ),
-        BOTH,
     ),
     "whole batch": Mistake(
         N_("same data and weights, nothing drawn at random; one device's loss is no mean of the replicas' own"),
-        "-",
         N_("make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas"),
-        BOTH,
     ),
     "replica gradient": Mistake(
         N_("losses agree at every step, updates by no common factor, and replicas in one process make them as well"),
-        "-",
         N_("clip and normalise after the sum over replicas, and gather by operations that pass gradients back"),
-        BOTH,
     ),
     "learning rate": Mistake(
         N_("a learning rate is another one before a step, on one worker or on all of them"),
-        "-",
         N_("use the same learning rate in both, or scale it by the same factor, and don't change it in one only"),
-        BOTH,
     ),
     "gradient scale": Mistake(
         N_("the loss is one device's, and the gradients are N times as long, or 1/N"),
-        "-",
         N_(
             "add the shares' gradients up exactly once, by the optimizer or by all_reduce and "
             "skip_gradients_aggregation, and don't average them"
         ),
-        BOTH,
     ),
     "clipping": Mistake(
         N_("the loss is one device's, the update is not, and each replica's own gradients are clipped"),
-        "-",
         N_(
             "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then "
             "apply"
         ),
-        BOTH,
     ),
     "settings": Mistake(
         N_("an optimizer's settings differ, between workers or from one device's"),
-        "-",
         N_("give the optimizer the same settings everywhere: nothing that a worker's number or the machine decides"),
-        BOTH,
     ),
     "not summed": Mistake(
         N_("the workers start a step alike and end it with different weights, none of them with one device's"),
-        "-",
         N_("let the optimizer apply what all replicas add up to: apply_gradients in replica context, or all_reduce"),
-        BOTH,
     ),
     "one worker": Mistake(
         N_("the workers start a step alike, worker 0 makes one device's update, and another worker a different one"),
-        "-",
         N_("do the same on all workers with the sum: clip, scale and apply it without asking for a worker's number"),
-        BOTH,
     ),
     "reduction": Mistake(
         N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),
-        "-",
         N_("look at what the workers alone do between loss and update: collectives, clipping, a worker's number"),
-        BOTH,
     ),
     "set by hand": Mistake(
         N_("the state changes between two steps otherwise than on one device, or on one worker alone"),
-        "-",
         N_("set variables on all workers alike: callbacks and assignments that don't ask for a worker's number"),
-        BOTH,
     ),
     "sparse gradient": Mistake(
         N_("the loss is one device's, and of the update nothing differs but variables whose gradients come as rows"),
-        "-",
         N_("make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up"),
-        BOTH,
     ),
     "not reproducible": Mistake(
         N_("the baseline, made once more with the same seed, differs from the first"),
-        "-",
         N_("seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared"),
-        BOTH,
     ),
-    # These three, and `short batch`, are also looked for where run and baseline agree.
+    # These two are looked for where run and baseline agree.
     "low learning rate": Mistake(
         N_("run and baseline agree, the loss stays at ln k and the weights hardly moved"),
-        "-",
         N_(
             "raise the learning rate tenfold at a time until the loss falls, or look at labels and inputs if it never "
             "does"
         ),
-        BOTH,
     ),
     "nothing learnt": Mistake(
         N_("run and baseline agree and the loss stays at ln k, though weights moved, or some did not change at all"),
-        "-",
         N_(
             "look for a softmax taken twice, inputs that are zero, labels that don't belong to them, frozen or dead "
             "layers"
         ),
-        BOTH,
-    ),
-    "from_logits": Mistake(
-        N_(
-            "run and baseline agree, and Keras warns that the outputs for from_logits=True come from a Softmax or "
-            "Sigmoid"
-        ),
-        "-",
-        N_("leave the activation out of the last layer, or say from_logits=False"),
-        BOTH,
     ),
 }

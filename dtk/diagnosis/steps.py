@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from dtk.checks.counts import spread
 from dtk.checks.facts import outside, scope_of
-from dtk.checks.losses import RTOL
-from dtk.checks.numerals import first_three, relative, rounded
+from dtk.checks.losses import RTOL, spread
 from dtk.checks.steps import COARSE, whom
 from dtk.diagnosis.case import Case, said_of
 from dtk.diagnosis.verdict import Diagnosis, by_test, found
+from dtk.digits import first_three, relative, rounded
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import uneven
@@ -99,7 +98,7 @@ def look_at_parting(case: Case) -> Diagnosis | None:
 
 def look_at_divisor(case: Case) -> Diagnosis | None:
     """A global batch that grows with the replicas, and a loss that is not divided by it."""
-    if case.failed.reason != "divisor":
+    if case.failed.reason != "divisor" or not case.same_function or outside(case.ours.run):
         return None
     ratio, n = case.failed.numbers["run"] / case.failed.numbers["baseline"], case.replicas
     key = "local mean" if abs(ratio / n - 1) < ABOUT else "divided twice" if abs(ratio * n - 1) < ABOUT else ""
@@ -404,11 +403,7 @@ def unknown(case: Case) -> Diagnosis:
     """Nothing that is known fits: what was found, what was excluded, what would decide."""
     tested = [by_test(_("every mistake of the table, and none fits")), *known(case), *case.facts()]
     what = N_("I don't know why: {failed}")
-    if case.one is None and case.failed.reason in ("loss", "final weights", "weights between fits"):
-        what = N_(
-            "I don't know why: {failed}; the steps could not be followed, which would tell the first that differs"
-        )
-    elif case.many is None and case.replicas > 1 and case.one is not None:
+    if case.many is None and case.replicas > 1 and case.one is not None:
         what = N_("I don't know why: {failed}; no run with {whom} was made")
     elif case.failed.reason in ("loss", "update") and case.one is not None:
         decide = N_(

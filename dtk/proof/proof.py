@@ -24,8 +24,6 @@ FILE = "proof.json"
 VERDICTS = {
     "one device": 0,
     "replicas": 0,
-    "to the end": 0,
-    "replicas agree": 0,
     "failed": 1,
     "not decidable": 3,
     "not followed": 4,
@@ -38,9 +36,8 @@ class Proof:
 
     Attributes:
         verdict: "one device" (every step makes the update that one device makes from the same state), "replicas" (as
-            many replicas in one process do, and one device does without what each replica does by itself), "to the end"
-            (steps could not be followed; losses and final weights are a baseline's), "replicas agree" (nothing else was
-            looked at), "failed", "not decidable" (rounding is as large as the updates) or "not followed".
+            many replicas in one process do, and one device does without what each replica does by itself), "failed",
+            "not decidable" (rounding is as large as the updates) or "not followed".
         lines: what `verify` printed.
         steps: of the run.
         failed: what differs, in a sentence; "" where nothing does.

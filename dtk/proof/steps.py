@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk.proof.followers import lines_of
+from dtk.recording.changes import differs
 from dtk.records import RunFolder
 
 __all__ = ["Part", "Parted", "Steps", "judged", "parted"]
@@ -103,7 +104,7 @@ def _by_later_steps(line: dict[str, Any], levels: dict[int, float]) -> dict[str,
     if line.get("measured", True):
         return line
     ratio = dict(zip(line["numbers"], line["ratio"], strict=True))
-    return {**line, "wrong": [number for number in line["wrong"] if ratio[number] > levels.get(number, 0.0)]}
+    return {**line, "wrong": [number for number in line["wrong"] if differs(ratio[number], levels.get(number, 0.0))]}
 
 
 def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:

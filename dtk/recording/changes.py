@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ROUNDING", "Change", "compared"]
+__all__ = ["ROUNDING", "Change", "compared", "differs"]
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
@@ -35,9 +35,14 @@ def compared(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str,
     for part in _parts([change for change in changes if np.size(change.after)]):
         with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
             for change, sums in zip(part, _sums(part, weights), strict=True):
-                for name, value in _judged(change, *sums).items():
+                for name, value in _judged(change, sums).items():
                     line[name][change.number] = value
     return line
+
+
+def differs(ratio: float, level: float) -> bool:
+    """Whether a change differs by more than rounding; where rounding may be all of it, any ratio says nothing."""
+    return ratio > level and level < 1
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
@@ -74,9 +79,8 @@ def _sums(part: Sequence[Change], weights: Mapping[int, Any]) -> Iterator[list[f
     yield from np.add.reduceat(products, [0, *ends[:-1]], axis=1).T.tolist()
 
 
-def _judged(
-    change: Change, apart: float, size: float, own: float, last: float, along: float, toward: float, weight: float
-) -> dict[str, float]:
+def _judged(change: Change, sums: Sequence[float]) -> dict[str, float]:
+    apart, size, own, last, along, toward, weight = sums
     apart, size, own = math.sqrt(apart), math.sqrt(size), math.sqrt(own)
     floor = FLOOR * ROUNDING.get(change.dtype, 0.0) * math.sqrt(last)
     if change.dtype not in ROUNDING:  # counters, and the state of random numbers

@@ -14,7 +14,7 @@ from dtk.compat.estimators import taps
 from dtk.compat.steps import targets
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
-from dtk.events import Loop, Optimizer, Outcome, Replicas, Traced, Training
+from dtk.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.language import _
 from dtk.recording import states as watching
 from dtk.recording.estimator_checks import SAME_STEPS, check_checkpoint, check_sharding, check_writable
@@ -138,10 +138,6 @@ class EstimatorRecorder:
             made, recorded = self.global_step - step, state.steps - steps
             found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
             state.estimated.append(found)
-        if self._place.replicas > 1:
-            differing = [n for n, copies in held.items() if any(c.tobytes() != copies[0].tobytes() for c in copies)]
-            name = differing[0] if differing else None
-            self._place.journal.event(Replicas(self._place.now(), identical=not differing, name=name))
 
     def _read(self, session: Any) -> dict[str, list[Any]]:
         return dict(session.run(self._copies))

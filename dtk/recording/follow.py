@@ -27,7 +27,7 @@ from dtk.compat import states
 from dtk.compat.states import Feed, Variable
 from dtk.compat.steps import targets
 from dtk.environment import Here
-from dtk.recording.changes import Change, compared
+from dtk.recording.changes import Change, compared, differs
 from dtk.recording.progress import progress
 from dtk.recording.recorded import Damaged, Recorded, State, as_tuple, weight_of
 from dtk.recording.rounding import Made, Repeated, one, same_bits
@@ -251,7 +251,7 @@ class Follower:
         """What changes are compared by, by the variable's number. weights: what optimizers' variables belong to."""
         line = compared(changes, weights)
         line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
-        line["wrong"] = [number for number, ratio in line["ratio"].items() if ratio > line["level"][number]]
+        line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
         return line
 
     def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
@@ -314,13 +314,18 @@ class Follower:
 
     def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
         """Whether rounding explains all differences; `wrong` has those that it does not."""
-        line["wrong"] = []
         for number, size in line["size"].items():
             here = FACTOR * spread.get(number, 0.0) / size if size else 0.0
             line["level"][number] = max(here, self.levels.get(number, LEAST))
-            if line["ratio"][number] > line["level"][number]:
-                line["wrong"].append(number)
+        self._alike(line["level"])
+        line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
         return not line["wrong"]
+
+    def _alike(self, levels: dict[int, float]) -> None:
+        """Where rounding may be all of a weight's change, so it may of its optimizer's variables, and the other way."""
+        owner = {number: self._belongs.get(number) or number for number in levels}
+        noise = {owner[number] for number, level in levels.items() if level >= 1}
+        levels.update({number: max(1.0, level) for number, level in levels.items() if owner[number] in noise})
 
     def _learn(self, line: dict[str, Any], least: dict[int, float]) -> None:
         """The usual rounding of each variable: the median, over repeated steps, of the least that a change made.
@@ -331,6 +336,7 @@ class Follower:
             if size:
                 self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / size)
                 self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
+        self._alike(self.levels)
 
     # ---- what comes of it
 

@@ -216,8 +216,6 @@ class _Loop:
         """At the first step, which is computed by now: where the count goes on after a restart of the cluster."""
         self.progress.looping = True
         self.progress.begins(given - 1 if given >= 0 else None)
-        for model in self.models:
-            model.trained_in = self.progress.trainings
         if given < 0 and self.place.run.attempt > 1 and self.place.worker == 0:
             print(
                 _(

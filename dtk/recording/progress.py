@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from dtk import weights as files
-from dtk.compat.per_replica import differing_copy, key_of, strategy_of
+from dtk.compat.per_replica import key_of, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
-from dtk.events import Counted, Finished, Losses, Met, Optimizer, Replicas, of_kind
+from dtk.events import Counted, Finished, Losses, Met, Optimizer, of_kind
 from dtk.language import _
 from dtk.recording.injecting import Injector, Weights
 from dtk.records import Record
 
-__all__ = ["Progress", "check_strategy", "compare_replicas", "meet", "progress", "save_weights"]
+__all__ = ["Progress", "check_strategy", "meet", "progress", "save_weights"]
 
 
 @dataclass
@@ -26,8 +26,7 @@ class Known:
 
     key: the object itself, or a tuple for a list of variables. label: its name, for people. part: its place among those
     that are recorded. announced: whether the events say what kind of training it had. begun: whether its weights before
-    the first step are saved. trained_in: the training that recorded it last; saved_in: the one at whose end its weights
-    are saved last. lost: its steps that were trained and could not be recorded.
+    the first step are saved. lost: its steps that were trained and could not be recorded.
     """
 
     key: Any
@@ -36,8 +35,6 @@ class Known:
     weights: Callable[[], list[Any]]
     announced: bool = False
     begun: bool = False
-    trained_in: int = 0
-    saved_in: int = 0
     lost: int = 0
 
 
@@ -74,22 +71,19 @@ class Progress:
         return self._ids[key]
 
     def save_initial(self, model: Known, held: dict[str, Any] | None = None) -> None:
-        """Its weights as its first training begins, or, where it is not the first, as this one does.
+        """Its weights as its first training begins.
 
         held: what they were, by `key_of`, where they have changed by now.
         """
         folder = self.place.folder
-        if model.begun:
-            save_weights(self.place, f"fit-{self.trainings}-begin", model.weights(), model.label)
-        elif not files.exists(folder.path, "initial", model.part):  # after a restart they are those of the first start
+        # After a restart they are those of the first start.
+        if not model.begun and not files.exists(folder.path, "initial", model.part):
             save_weights(self.place, "initial", model.weights(), model.label, model.part, held)
-        model.begun, model.trained_in = True, self.trainings
+        model.begun = True
 
     def save_final(self, model: Known) -> None:
         """Its weights as they are now, which are the final ones unless something changes them later."""
         save_weights(self.place, "final", model.weights(), model.label, model.part)
-        model.saved_in = self.trainings
-        compare_replicas(self.place, model.weights())
 
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
@@ -142,9 +136,6 @@ class Progress:
         by its number in the function, first began, and what the optimizer has counted since. offset: to be added to
         this training's own epochs; returned is that of its first beginning.
         """
-        for model in self.models:
-            if model.trained_in == model.saved_in == self.trainings:
-                files.keep(self.place.folder.path, model.part, f"fit-{self.trainings}-end")
         self.trainings += 1
         before, first = self._first_beginning()
         if first is not None and counted is not None and first.counted is not None:
@@ -212,13 +203,6 @@ def save_weights(
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
     values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
     place.folder.save_weights(which, names, values, model, part)
-
-
-def compare_replicas(place: Here, weights: list[Any]) -> None:
-    """Whether the copies that this process's replicas hold of each mirrored variable are the same, bit by bit."""
-    if place.replicas > 1:
-        differing = differing_copy(weights)
-        place.journal.event(Replicas(place.now(), identical=differing is None, name=differing))
 
 
 # ---- workers that have nothing to do with each other, but are to compute at the same time (mode "apart")

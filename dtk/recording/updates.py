@@ -77,15 +77,10 @@ def write(place: Here) -> None:
                 made=inside + outside,
                 recorded=inside - lost + min(outside, each.recorded),
                 pace=[each.fewest, each.most] if each.most > 1 else None,
-                rate=each.rate(),
             )
         )
-    held = {key for keys in keys_of.values() for key in keys} | {
-        key for each in updates.counted() for key in each.variables
-    }
-    by_hand = [name for key, name in targets.asked_of.items() if key not in held]
     models = [each.label for each in state.models] + [each.name for each in state.estimated]
-    place.journal.event(Updates(place.now(), optimizers=counted, models=models, by_hand=by_hand))
+    place.journal.event(Updates(place.now(), optimizers=counted, models=models))
 
 
 def check_any_strategy(who: str, place: Here) -> None:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from dtk.checks.difference import differences
-from dtk.checks.losses import RTOL
-from dtk.checks.numerals import CANCELLING, rounded, scientific
-from dtk.digits import three
+from dtk.checks.losses import CANCELLING, RTOL, allowed
+from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
+from dtk.measure.scaling import by_step, global_loss
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text, thinned
 from dtk.view.palette import CURVE_COLORS
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from dtk.tables import Recorded
 
-__all__ = ["difference"]
+__all__ = ["difference", "differences"]
 
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -186,3 +185,38 @@ def _part(table: pandas.DataFrame) -> str:
 
 def _ratio(table: pandas.DataFrame) -> float:
     return float((table.difference / table.allowed).max())
+
+
+def differences(run: Recorded, baseline: Recorded, rtol: float = RTOL) -> pandas.DataFrame:
+    """The distance of two losses, by step, of the steps that all replicas of both have recorded.
+
+    Args:
+        run: from `dtk.run`, or the error of a run that failed.
+        baseline: from `dtk.baseline`.
+        rtol: the bound, as a part of the loss.
+
+    Returns:
+        Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
+        allowed (the bound there). Empty where one of the two has no records.
+    """
+    import pandas as pd
+
+    if run.records.empty or baseline.records.empty:
+        return pd.DataFrame(columns=["difference", "allowed"], dtype=float)
+    mine, other = _losses(run), _losses(baseline)
+    both = mine.index.intersection(other.index)
+    ours, theirs = mine[both].to_numpy(), other[both].to_numpy()
+    with np.errstate(invalid="ignore"):  # infinite minus infinite
+        apart = np.abs(ours - theirs)
+    apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
+    return pd.DataFrame({"difference": apart, "allowed": allowed(theirs, rtol)}, index=both)
+
+
+def _losses(run: Recorded) -> pandas.Series:
+    """The global loss of each step that all replicas have recorded."""
+    import pandas as pd
+
+    shares, examples = by_step(run.records, "loss"), by_step(run.records, "examples")
+    whole = examples.notna().all(axis=1)
+    values = global_loss(shares[whole].to_numpy(), examples[whole].to_numpy())
+    return pd.Series(values, index=shares.index[whole])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dtk.checks.numerals import rounded
+from dtk.digits import rounded
 from dtk.language import N_, _
 from dtk.view.canvas import axes, headline, ink, only_text, png
 from dtk.view.palette import CURVE_COLORS

@@ -14,11 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from dtk.compat.per_replica import key_of
-
 __all__ = [
     "Taken",
-    "asked_of",
     "clips",
     "drawn",
     "draws",
@@ -30,7 +27,6 @@ __all__ = [
 ]
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
-asked_of: dict[str, str] = {}  # every variable that a gradient was taken of in this process: its name, by `key_of`
 _within = threading.local()
 _gradients: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # graph -> operations then
 _CLIP = re.compile(r"(^|/)(clip_by_(?:global_norm|norm|value))(_\d+)?(/|$)")
@@ -68,10 +64,8 @@ def watch(tape: Any) -> None:
     @functools.wraps(original)
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
-        variables = _variables(sources)
-        if variables:
+        if _variables(sources):
             _look_at_graph()
-            asked_of.update({key_of(each): str(getattr(each, "path", each.name)) for each in variables})
             _remember(target)
         return found
 

@@ -273,12 +273,10 @@ def _clips(optimizer: Any) -> list[str] | None:
 
     Keras 3 clips first and reduces then; Keras 2 the other way round.
     """
-    found = targets.clips()
-    if found is None:
-        return None
+    found, own = targets.clips(), []
     if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
-        found += [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
-    return found
+        own = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
+    return [*(found or []), *own] if own or found is not None else None
 
 
 def _weak(variable: Any) -> Callable[[], Any]:
