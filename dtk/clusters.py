@@ -210,7 +210,7 @@ class Cluster:
             words = _("cell {cell} was interrupted: {how}", cell=talk.number, how=freed)
             raise RunInterrupted(words, talk.started.folder) from None
         self._history.take(outcome.ends)
-        self._talk.failed = self._talk.failed or not self._history.all_through()
+        self._talk.failed = self._talk.failed or self._history.failed()
         cells.say_unlike(talk, outcome)
         if outcome.held and not outcome.waits:
             cells.say_held(talk, outcome)

@@ -19,7 +19,6 @@ import numpy as np
 from fuzz_training import train
 
 import dtk
-from dtk.diagnosis.mistakes import MISTAKES
 
 PLAIN: dict[str, Any] = {
     "how": "fit",
@@ -62,10 +61,7 @@ OPTIMIZERS = ["SGD", "momentum", "Adam", "AdamW", "RMSprop", "Nadam", "Adagrad"]
 EXTRAS = ["ema", "schedule", "execution", "metrics", "validation", "eager"]
 FIT_ONLY = {"execution", "metrics", "validation", "eager"}
 
-# A mistake that Keras makes by itself, and what dtk calls it; an older key stands for one that is not there yet.
-RANDOM_KEY = "random" if "random" in MISTAKES else "dropout"
-ATOL = 1e-4  # what verify allows a weight
-STEP_1 = 2e-6  # what rounding may come to before anything was learned
+ATOL = 1e-4  # how far weights may be apart that are said to be the same
 
 
 def specs() -> Any:
@@ -208,7 +204,8 @@ def _judge_pass(spec: dict[str, Any], run: dtk.Run, baseline: dtk.Run) -> Verdic
     mine, other, single = (
         list(itertools.chain(*each)) for each in (run.results[0], run.results[1], baseline.results[0])
     )
-    if not all(np.array_equal(a, b) for a, b in zip(mine, other, strict=True)):
+    alike = all(np.array_equal(a, b) for a, b in zip(mine, other, strict=True))
+    if not alike and "batch norm" not in spec["layers"]:  # whose statistics are each worker's own
         return Verdict("FALSE PASS", "verify passed, the two workers' weights differ")
     apart = max(float(np.max(np.abs(a - b), initial=0)) for a, b in zip(mine, single, strict=True))
     if causes(spec) and not apart <= ATOL:

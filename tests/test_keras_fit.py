@@ -11,7 +11,7 @@ import pytest
 from training import BATCH, batches, classifier, digits, is_keras_3
 
 import dtk
-from dtk.events import Replicas, Training, of_kind
+from dtk.events import Training, of_kind
 from dtk.watch.explain import is_chatter
 
 pytestmark = pytest.mark.trains
@@ -94,10 +94,6 @@ def test_mirrored_replicas_in_one_process():
     baseline = dtk.baseline(lambda strategy: everything(strategy, False, 3))
     assert_same_training(run, baseline)
     assert sorted(run.records.replica.unique()) == [0, 1]
-    said = of_kind(run.folder.worker(0).events, Replicas)
-    assert [(event.identical, event.name) for event in said] == [
-        (True, None)
-    ] * 2  # at the end of fit, and of the function
 
 
 def uneven(strategy, count):

@@ -82,6 +82,10 @@ def diagnose(
     except VerificationError as error:
         if error.reason == "arguments":
             raise
+        if error.reason == "not followed" and not can_be_followed(run):
+            held_up = look_at_standstill(run, _("the steps were not followed"))
+            if held_up is not None:
+                return held_up
         explained = _explain(error, run, baseline, followed)
         other = facts.other_versions(run, baseline) if baseline is not None else ""
         return replace(explained, what=_(_VERSIONS, what=explained.what, versions=other)) if other else explained

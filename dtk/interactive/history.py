@@ -40,9 +40,10 @@ class History:
             if end["id"] in self.cells:
                 self.cells[end["id"]].ends[worker] = (end["status"] == "ok", int(end["steps"]), int(end["takes"]))
 
-    def all_through(self) -> bool:
-        """Whether all workers went through each cell that all were sent."""
-        return all(cell.ok for cell in self.cells.values() if len(cell.workers) == self.workers)
+    def failed(self) -> bool:
+        """Whether a cell that all workers were sent has ended otherwise than by its end, on any of them."""
+        shared = [cell for cell in self.cells.values() if len(cell.workers) == self.workers]
+        return any(not ok for cell in shared for ok, *_ in cell.ends.values())
 
     def of(self, worker: int) -> list[tuple[int, str]]:
         """(number, code) of the cells that went through on a worker; one that was interrupted may take for ever."""

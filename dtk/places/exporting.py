@@ -77,7 +77,7 @@ def export(
         _check_plain(found, keras)
     text = None if found.reason else _program(found, fn, str(call), seed, plain)
     job = Job(
-        states=False,
+        states=record,
         payload=payload,
         **request.of_each_job(fn, seed, keras, "cold", None, record, force=True),  # the image has a Keras of its own
         workers=workers,
