@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,8 @@ import numpy as np
 from dtk.checks import facts
 from dtk.checks.evidence import Evidence, RunLike
 from dtk.checks.steps import Following
-from dtk.digits import first_three, rounded
+from dtk.diagnosis.verdict import Diagnosis, found
+from dtk.digits import first_three, relative, rounded
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
 from dtk.language import N_, _
@@ -179,9 +180,15 @@ class Case:
             other=self.other[step - 1],
         )
 
+    def found(
+        self, mistake: str, what: str, tested: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()
+    ) -> Diagnosis:
+        """A diagnosis whose evidence has all that is known of this case."""
+        return found(mistake, what, tested, [*evidence, *self.facts()], also)
+
     def facts(self) -> list[str]:
         """What is known without a diagnosis: for those who go on looking."""
-        known = [_("verify: {failed}", failed=self.failed)]
+        known = [*self._told(), _("verify: {failed}", failed=self.failed)]
         if self.theirs is None:
             return known
         data = {
@@ -203,6 +210,33 @@ class Case:
             words = said_of(said, N_("nothing"))
             known.append(_(sentence, said=words))
         return known
+
+    def _told(self) -> Iterator[str]:
+        """What the followers tell, whatever it is."""
+        if self.one is None:
+            return
+        if self.many is not None:
+            side = N_(
+                "{n} replicas in one process differ as well: the difference is between the workers (data, collectives)"
+            )
+            if self.shared_by_replicas:
+                side = N_(
+                    "{n} replicas in one process make the same update: the program computes otherwise with {n} replicas"
+                )
+            elif not self.same_function:
+                side = N_(
+                    "{n} replicas in one process, which run the baseline's function, differ as well: it is not the "
+                    "run's"
+                )
+            yield _(side, n=self.replicas)
+        for part in sorted(self.one.parts, key=lambda each: -each.values)[:3]:
+            yield _(
+                "{name}: differs by {apart} of its change, {longer:.4g} times as long, cosine {along:.4f}",
+                name=part.name,
+                apart=relative(min(part.apart, 1e9)),
+                longer=part.longer,
+                along=part.along,
+            )
 
 
 def said_of(known: list[str] | None, nothing: str) -> str:

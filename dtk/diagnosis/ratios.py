@@ -14,7 +14,7 @@ from dtk.checks.losses import RTOL, TOO_SMALL
 from dtk.checks.steps import COARSE
 from dtk.diagnosis.case import Case
 from dtk.diagnosis.steps import scaled_alike
-from dtk.diagnosis.verdict import Diagnosis, found
+from dtk.diagnosis.verdict import Diagnosis
 from dtk.digits import rounded
 from dtk.language import N_, _
 
@@ -29,7 +29,7 @@ def look_at_finite(case: Case) -> Diagnosis | None:
     step = case.failed.step
     if step is None or step > case.steps or np.isfinite([case.mine[step - 1], case.other[step - 1]]).all():
         return None
-    return found("not finite", case.failed.what, _("the loss at this step is NaN or infinite"))
+    return case.found("not finite", case.failed.what, _("the loss at this step is NaN or infinite"))
 
 
 def look_at_shares(case: Case) -> Diagnosis | None:
@@ -46,14 +46,14 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     )
     said = _(what, n=case.replicas, loss=shares[0, 0], whom=case.followed[1].whom)
     tested = _("the replicas' values are equal to 1e-6 at every step, and the first is the loss of one device")
-    return found("reduced value", said, tested, case.facts(), () if case.same_data else ("sharding off",))
+    return case.found("reduced value", said, tested, also=() if case.same_data else ("sharding off",))
 
 
 def look_at_first_loss(case: Case) -> Diagnosis | None:
     """The loss's arithmetic, at the step from which the losses differ."""
     step = case.failed.step
     if case.failed.reason == "uneven batch":
-        return found("uneven batch", case.failed.what, _("weighted by examples, the losses agree"), case.facts())
+        return case.found("uneven batch", case.failed.what, _("weighted by examples, the losses agree"))
     if case.failed.reason != "loss" or step is None or case.one is None:
         return None
     count, full = int(case.examples[step - 1]), case.ours.global_batch
@@ -61,7 +61,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
         what = N_("step {step} has {count} examples, and its loss is {count}/{full} of that of {whom}")
         said = _(what, step=step, count=count, full=full, whom=case.followed[1].whom)
         tested = _("the ratio is that of the examples to {part}, and the steps before agree", part=rounded(EXACT))
-        return found("short batch", said, tested, case.facts())
+        return case.found("short batch", said, tested)
     if abs(float(case.other[step - 1])) < 10 * TOO_SMALL:
         return None  # of what is all but rounded away a ratio says nothing
     hits = [(key, what) for key, value, what in _known(case, step) if _is(case, step, value)]
@@ -72,7 +72,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     ratio = _("ratio of the losses at step {step}: {ratio:.6g}", step=step, ratio=case.ratio[step - 1])
     tested = _("the ratio at step {step} is that number to {tolerance}", step=step, tolerance=rounded(EXACT))
     said = _("{losses}: {ratio}", losses=case.losses(step), ratio=what)
-    return found(key, said, tested, [ratio, *case.facts()], also)
+    return case.found(key, said, tested, [ratio], also)
 
 
 def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:

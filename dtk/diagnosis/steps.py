@@ -8,7 +8,6 @@ no chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from dtk.checks.facts import outside, scope_of
 from dtk.checks.losses import RTOL, spread
 from dtk.checks.steps import COARSE, whom
 from dtk.diagnosis.case import Case, said_of
-from dtk.diagnosis.verdict import Diagnosis, by_test, found
-from dtk.digits import first_three, relative, rounded
+from dtk.diagnosis.verdict import Diagnosis, by_test
+from dtk.digits import first_three, rounded
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import uneven
@@ -26,7 +25,6 @@ from dtk.proof.steps import Part, Steps, parted
 from dtk.recording.recorded import weight_of
 
 __all__ = [
-    "known",
     "look_at_between",
     "look_at_divisor",
     "look_at_factor",
@@ -55,22 +53,20 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     if settings:
         tested = _("the optimizers' settings are compared, worker by worker")
         what = _("{what}; {settings}", what=case.failed.what, settings=settings)
-        return found("settings", what, tested, case.facts())
+        return case.found("settings", what, tested)
     part = parted(case.ours.run.folder)
     if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
         tested = _("of all variables, learning rates alone differ there")
-        return found("learning rate", case.failed.what, tested, case.facts())
+        return case.found("learning rate", case.failed.what, tested)
     scope = scope_of(case.ours.run)
     if case.ours.run.replicas == 1 and outside(case.ours.run) is not False:
         tested = _("the state of every step is compared bit by bit; the scope that the model was made in is not known")
         if scope is not None:
             tested = _("the scope that the model was made in has {n} replica in sync", n=scope.replicas)
-        return found("not in scope", case.failed.what, tested, case.facts())
+        return case.found("not in scope", case.failed.what, tested)
     if part is None or part.before:
         what = _("{what}: something sets them on each worker separately, outside of a step", what=case.failed.what)
-        return found(
-            "set by hand", what, _("the state before and after every step is compared bit by bit"), case.facts()
-        )
+        return case.found("set by hand", what, _("the state before and after every step is compared bit by bit"))
     if case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None
     split = any(line.get("split") for line in case.one.lines if line["step"] == part.step)
@@ -83,7 +79,7 @@ def look_at_parting(case: Case) -> Diagnosis | None:
             whom=case.followed[1].whom,
         )
         tested = _("worker 0 makes the update that {whom} makes of the same state", whom=case.followed[1].whom)
-        return found("one worker", what, tested, case.facts())
+        return case.found("one worker", what, tested)
     what = _("{what}: in that step the workers don't apply the same sum", what=case.failed.what)
     tested = _(
         "the state before the step is the same on all workers, and worker 0 does not make the update of {whom}",
@@ -93,7 +89,7 @@ def look_at_parting(case: Case) -> Diagnosis | None:
         tested = _(
             "the state before the step is the same on all workers, and {whom} diverge, too", whom=case.followed[1].whom
         )
-    return found("not summed", what, tested, [*known(case), *case.facts()])
+    return case.found("not summed", what, tested)
 
 
 def look_at_divisor(case: Case) -> Diagnosis | None:
@@ -103,7 +99,7 @@ def look_at_divisor(case: Case) -> Diagnosis | None:
     ratio, n = case.failed.numbers["run"] / case.failed.numbers["baseline"], case.replicas
     key = "local mean" if abs(ratio / n - 1) < ABOUT else "divided twice" if abs(ratio * n - 1) < ABOUT else ""
     tested = _("the mean losses of two batches of the same data, by the same weights, are about the same")
-    return found(key, case.failed.what, tested, case.facts()) if key else None
+    return case.found(key, case.failed.what, tested) if key else None
 
 
 def look_at_between(case: Case) -> Diagnosis | None:
@@ -113,10 +109,10 @@ def look_at_between(case: Case) -> Diagnosis | None:
     names = [part.name for part in case.one.parts]
     tested = _("the state before every step is compared with what one device has made of the one after the step before")
     if all(name.split("/")[-1] in RATES for name in names):
-        return found("learning rate", case.failed.what, tested, case.facts())
+        return case.found("learning rate", case.failed.what, tested)
     if case.failed.step == 1:
-        return found("start", case.failed.what, tested, case.facts())
-    return found("set by hand", case.failed.what, tested, case.facts())
+        return case.found("start", case.failed.what, tested)
+    return case.found("set by hand", case.failed.what, tested)
 
 
 def look_at_settings(case: Case) -> Diagnosis | None:
@@ -127,7 +123,7 @@ def look_at_settings(case: Case) -> Diagnosis | None:
     if not settings:
         return None
     tested = _("the optimizers' settings at their first update are compared")
-    return found("settings", _("{what}; {settings}", what=_where(case), settings=settings), tested, case.facts())
+    return case.found("settings", _("{what}; {settings}", what=_where(case), settings=settings), tested)
 
 
 def look_at_factor(case: Case) -> Diagnosis | None:
@@ -148,18 +144,18 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     key = of_loss[value] if case.failed.reason == "loss" else "gradient scale"
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
     what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
-    return found(key, what, tested, [*known(case), *case.facts()])
+    return case.found(key, what, tested)
 
 
 def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
     if case.failed.reason not in ("update", "loss") or case.one is None:
         return None
-    where, evidence, step = _where(case), [*known(case), *case.facts()], _step(case) - 1
+    where, step = _where(case), _step(case) - 1
     if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
         what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
         tested = _("all steps before have equal batches, and agree")
-        return found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested, evidence)
+        return case.found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested)
     if case.many is None:
         return None
     if not case.shared_by_replicas:
@@ -167,15 +163,15 @@ def look_at_update(case: Case) -> Diagnosis | None:
             return None
         what = N_("{where}: not what one device makes of this state, nor {n} replicas in one process")
         tested = _("the losses of this step agree, the workers hold the same weights, and the settings are the same")
-        return found("reduction", _(what, where=where, n=case.replicas), tested, evidence)
+        return case.found("reduction", _(what, where=where, n=case.replicas), tested)
     if case.failed.reason == "update" and _rows_alone(case):
         names = first_three(case.sparse)
         tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
-        return found("sparse gradient", where, tested, evidence)
+        return case.found("sparse gradient", where, tested)
     if case.failed.reason == "update" and case.clips:
         how = said_of(case.clips, "")
         tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
-        return found("clipping", where, tested, evidence)
+        return case.found("clipping", where, tested)
     return None
 
 
@@ -188,7 +184,6 @@ def look_at_shape(case: Case) -> Diagnosis | None:
         return None
     if case.draws != [] or case.same_data is False:
         return None
-    evidence = [*known(case), *case.facts()]
     for tell in (_penalty, _own_numbers, _own_gradients):
         key, why, tested = tell(case) or ("", "", "")
         if key:
@@ -198,7 +193,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
                 n=case.replicas,
                 why=why,
             )
-            return found(key, what, tested, evidence)
+            return case.found(key, what, tested)
     return None
 
 
@@ -282,33 +277,6 @@ def _steps(case: Case) -> list[int]:
     """The steps that were followed, from the first that differs on; counted from 0."""
     assert case.one is not None
     return [step - 1 for step in case.one.followed if _step(case) <= step <= case.steps]
-
-
-def known(case: Case) -> Iterator[str]:
-    """What the followers tell, whatever it is: for those who go on looking."""
-    if case.one is None:
-        return
-    if case.many is not None:
-        side = N_(
-            "{n} replicas in one process differ as well: the difference is between the workers (data, collectives)"
-        )
-        if case.shared_by_replicas:
-            side = N_(
-                "{n} replicas in one process make the same update: the program computes otherwise with {n} replicas"
-            )
-        elif not case.same_function:
-            side = N_(
-                "{n} replicas in one process, which run the baseline's function, differ as well: it is not the run's"
-            )
-        yield _(side, n=case.replicas)
-    for part in sorted(case.one.parts, key=lambda each: -each.values)[:3]:
-        yield _(
-            "{name}: differs by {apart} of its change, {longer:.4g} times as long, cosine {along:.4f}",
-            name=part.name,
-            apart=relative(min(part.apart, 1e9)),
-            longer=part.longer,
-            along=part.along,
-        )
 
 
 def _where(case: Case) -> str:
@@ -401,7 +369,7 @@ def _settings(events: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def unknown(case: Case) -> Diagnosis:
     """Nothing that is known fits: what was found, what was excluded, what would decide."""
-    tested = [by_test(_("every mistake of the table, and none fits")), *known(case), *case.facts()]
+    tested = [by_test(_("every mistake of the table, and none fits")), *case.facts()]
     what = N_("I don't know why: {failed}")
     if case.many is None and case.replicas > 1 and case.one is not None:
         what = N_("I don't know why: {failed}; no run with {whom} was made")

@@ -12,7 +12,7 @@ __all__ = ["ROUNDING", "Change", "compared", "differs"]
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
-AT_ONCE = 2_000_000  # values that are compared at once; each takes 50 bytes
+AT_ONCE = 100_000  # values that are compared at once: what fits into a processor's memory of its own
 
 
 class Change(NamedTuple):
@@ -32,11 +32,11 @@ def compared(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str,
     weights: what the weight held that an optimizer's variable belongs to; a variable that is not here is its own.
     """
     line: dict[str, Any] = {name: {} for name in ("apart", "size", "own", "along", "toward", "ratio")}
-    for part in _parts([change for change in changes if np.size(change.after)]):
-        with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
-            for change, sums in zip(part, _sums(part, weights), strict=True):
-                for name, value in _judged(change, sums).items():
-                    line[name][change.number] = value
+    changes = [change for change in changes if np.size(change.after)]
+    with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
+        for change, sums in zip(changes, _sums(changes, weights).T.tolist(), strict=True):
+            for name, value in _judged(change, sums).items():
+                line[name][change.number] = value
     return line
 
 
@@ -45,38 +45,46 @@ def differs(ratio: float, level: float) -> bool:
     return ratio > level and level < 1
 
 
-def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    part: list[Change] = []
-    values = 0
-    for change in changes:
-        values += np.size(change.after)
-        if part and values > AT_ONCE:
-            yield part
-            part, values = [], np.size(change.after)
-        part.append(change)
-    if part:
-        yield part
-
-
-def _sums(part: Sequence[Change], weights: Mapping[int, Any]) -> Iterator[list[float]]:
-    """Sums of each: squares of the two changes' difference, of the cluster's, of ours, and of the values at the end;
-    the product of the two changes; that of their difference and of the weight, and the weight's square.
+def _sums(changes: Sequence[Change], weights: Mapping[int, Any]) -> Any:
+    """By change: squares of the two changes' difference, of the cluster's, of ours, and of the values at the end; the
+    product of the two changes; that of their difference and of the weight, and the weight's square. `(7, changes)`.
     """
-    ends = np.cumsum([np.size(change.after) for change in part])
-    whole = np.zeros((5, ends[-1]))
-    for change, end in zip(part, ends, strict=True):
-        place = slice(end - np.size(change.after), end)
+    sums = np.zeros((7, len(changes)))
+    flat: list[list[Any]] = []
+    for change in changes:
         toward = weights.get(change.number, change.its_before)
         values = (change.before, change.after, change.its_before, change.its_after, toward)
-        for row, value in zip(whole, values, strict=True):
-            if np.size(value) == np.size(change.after):
-                row[place] = np.ravel(value)
-    before, after, its_before, its_after, toward = whole
-    made, its = after - before, its_after - its_before
-    apart = made - its
-    pairs = ((apart, apart), (its, its), (made, made), (its_after, its_after), (made, its), (apart, toward))
-    products = np.stack([a * b for a, b in (*pairs, (toward, toward))])
-    yield from np.add.reduceat(products, [0, *ends[:-1]], axis=1).T.tolist()
+        flat.append([np.ravel(value) if np.size(value) == np.size(change.after) else 0.0 for value in values])
+    for pieces in _pieces([np.size(change.after) for change in changes]):
+        ends = np.cumsum([stop - start for _k, start, stop in pieces])
+        whole = np.zeros((5, ends[-1]))
+        for (k, start, stop), end in zip(pieces, ends, strict=True):
+            for row, value in zip(whole, flat[k], strict=True):
+                row[end - (stop - start) : end] = value[start:stop] if np.ndim(value) else value
+        before, after, its_before, its_after, toward = whole
+        made, its = after - before, its_after - its_before
+        apart = made - its
+        pairs = ((apart, apart), (its, its), (made, made), (its_after, its_after), (made, its), (apart, toward))
+        places = [k for k, _start, _stop in pieces]
+        for found, (one, other) in zip(sums, (*pairs, (toward, toward)), strict=True):
+            found[places] += one @ other if len(pieces) == 1 else np.add.reduceat(one * other, [0, *ends[:-1]])
+    return sums
+
+
+def _pieces(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+    """(place, start, stop) of parts of what has these sizes, as many as are compared at once."""
+    found: list[tuple[int, int, int]] = []
+    held = 0
+    for k, size in enumerate(sizes):
+        for start in range(0, size, AT_ONCE):
+            stop = min(size, start + AT_ONCE)
+            if found and held + stop - start > AT_ONCE:
+                yield found
+                found, held = [], 0
+            found.append((k, start, stop))
+            held += stop - start
+    if found:
+        yield found
 
 
 def _judged(change: Change, sums: Sequence[float]) -> dict[str, float]:

@@ -157,7 +157,7 @@ class Recorded:
             for when, its, offset, size in places:
                 number = unit.numbers[worker][its]
                 facts = self.variables[number]
-                value = data[offset - first : offset - first + size].copy().view(_dtype(facts["dtype"]))
+                value = data[offset - first : offset - first + size].view(_dtype(facts["dtype"]))
                 found[when].setdefault(number, []).append(value.reshape(facts["shape"]))
         except (OSError, ValueError, LookupError) as error:
             raise Damaged(unit.step) from error

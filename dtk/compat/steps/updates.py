@@ -129,8 +129,9 @@ class Counted:
     def so_far(self) -> tuple[int, int]:
         """Updates in recorded steps of `fit`, and elsewhere."""
         import tensorflow as tf
+        from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
-        inside, outside = (tf.raw_ops.ReadVariableOp(resource=r, dtype=tf.int64) for r in self._resources)
+        inside, outside = (read_variable_op(r, tf.int64) for r in self._resources)
         return int(inside), int(outside)
 
 
