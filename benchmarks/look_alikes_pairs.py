@@ -131,7 +131,7 @@ class Pair:
         said = f"{found.mistake}: {found}"
         return Trial(self._kind(found, self.words(facts)), said, asdict(facts))
 
-    def _kind(self, found: dtk.diagnosis.diagnose.Diagnosis, words: str) -> str:
+    def _kind(self, found: dtk.proof.diagnose.Diagnosis, words: str) -> str:
         named = {found.mistake} if found.mistake != "unknown" else {*found.also}
         if named & {*self.right} and words in str(found):
             return "right"

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import proof_programs
 
 import dtk
-from dtk.diagnosis.diagnose import diagnose
+from dtk.proof.diagnose import diagnose
 from dtk.proof.proof import kept
 
 

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from dtk import model as model
     from dtk import places as places
     from dtk import plot as plot
-    from dtk.checks.verify import verify as verify
     from dtk.clusters import Cluster as Cluster
     from dtk.clusters import cluster as cluster
     from dtk.compat.keras.correct import correct_keras as correct_keras
-    from dtk.diagnosis.diagnose import diagnose as diagnose
     from dtk.environment import is_chief as is_chief
     from dtk.environment import run_dir as run_dir
     from dtk.environment import training_ended as training_ended
@@ -48,6 +46,8 @@ if TYPE_CHECKING:
     from dtk.measure.parts import step_reductions as step_reductions
     from dtk.places.exporting import export as export
     from dtk.process.warm import warm as warm
+    from dtk.proof.diagnose import diagnose as diagnose
+    from dtk.proof.verify import verify as verify
     from dtk.recording.estimator import EstimatorRecorder as EstimatorRecorder
     from dtk.recording.keras import Recorder as Recorder
     from dtk.recording.loop import record_step as record_step
@@ -84,7 +84,7 @@ _HOMES = {
     "cluster": "dtk.clusters",
     "correct_keras": "dtk.compat.keras.correct",
     "datasets": "dtk.datasets",
-    "diagnose": "dtk.diagnosis.diagnose",
+    "diagnose": "dtk.proof.diagnose",
     "environment": "dtk.environment",
     "export": "dtk.places.exporting",
     "estimator": "dtk.estimator",
@@ -103,7 +103,7 @@ _HOMES = {
     "shards": "dtk.studies.shards",
     "study": "dtk.studies.study",
     "training_ended": "dtk.environment",
-    "verify": "dtk.checks.verify",
+    "verify": "dtk.proof.verify",
     "warm": "dtk.process.warm",
 }
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtk.checks.verify import verify
 from dtk.errors import DtkError
 from dtk.language import _
+from dtk.proof.verify import verify
 from dtk.runs import Run, baseline, run
 
 __all__ = ["demo", "train"]

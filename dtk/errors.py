@@ -103,7 +103,7 @@ class VerificationError(DtkError, AssertionError):
 
     Attributes:
         step: the first step at which the runs differ, counted from 1; None where no step is known.
-        reason: which check failed, in a word or two (the list is at `dtk.checks.verify`); "uneven batch" where one
+        reason: which check failed, in a word or two (the list is at `dtk.proof.verify`); "uneven batch" where one
             explains the whole difference.
         loss: the name of the loss, where a step has several; None elsewhere.
         proof: the `Proof` of what was looked at; None outside of `dtk.verify`.

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from dtk import plot
-from dtk.checks.evidence import RunLike
-from dtk.checks.verify import prove
-from dtk.diagnosis.diagnose import diagnose
 from dtk.environment import versions
 from dtk.errors import DtkError, VerificationError
 from dtk.language import _
 from dtk.live.show import heading
 from dtk.measure import summary
+from dtk.proof.diagnose import diagnose
+from dtk.proof.evidence import RunLike
 from dtk.proof.proof import kept
+from dtk.proof.verify import prove
 from dtk.view.canvas import alternative
 from dtk.view.page import figure, page, table, text
 from dtk.view.palette import member_name

@@ -8,7 +8,7 @@ from verifying import STEPS
 
 import dtk
 from dtk import events
-from dtk.diagnosis.mistakes import MISTAKES
+from dtk.proof.mistakes import MISTAKES
 from dtk.records import Journal
 
 OTHER = np.random.default_rng(1).normal(size=(STEPS, 1))  # fingerprints of the baseline's batches

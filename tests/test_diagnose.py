@@ -12,8 +12,8 @@ from diagnosing import OTHER, later, other_losses, pair, prints, told
 from verifying import STEPS, edit_events, edit_records, maker, restarted
 
 import dtk
-from dtk.diagnosis.mistakes import MISTAKES
 from dtk.events import Finished
+from dtk.proof.mistakes import MISTAKES
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "explanation" / "diagnosis.md"
@@ -154,7 +154,7 @@ def test_the_document_lists_what_the_code_knows():
 
 
 def test_each_mistake_is_said_and_each_recogniser_is_asked():
-    trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in (ROOT / "dtk" / "diagnosis").glob("*.py")}
+    trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in (ROOT / "dtk" / "proof").glob("*.py")}
     nodes = [node for name, tree in trees.items() for node in ast.walk(tree) if name not in ("mistakes", "verdict")]
     words = {node.value for node in nodes if isinstance(node, ast.Constant)}
     words |= {"unrecorded"}  # `kind_of_updates` says it
@@ -162,5 +162,5 @@ def test_each_mistake_is_said_and_each_recogniser_is_asked():
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and "look_at_" in node.name}
     assert len(defined) > 10
     unsaid, unasked = sorted({*MISTAKES} - words), sorted(defined - asked)
-    assert not unsaid, f"dtk/diagnosis: no recogniser answers found(key, ...), of verdict.py, with {', '.join(unsaid)}"
+    assert not unsaid, f"dtk/proof: no recogniser answers found(key, ...), of verdict.py, with {', '.join(unsaid)}"
     assert not unasked, f"{', '.join(unasked)}: give it a place in _DATA or _STEPS of diagnose.py"

@@ -14,8 +14,8 @@ import pytest
 from fabricate import fabricate, losses
 
 import dtk
-from dtk.checks.losses import RTOL, check_loss
 from dtk.errors import VerificationError
+from dtk.proof.losses import RTOL, check_loss
 from dtk.view import difference as module
 from dtk.view.canvas import NO_RECORDS, alternative
 from dtk.view.difference import differences
@@ -58,7 +58,7 @@ def test_points_are_differences_and_the_line_is_what_verify_allows(tmp_path, alo
 @pytest.mark.parametrize("step", [3, 30])
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_the_line_is_where_verify_begins_to_raise(tmp_path, alone, step, factor):
-    from dtk.checks.evidence import collect
+    from dtk.proof.evidence import collect
 
     allowed = differences(alone, alone).allowed
     apart = np.where(np.arange(STEPS) == step - 1, factor * allowed[step], 0.0)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dtk import errors
-from dtk.diagnosis.mistakes import MISTAKES
-from dtk.diagnosis.verdict import Diagnosis, either, found
+from dtk.proof.mistakes import MISTAKES
+from dtk.proof.verdict import Diagnosis, either, found
 from dtk.recording.neighbours import RingBroken
 
 DTK = Path(errors.__file__).parent

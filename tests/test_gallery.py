@@ -11,7 +11,7 @@ from gallery import all_programs
 from weighing import weighed
 
 import dtk
-from dtk.diagnosis.mistakes import MISTAKES
+from dtk.proof.mistakes import MISTAKES
 
 pytestmark = pytest.mark.trains
 

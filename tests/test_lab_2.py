@@ -9,9 +9,9 @@ import pytest
 from lessons import cells_of, tags
 
 import dtk
-from dtk.diagnosis.mistakes import MISTAKES
 from dtk.lessons.exercise import CheckFailed, NotSolved
 from dtk.lessons.exercises import lab_2
+from dtk.proof.mistakes import MISTAKES
 
 EXERCISES = lab_2.EXERCISES
 CELLS = cells_of("lab_2_broken_functions")

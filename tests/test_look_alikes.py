@@ -89,7 +89,7 @@ def test_a_slow_worker_is_named_or_nobody():
     ],
 )
 def test_a_pair_is_judged_by_what_differs(what, mistake, also, words, kind):
-    from dtk.diagnosis.verdict import Diagnosis
+    from dtk.proof.verdict import Diagnosis
 
     row = BY_NAME[what]
     facts = Facts(what, victim=1, at=3, width=8, batch=16, optimizer="SGD", epochs=1)

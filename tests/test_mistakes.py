@@ -6,7 +6,7 @@ import pytest
 from mistakes import COUNT, FIXTURES, by_fit, by_loop
 
 import dtk
-from dtk.diagnosis.mistakes import MISTAKES
+from dtk.proof.mistakes import MISTAKES
 
 # Where this pair alone leaves two mistakes open, or may, further runs name the one.
 TRIED = ("random", "whole batch", "clipping", "augmentation", "not reproducible", "learning rate")

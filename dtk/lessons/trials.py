@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dtk.checks.steps import Following
-from dtk.checks.verify import prove
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
 from dtk.language import N_, _
 from dtk.lessons.exercise import returns_nothing
+from dtk.proof.following import Following
+from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
 __all__ = ["NO_GRADIENT", "both", "first_loss", "left_empty", "not_verified", "same_weights", "watched", "why_it_fails"]

@@ -1,5 +1,12 @@
-"""Whether each step of a run was computed as one device computes it, from the same state.
+"""Whether each step of a run was computed as one device computes it, from the same state, and why not.
 
-`followers` says what a follower runs, and reads what it wrote; `steps` judges that. The recording of states and the
-follower itself are in the worker's rooms: `dtk.recording.states`, `dtk.recording.follow`.
+`verify` asks, in this order: `evidence` (what was recorded), `coverage` (were all updates), `replicas` (do all hold the
+same), `following` (does each follower make the same steps: `followers` says what one runs, `steps` judges what it
+wrote, `losses` compares its losses). What comes back is a `proof`.
+
+`diagnose` asks why a check failed: `mistakes` lists what is known, `case` is what a recogniser may ask, `verdict` what
+is said. The recognisers are in `examples` (data), `ratios` (losses), `bisection` (updates, and workers that diverge)
+and `standstill` (nothing learnt); `facts` is what the workers wrote down beside their numbers.
+
+The recording of states, and the follower itself, are in the worker's room: `dtk.recording`.
 """

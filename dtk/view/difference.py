@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from dtk.checks.losses import CANCELLING, RTOL, allowed
 from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
 from dtk.measure.scaling import by_step, global_loss
+from dtk.proof.losses import CANCELLING, RTOL, allowed
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text, thinned
 from dtk.view.palette import CURVE_COLORS
 

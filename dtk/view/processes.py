@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.patches import FancyBboxPatch
 
-from dtk.checks.facts import MOVING
 from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
 from dtk.measure.parts import step_messages
+from dtk.proof.facts import MOVING
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.palette import EVALUATOR_COLOR, worker_color, worker_name
 

@@ -1,7 +1,7 @@
 """Mistakes that an author could have made, to be put where a program scopes, batches, averages, and updates.
 
 Each helper is what a right program has in its place, unless the slip that it was given is one of its own. A slip's name
-is the key of the diagnosis that is true of it (`dtk.diagnosis.mistakes`).
+is the key of the diagnosis that is true of it (`dtk.proof.mistakes`).
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dtk.checks.steps import Following
-from dtk.checks.verify import prove
 from dtk.datasets import load
-from dtk.diagnosis.diagnose import diagnose
-from dtk.diagnosis.mistakes import MISTAKES
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _
 from dtk.lessons.exercise import CheckFailed, Trial, not_solved
+from dtk.proof.diagnose import diagnose
+from dtk.proof.following import Following
+from dtk.proof.mistakes import MISTAKES
+from dtk.proof.verify import prove
 from dtk.recording.keras import Recorder
 from dtk.recording.loop import record_step
 from dtk.runs import baseline, run
@@ -94,7 +94,7 @@ def _hint_for(answer: Callable[..., Any], penalty: float, by_fit: bool, draw: ra
 
 @dataclass(frozen=True)
 class Broken(Trial):
-    """One broken function. mistake: its key in `dtk.diagnosis.mistakes`. penalty, by_fit: of `right`."""
+    """One broken function. mistake: its key in `dtk.proof.mistakes`. penalty, by_fit: of `right`."""
 
     mistake: str
     penalty: float = 0.0

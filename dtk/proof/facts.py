@@ -19,7 +19,7 @@ from dtk.language import _
 from dtk.lines import Kind
 
 if TYPE_CHECKING:
-    from dtk.checks.evidence import RunLike
+    from dtk.proof.evidence import RunLike
 
 __all__ = [
     "MOVING",

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtk.checks.evidence import collect
-from dtk.checks.facts import MOVING
-from dtk.checks.verify import name_of
-from dtk.diagnosis.verdict import Diagnosis, found
 from dtk.digits import percent
 from dtk.language import N_, _
 from dtk.measure.scaling import global_loss
+from dtk.proof.evidence import collect
+from dtk.proof.facts import MOVING
+from dtk.proof.verdict import Diagnosis, found
+from dtk.proof.verify import name_of
 
 if TYPE_CHECKING:
-    from dtk.checks.evidence import Evidence, RunLike
+    from dtk.proof.evidence import Evidence, RunLike
     from dtk.records import Weights
 
 __all__ = ["look_at_standstill"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dtk.checks.evidence import Evidence, RunLike, owner
 from dtk.errors import VerificationError
 from dtk.events import NoLoss, Optimizer, Updates, of_kind
 from dtk.language import N_, _, ngettext
+from dtk.proof.evidence import Evidence, RunLike, owner
 
 __all__ = ["kind_of_updates", "updates_line"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dtk.diagnosis.mistakes import MISTAKES
 from dtk.errors import in_words
 from dtk.language import N_, _
+from dtk.proof.mistakes import MISTAKES
 
 __all__ = ["SAID", "Diagnosis", "by_test", "either", "found"]
 
@@ -17,7 +17,7 @@ class Diagnosis:
     """What `dtk.diagnose` found. Shows itself, also as a cell's value, as its sentence.
 
     Attributes:
-        mistake: a key of `dtk.diagnosis.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
+        mistake: a key of `dtk.proof.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
             explains them, or where several mistakes would: these are then in `also`.
         what: what is wrong, with the numbers.
         evidence: facts that it rests on, a sentence each; the first says which test could have refuted it.

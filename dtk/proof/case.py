@@ -8,16 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from dtk.checks import facts
-from dtk.checks.evidence import Evidence, RunLike
-from dtk.checks.steps import Following
-from dtk.diagnosis.verdict import Diagnosis, found
 from dtk.digits import first_three, relative, rounded
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import by_step, global_loss, weighted_loss
+from dtk.proof import facts
+from dtk.proof.evidence import Evidence, RunLike
+from dtk.proof.following import Following
 from dtk.proof.steps import Steps
+from dtk.proof.verdict import Diagnosis, found
 
 __all__ = ["Case", "said_of"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dtk.checks.evidence import Evidence
-from dtk.checks.facts import MOVING, outside
 from dtk.digits import first_three
 from dtk.errors import VerificationError
 from dtk.language import N_, _
+from dtk.proof.evidence import Evidence
+from dtk.proof.facts import MOVING, outside
 from dtk.proof.steps import parted
 
 __all__ = ["check_replicas_agree", "check_states_agree"]

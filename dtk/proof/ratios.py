@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dtk.checks.losses import RTOL, TOO_SMALL
-from dtk.checks.steps import COARSE
-from dtk.diagnosis.case import Case
-from dtk.diagnosis.steps import scaled_alike
-from dtk.diagnosis.verdict import Diagnosis
 from dtk.digits import rounded
 from dtk.language import N_, _
+from dtk.proof.bisection import scaled_alike
+from dtk.proof.case import Case
+from dtk.proof.following import COARSE
+from dtk.proof.losses import RTOL, TOO_SMALL
+from dtk.proof.verdict import Diagnosis
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 

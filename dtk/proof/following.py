@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dtk.checks import facts
-from dtk.checks.evidence import Evidence, RunLike, collect
-from dtk.checks.facts import MOVING
-from dtk.checks.losses import RTOL, check_loss, check_named_losses
 from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
 from dtk.language import N_, _, ngettext
 from dtk.measure.scaling import by_step, global_loss
+from dtk.proof import facts
+from dtk.proof.evidence import Evidence, RunLike, collect
+from dtk.proof.facts import MOVING
+from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
 

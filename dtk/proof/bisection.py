@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from dtk.checks.facts import outside, scope_of
-from dtk.checks.losses import RTOL, spread
-from dtk.checks.steps import COARSE, whom
-from dtk.diagnosis.case import Case, said_of
-from dtk.diagnosis.verdict import Diagnosis, by_test
 from dtk.digits import first_three, rounded
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import uneven
+from dtk.proof.case import Case, said_of
+from dtk.proof.facts import outside, scope_of
+from dtk.proof.following import COARSE, whom
+from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
+from dtk.proof.verdict import Diagnosis, by_test
 from dtk.recording.recorded import weight_of
 
 __all__ = [

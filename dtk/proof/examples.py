@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtk.checks.facts import SAME_DATA, outside, scope_of
 from dtk.compat.pipelines import BY_FILE, PYTHON
-from dtk.diagnosis.case import Case
-from dtk.diagnosis.verdict import Diagnosis, either, found
 from dtk.digits import first_three
 from dtk.language import N_, _, ngettext
 from dtk.measure.scaling import by_step
+from dtk.proof.case import Case
+from dtk.proof.facts import SAME_DATA, outside, scope_of
+from dtk.proof.verdict import Diagnosis, either, found
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
 

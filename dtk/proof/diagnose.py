@@ -3,7 +3,7 @@
 It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
 batch, other examples or other weights make every loss differ. Each diagnosis rests on a test that could have refuted
 it, the first line of its evidence; where several fit, it says so. Where all checks pass, it looks whether the run
-learns anything (`dtk.diagnosis.standstill`). The mistakes that it knows stand in `dtk.diagnosis.mistakes` and, as a
+learns anything (`dtk.proof.standstill`). The mistakes that it knows stand in `dtk.proof.mistakes` and, as a
 table, in docs/explanation/diagnosis.md.
 """
 
@@ -15,17 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtk.checks import facts
-from dtk.checks.coverage import kind_of_updates
-from dtk.checks.evidence import Evidence, collect
-from dtk.checks.steps import Following, can_be_followed, has_parts_of_its_own
-from dtk.checks.steps import followed as follow
-from dtk.checks.verify import name_of, prove
-from dtk.diagnosis.case import Case
-from dtk.diagnosis.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
-from dtk.diagnosis.ratios import look_at_finite, look_at_first_loss, look_at_shares
-from dtk.diagnosis.standstill import look_at_standstill
-from dtk.diagnosis.steps import (
+from dtk.errors import DtkError, VerificationError
+from dtk.events import Training
+from dtk.language import N_, _
+from dtk.proof import facts
+from dtk.proof.bisection import (
     look_at_between,
     look_at_divisor,
     look_at_factor,
@@ -35,13 +29,19 @@ from dtk.diagnosis.steps import (
     look_at_update,
     unknown,
 )
-from dtk.diagnosis.verdict import Diagnosis, by_test, found
-from dtk.errors import DtkError, VerificationError
-from dtk.events import Training
-from dtk.language import N_, _
+from dtk.proof.case import Case
+from dtk.proof.coverage import kind_of_updates
+from dtk.proof.evidence import Evidence, collect
+from dtk.proof.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
+from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
+from dtk.proof.following import followed as follow
+from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
+from dtk.proof.standstill import look_at_standstill
+from dtk.proof.verdict import Diagnosis, by_test, found
+from dtk.proof.verify import name_of, prove
 
 if TYPE_CHECKING:
-    from dtk.checks.evidence import RunLike
+    from dtk.proof.evidence import RunLike
 
 __all__ = ["Diagnosis", "diagnose"]
 

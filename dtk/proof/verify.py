@@ -12,8 +12,8 @@
     "update"           so is its update, variable by variable, up to the rounding that was measured
     "variables", "states", "not decidable", "not followed"  nothing can be concluded, and why
 
-Each step is proved by itself, from the state that the run recorded (`dtk.checks.steps`): training is chaotic, so that
-rounding of 1e-7 lets two correct runs diverge.
+Each step is proved by itself, from the state that the run recorded (`dtk.proof.following`): training is chaotic, so
+that rounding of 1e-7 lets two correct runs diverge.
 
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
 reason; what passed is printed, as facts without measured numbers, so that it can stand in a notebook.
@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtk.checks.coverage import updates_line
-from dtk.checks.evidence import Evidence, check_arguments, check_recorded, collect
-from dtk.checks.replicas import check_replicas_agree, check_states_agree
-from dtk.checks.steps import Following, can_be_followed, check_every_step
 from dtk.errors import VerificationError
 from dtk.language import N_, _
+from dtk.proof.coverage import updates_line
+from dtk.proof.evidence import Evidence, check_arguments, check_recorded, collect
+from dtk.proof.following import Following, can_be_followed, check_every_step
 from dtk.proof.proof import Proof
+from dtk.proof.replicas import check_replicas_agree, check_states_agree
 
 if TYPE_CHECKING:
-    from dtk.checks.evidence import RunLike
+    from dtk.proof.evidence import RunLike
 
 __all__ = ["name_of", "prove", "verify"]
 
