@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 
 import numpy as np
@@ -162,6 +163,9 @@ def test_a_small_mistake_shows_at_its_first_step(name):
     found = judged(lines)
     assert found.step == WRONG[name].first(30)
     assert found.parts
+    rates = [part.single for part in found.parts if "learning_rate" in part.name]
+    assert all(mine == pytest.approx(1.01 * other) for other, mine in rates)
+    assert bool(rates) == ("rate" in name)
     assert follower.mode == "single"
 
 
@@ -171,3 +175,35 @@ def test_without_states_nothing_is_followed(monkeypatch):
     program = RIGHT["cnn relu momentum"]
     run = dtk.run(program.train, kwargs={**program.kwargs, "steps": 3})
     assert not Recorded(run.folder).units
+
+
+@pytest.mark.trains
+def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
+    program = RIGHT["loop relu adam"]
+
+    def train(strategy):
+        import resource
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))  # larger files fail, as where a disk is full
+        program.train(strategy, **program.kwargs, steps=200)
+
+    run = dtk.run(train)
+    assert dtk.verify(run).verdict == "one device"
+    followed, steps = re.search(r"PASS \((\d+) of (\d+) steps, those whose state was", capsys.readouterr().out).groups()
+    assert 0 < int(followed) < int(steps) == 200
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("right", [True, False])
+def test_a_follower_with_another_tensorflow_refutes_nothing(right):
+    run, _ = compared(RIGHT["loop relu adam"] if right else WRONG["loop gradient"], 4)
+    file = run.folder.path / "versions.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "tensorflow": "2.20.0"}))
+    if right:
+        assert dtk.verify(run).verdict == "one device"
+        return
+    with pytest.raises(dtk.VerificationError, match=r"other versions \(tensorflow 2\.20\.0 and ") as error:
+        dtk.verify(run)
+    assert error.value.reason == "not followed"

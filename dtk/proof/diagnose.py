@@ -17,7 +17,7 @@ import numpy as np
 
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Training
-from dtk.language import N_, _
+from dtk.language import _
 from dtk.proof import facts
 from dtk.proof.bisection import (
     look_at_between,
@@ -44,11 +44,6 @@ if TYPE_CHECKING:
     from dtk.proof.evidence import RunLike
 
 __all__ = ["Diagnosis", "diagnose"]
-
-_VERSIONS = N_(
-    "{what} (they were made with other versions, {versions}, which may draw other numbers by one seed: make both with "
-    "one)"
-)
 
 
 def diagnose(
@@ -86,9 +81,7 @@ def diagnose(
             held_up = look_at_standstill(run, _("the steps were not followed"))
             if held_up is not None:
                 return held_up
-        explained = _explain(error, run, baseline, followed)
-        other = facts.other_versions(run, baseline) if baseline is not None else ""
-        return replace(explained, what=_(_VERSIONS, what=explained.what, versions=other)) if other else explained
+        return _explain(error, run, baseline, followed)
     held_up = look_at_standstill(run, _("every step is proved"))
     if held_up is not None:
         tested, *more = held_up.evidence

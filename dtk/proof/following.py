@@ -107,7 +107,13 @@ def followed(
         theirs = collect(follower, whom(replicas)) if len(follower.records) else None
     except VerificationError as error:
         return Following(ours, replicas, None, steps, _not_followed(replicas, error))
-    return Following(ours, replicas, theirs, steps, _first(ours, theirs, steps, replicas))
+    failed = _first(ours, theirs, steps, replicas)
+    other = facts.other_versions(run, follower)
+    if failed is not None and other:
+        what = N_("{whom} runs with other versions ({versions}), and differs: {error}")
+        said = _(what, whom=whom(replicas), versions=other, error=failed.what)
+        failed = VerificationError(said, reason="not followed", remedy=_("verify the run where it was made"))
+    return Following(ours, replicas, theirs, steps, failed)
 
 
 def _passed(ours: Evidence, following: Following | None) -> str:
@@ -356,6 +362,10 @@ def _update(steps: Steps, replicas: int) -> VerificationError:
 
 
 def _part(part: Part) -> str:
+    if part.single:
+        other, mine = (f"{value:.5g}" for value in part.single)
+        if mine != other:
+            return _("{name} is {mine}, and {other} there", name=part.name, mine=mine, other=other)
     if not np.isfinite(part.apart):
         return _("{name} has another value", name=part.name)
     return _(

@@ -23,7 +23,8 @@ class Part:
     """One variable's change in one step, beside the change that the follower made from the same state.
 
     apart: norm of the difference of the two changes, as a part of the run's. level: how much of it rounding may be.
-    longer: norm of the run's change over the follower's. along: cosine of the two.
+    longer: norm of the run's change over the follower's. along: cosine of the two. single: what a variable of one
+    number is in the follower and in the run; () for others.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Part:
     level: float
     longer: float
     along: float
+    single: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def _by_later_steps(line: dict[str, Any], levels: dict[int, float]) -> dict[str,
 
 
 def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:
+    single = {number: tuple(values) for number, *values in line.get("single", ())}
     for number in line["wrong"]:
         k = line["numbers"].index(number)
         size, own = line["size"][k], line["own"][k]
@@ -119,6 +122,7 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
             line["level"][k],
             size / own if own else math.inf,
             line["along"][k] / (size * own) if size * own else 0.0,
+            single.get(number, ()),
         )
 
 

@@ -58,8 +58,9 @@ class Follower:
     "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
     change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": the
     cosine of the difference and the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
-    numbers of those that differ by more, "measured": false where the step did not repeat itself, "split": numbers
-    of those of which this process's replicas hold different values}. The first line:
+    numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is
+    one number, "measured": false where the step did not repeat itself, "split": numbers of those of which this
+    process's replicas hold different values}. The first line:
     {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
     were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
     is}.
@@ -252,6 +253,8 @@ class Follower:
         line = compared(changes, weights)
         line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
+        single = [change for change in changes if np.size(change.after) == 1]
+        line["single"] = {each.number: [each.after.item(), each.its_after.item()] for each in single}
         return line
 
     def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
@@ -394,9 +397,10 @@ def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _finished(line: dict[str, Any]) -> dict[str, Any]:
     """As it is written: lists, in the order of "numbers"; how the two changes lie only where one is wrong."""
-    left_out = () if line["wrong"] else ("own", "along", "toward")
+    left_out = ("single",) if line["wrong"] else ("own", "along", "toward", "single")
     found = {name: list(v.values()) if isinstance(v, dict) else v for name, v in line.items() if name not in left_out}
-    return {"numbers": list(line["ratio"]), **found}
+    single = [[number, *line["single"][number]] for number in line["wrong"] if number in line["single"]]
+    return {"numbers": list(line["ratio"]), **found, **({"single": single} if single else {})}
 
 
 _follower: Follower | None = None
