@@ -12,6 +12,7 @@ import pytest
 
 import dtk
 from dtk.proof.steps import judged, parted
+from dtk.recording.follow import Follower
 from dtk.recording.recorded import Damaged, Recorded
 from dtk.records import RunFolder
 
@@ -207,3 +208,11 @@ def test_a_follower_with_another_tensorflow_refutes_nothing(right):
     with pytest.raises(dtk.VerificationError, match=r"other versions \(tensorflow 2\.20\.0 and ") as error:
         dtk.verify(run)
     assert error.value.reason == "not followed"
+
+
+def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():
+    follower = Follower.__new__(Follower)
+    follower._belongs = {1: 0, 2: 0, 4: 3}
+    levels = {0: 9.0, 1: 8.0, 2: 0.9, 3: 5.0, 4: 2e-5}  # of the second, steps are small, and its momentum is not
+    follower._alike(levels)
+    assert levels == {0: 9.0, 1: 8.0, 2: 1.0, 3: 5.0, 4: 2e-5}

@@ -176,19 +176,12 @@ def _check_ended(run: RunLike, name: str) -> None:
 
 def _check_replicas(run: RunLike, name: str) -> None:
     seen, expected = {int(replica) for replica in run.records.replica}, set(range(_replicas(run)))
-    if seen != expected:
-        odd = min(seen ^ expected)
-        what = N_(
-            "the {run} has {replicas} replicas, and replica {odd} recorded, but is none of them: {remedy}, the same on "
-            "every worker"
-        )
+    for odd in sorted(seen ^ expected)[:1]:
+        what = N_("the {run} has {replicas} replicas, and replica {odd} recorded, but is none of them")
         if odd in expected:
-            what = N_(
-                "the {run} has {replicas} replicas, and replica {odd} recorded nothing: {remedy}, the same on every "
-                "worker"
-            )
-        what = _(what, run=name, replicas=len(expected), odd=odd, remedy=_(RECORDER))
-        raise VerificationError(what, reason="records")
+            what = N_("the {run} has {replicas} replicas, and replica {odd} recorded nothing")
+        what = _(what, run=name, replicas=len(expected), odd=odd)
+        raise VerificationError(what, reason="records", remedy=_(RECORDER))
 
 
 def _check_steps(run: RunLike, name: str) -> None:
@@ -199,32 +192,25 @@ def _check_steps(run: RunLike, name: str) -> None:
         what = N_("step {step} of replica {replica} of the {run} is recorded more than once: the records are damaged")
         what = _(what, step=step, replica=replica, run=name)
         raise VerificationError(what, step=step, reason="records", remedy=_("run it again"))
-    by_replica = {int(replica): records[records.replica == replica] for replica in sorted(records.replica.unique())}
-    for replica, rows in by_replica.items():
-        last = int(rows.step.max())
-        missing = np.setdiff1d(np.arange(1, last + 1), rows.step)
+    by_replica = records.groupby("replica")
+    last = by_replica.step.max()
+    for replica, steps in by_replica.step:
+        missing = np.setdiff1d(np.arange(1, last[replica] + 1), steps)
         if len(missing):
             what = N_(
                 "the records of the {run} are incomplete: replica {replica} has no step {step}, but has step {last}"
             )
-            what = _(what, run=name, replica=replica, step=missing[0], last=last)
+            what = _(what, run=name, replica=replica, step=missing[0], last=last[replica])
             raise VerificationError(what, step=int(missing[0]), reason="records", remedy=_("run it again"))
-    ran = {replica: int(rows.step.max()) for replica, rows in by_replica.items()}
-    least, most = min(ran, key=lambda r: ran[r]), max(ran, key=lambda r: ran[r])
-    if ran[least] != ran[most]:
-        worker = {replica: int(rows.worker.iloc[0]) for replica, rows in by_replica.items()}
+    least, most = int(last.idxmin()), int(last.idxmax())
+    fewer, steps = int(last.min()), int(last.max())
+    if fewer != steps:
+        worker = by_replica.worker.first()
+        what = N_("replica {most} (worker {its}) ran {steps} steps, replica {least} (worker {other}) {fewer}")
         raise VerificationError(
-            _(
-                "replica {most} (worker {its}) ran {steps} steps, replica {least} (worker {other}) {fewer}",
-                most=most,
-                its=worker[most],
-                steps=ran[most],
-                least=least,
-                other=worker[least],
-                fewer=ran[least],
-            ),
-            step=ran[least] + 1,
+            _(what, most=most, its=worker[most], steps=steps, least=least, other=worker[least], fewer=fewer),
+            step=fewer + 1,
             reason="steps",
             remedy=_("replicas step together, so give every worker the same data and the same steps_per_epoch"),
-            numbers={"least": ran[least], "most": ran[most]},
+            numbers={"least": fewer, "most": steps},
         )

@@ -17,6 +17,7 @@ import contextlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -325,10 +326,11 @@ class Follower:
         return not line["wrong"]
 
     def _alike(self, levels: dict[int, float]) -> None:
-        """Where rounding may be all of a weight's change, so it may of its optimizer's variables, and the other way."""
-        owner = {number: self._belongs.get(number) or number for number in levels}
-        noise = {owner[number] for number, level in levels.items() if level >= 1}
-        levels.update({number: max(1.0, level) for number, level in levels.items() if owner[number] in noise})
+        """Where rounding may be all of a weight's change and of one of its optimizer's variables, it may be of all."""
+        held = {number: self._belongs.get(number) for number in levels}
+        owner = {number: number if weight is None else weight for number, weight in held.items()}
+        noise = Counter(owner[number] for number, level in levels.items() if level >= 1)
+        levels.update({number: max(1.0, level) for number, level in levels.items() if noise[owner[number]] > 1})
 
     def _learn(self, line: dict[str, Any], least: dict[int, float]) -> None:
         """The usual rounding of each variable: the median, over repeated steps, of the least that a change made.
