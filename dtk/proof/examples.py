@@ -125,9 +125,9 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if again is not None:
         anew = N_("{what}, and one device read others itself, at step {step}, when it ran the function once more")
         tested = _("one device has run the function twice, with the same seed")
-        python = any(one.startswith(PYTHON) for one in case.augments)
-        key = "python data" if python else "not reproducible"
-        return found(key, _(anew, what=what, step=again), tested, [*evidence, *case.augments[:3]])
+        also = ("python data",) if any(one.startswith(PYTHON) for one in case.augments) else ()
+        said = _(anew, what=what, step=again)
+        return found("not reproducible", said, tested, [*evidence, *case.augments[:3]], also)
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = _(
