@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from dtk import sessions
 from dtk.errors import ClusterConfigError, RunInterrupted
 from dtk.interactive import begin, cells, repair, replacing
-from dtk.interactive.hints import Hints
 from dtk.interactive.history import History
 from dtk.interactive.idleness import end_when_idle
 from dtk.interactive.table import table
@@ -42,7 +41,6 @@ class Cluster:
         self._closed = ""
         self._history = History(self.workers)
         self._stop = threading.Event()
-        self._hints = Hints(lambda: self._talk.peers, self._lock)
         end_when_idle(self._stop, self._lock, lambda: self._talk.used, self._end)
 
     @property
@@ -252,7 +250,6 @@ class Cluster:
                 return
             self._closed = why
             self._stop.set()
-            self._hints.end()
             begin.end(self._talk.started)
             if _open is self:
                 _open, _ended = None, why

@@ -67,15 +67,6 @@ def sync(cluster):
     return cluster.sync("model", from_worker=1)
 
 
-def test_names_are_completed_and_explained_without_a_collective(cluster):
-    (_, peer) = cluster._talk.peers
-    assert ["fit", "function"] in peer.ask("complete", code="model.fi", at=8)["found"]
-    assert {"batches", "strategy"} <= {name for name, _ in peer.ask("complete", code="", at=0)["found"]}
-    assert peer.ask("complete", code="guar", at=4)["found"] == []  # of the process, which began with it
-    assert ".sequential.Sequential" in peer.ask("describe", code="model", at=5, detail=0)["text"]
-    assert "property" in peer.ask("describe", code="model.metrics", at=13, detail=0)["text"]
-
-
 def test_pull_takes_part_in_no_collective(cluster):
     with pytest.raises(ClusterConfigError, match=r"total\(1\): its value is made by all workers together"):
         cluster.pull("total(1)")

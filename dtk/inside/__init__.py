@@ -2,6 +2,5 @@
 
 `serve` is its life, `shell` runs a cell, `gate` stands before each collective, `control` answers while a cell runs,
 `look` reads what the namespace holds, `parts` what a value is as arrays, `stands` where the worker stands, `beside`
-what a name is there, `own` which files are the learner's, `hints` completes and explains names, `replay` runs a
-session's cells once more as a function.
+what a name is there, `own` which files are the learner's, `replay` runs a session's cells once more as a function.
 """

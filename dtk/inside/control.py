@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dtk.compat import collectives
-from dtk.inside import hints
 from dtk.inside.beside import answer, found
 from dtk.inside.look import local_rows, look, numbers
 from dtk.inside.stands import NoName, frames
@@ -43,11 +42,6 @@ class Control(threading.Thread):
         do = message["do"]
         if do == "look":
             return {"rows": look(self.life.shell.user_ns), "locals": local_rows(frames(self.gate.files))}
-        if do == "complete":
-            shell = self.life.shell
-            return hints.complete(shell.user_ns, message["code"], message["at"], shell.user_ns_hidden)
-        if do == "describe":
-            return hints.describe(self.life.shell.user_ns, message["code"], message["at"], message["detail"])
         if do == "beside":
             return answer(self.life, message["code"])
         if do == "read":

@@ -2,7 +2,6 @@
 
 `begin` starts the workers, `peers` is what is known of each, `talk` sends and waits, `output` shows what they print and
 display, `labels` says whose that is, `view` draws what is recorded, `waits` finds who waits for whom, `beside` shows a
-name on all workers, `repair` makes a cluster usable again, `cells` checks a cell and says how it ended, `hints`
-completes the workers' names while one is written, `bring` puts files where workers see none of this machine's. What
-runs in the workers is `dtk.inside`.
+name on all workers, `repair` makes a cluster usable again, `cells` checks a cell and says how it ended, `bring`
+puts files where workers see none of this machine's. What runs in the workers is `dtk.inside`.
 """

@@ -16,12 +16,13 @@ from dtk.digits import first_three, rounded
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import uneven
+from dtk.proof import facts
 from dtk.proof.case import Case, said_of
 from dtk.proof.facts import outside, scope_of
 from dtk.proof.following import COARSE, whom
 from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
-from dtk.proof.verdict import Diagnosis, by_test
+from dtk.proof.verdict import Diagnosis, by_test, either
 from dtk.recording.recorded import weight_of
 
 __all__ = [
@@ -144,6 +145,8 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     key = of_loss[value] if case.failed.reason == "loss" else "gradient scale"
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
     what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
+    if key == "gradient scale" and not _has_moments(case.one) and not facts.rates_known(case.ours.run):
+        return either(what, [key, "learning rate"], tested, case.facts())
     return case.found(key, what, tested)
 
 
@@ -304,6 +307,12 @@ def _of_gradients(steps: Steps) -> list[Part]:
     return moments or [part for part in steps.parts if part not in slots]
 
 
+def _has_moments(steps: Steps) -> bool:
+    """Whether `_of_gradients` gives first moments, in which no learning rate is."""
+    names = [name for name, _ in steps.variables]
+    return any(weight_of(part.name, names) is not None for part in _of_gradients(steps))
+
+
 def scaled_alike(case: Case) -> bool:
     """Whether all gradients may be one device's times one number: False where the update tells that they are not.
 
@@ -314,8 +323,7 @@ def scaled_alike(case: Case) -> bool:
     if steps is None or steps.coarse or not steps.parts or steps.step != _step(case):
         return True
     names = [name for name, _ in steps.variables]
-    parts = _of_gradients(steps)
-    moments = any(weight_of(part.name, names) is not None for part in parts)
+    parts, moments = _of_gradients(steps), _has_moments(steps)
     if (moments and steps.step > 1) or (not moments and any(weight_of(name, names) is not None for name in names)):
         return True
     return _factor(parts) is not None

@@ -33,6 +33,7 @@ __all__ = [
     "other_rate",
     "other_versions",
     "outside",
+    "rates_known",
     "same_examples",
     "scope_of",
     "sparse",
@@ -80,6 +81,12 @@ def other_rate(run: RunLike, other: RunLike) -> bool:
     mine, its = ([each.rate for each in of_kind(side.folder.worker(0).events, Traced)] for side in (run, other))
     known = [(a, b) for a, b in zip(mine, its, strict=False) if isinstance(a, float) and isinstance(b, float)]
     return not run.folder.earlier and any(abs(a - b) > 1e-6 * max(abs(a), abs(b)) for a, b in known)
+
+
+def rates_known(run: RunLike) -> bool:
+    """Whether each optimizer's learning rate was read, so that one that differs has shown; TensorFlow 1's have none."""
+    traced = events(run, Traced)
+    return bool(traced) and all(event.rate is not None for event in traced)
 
 
 def other_versions(run: RunLike, baseline: RunLike) -> str:

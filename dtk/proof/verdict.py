@@ -77,4 +77,6 @@ SAID = {
     "python data": N_("Python code makes the examples, whose random numbers no seed of TensorFlow reaches"),
     "augmentation": N_("a map of the dataset draws at random"),
     "not reproducible": N_("something is drawn anew each time"),
+    "gradient scale": N_("the gradients are so much longer or shorter"),
+    "learning rate": N_("the learning rate is"),
 }

@@ -78,7 +78,6 @@ def test_output_errors_prompts_names_and_tables(server, visit, expect):
     run(page, BEGIN, 120)
     output_and_errors(page, expect)
     a_prompt(page, expect)
-    names(page, expect)
     said = run(page, FIT)
     expect(said).to_contain_text("Epoch 2/2")
     page.shot("fit", said)
@@ -122,24 +121,6 @@ def a_prompt(page, expect):
     page.page.keyboard.press("Escape")
 
 
-def names(page, expect):
-    """By Tab and Shift-Tab."""
-    cell = page.type("%%workers\nmodel.co")
-    cell.locator(".cm-content").press("Control+End")
-    page.page.keyboard.press("Tab")
-    found = page.page.locator(".jp-Completer")
-    expect(found).to_contain_text("count_params")
-    page.shot("names", found)
-    page.page.keyboard.press("Escape")
-    page.page.keyboard.type("unt_params(")
-    page.page.keyboard.press("Shift+Tab")
-    tip = page.page.locator(".jp-Tooltip")
-    expect(tip).to_contain_text("On worker 0")
-    expect(tip).to_contain_text("Signature: model.count_params()")
-    page.shot("tip", tip)
-    page.page.keyboard.press("Escape")
-
-
 def test_notebook_7(tmp_path_factory, visit, expect):
     pytest.importorskip("notebook", reason="no Notebook 7 here: make test-browser installs it")
     with serve(tmp_path_factory.mktemp("notebook7"), app="notebook", widgets=False) as notebook7:
@@ -149,4 +130,3 @@ def test_notebook_7(tmp_path_factory, visit, expect):
         run(page, BEGIN, 120)
         output_and_errors(page, expect)
         a_prompt(page, expect)
-        names(page, expect)
