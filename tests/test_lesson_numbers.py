@@ -59,6 +59,7 @@ WORKED_OUT = {
         "120": "default('start_delay_secs')",
         "600": "default('throttle_secs')",
         "60000": "MNIST",
+        "10000": GIVEN,
         "6400": "default('steps') * 64",
         "1.15": "math.log(10) * (MNIST % 64) / 64",
         "9": "10 - 1",

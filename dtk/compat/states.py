@@ -2,9 +2,10 @@
 
 A *unit* is an outermost call of a `tf.function`, of `strategy.run`, or of an optimizer that works eagerly, or a run of
 an Estimator's session: nothing can be read or set inside of it, everything between two of them. Touched, in worker
-processes only: `BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run` and
-Keras 3's `Variable._initialize` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of variables outside of
-TensorFlow 1's graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the names is gone.
+processes only: `BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run`, Keras 3's
+`Variable._initialize` and the operation `_ReadVariablesOp` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of
+variables outside of TensorFlow 1's graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the
+names is gone.
 """
 
 from __future__ import annotations

@@ -255,7 +255,8 @@ class Follower:
         line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
         single = [change for change in changes if np.size(change.after) == 1]
-        line["single"] = {each.number: [each.after.item(), each.its_after.item()] for each in single}
+        values = {each.number: (each.after, each.its_after) for each in single}
+        line["single"] = {number: [float(np.ravel(value)[0]) for value in both] for number, both in values.items()}
         return line
 
     def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
