@@ -166,9 +166,9 @@ class WorkerFolder:
         """Weights at "initial" (before the first step) or "final"; None where nothing has them."""
         return weights.load(self.path, which)
 
-    def save_weights(self, which: str, names: list[str], arrays: list[Any], model: str = "", part: int = 0) -> None:
+    def save_weights(self, which: str, names: list[str], arrays: list[Any], part: int = 0) -> None:
         """Writes the weights of one model, the part-th of the run; see `dtk.weights`."""
-        weights.save(self.path, which, names, arrays, model, part)
+        weights.save(self.path, which, names, arrays, part)
 
 
 class Journal:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,34 +23,26 @@ __all__ = ["Weights", "exists", "load", "replace", "save", "take"]
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights at one moment: names and arrays in the models' own order.
-
-    models: whose each array is, by name; parts: by the model's place among those that were recorded.
-    """
+    """Weights at one moment: names and arrays in the models' own order."""
 
     names: list[str]
     arrays: list[np.ndarray]
-    models: list[str] = field(default_factory=list)
-    parts: list[int] = field(default_factory=list)
 
 
 def load(folder: Path, which: str) -> Weights | None:
     """Of all models, one after the other; None where nothing recorded them."""
     import numpy as np
 
-    found = Weights([], [])
-    for part, file in _parts(folder, which):
+    found, files = Weights([], []), _parts(folder, which)
+    for _, file in files:
         with np.load(file, allow_pickle=False) as archive:
             names = [str(name) for name in archive["names"]]
             found.names.extend(names)
             found.arrays.extend(archive[f"{i:05d}"] for i in range(len(names)))
-            model = str(archive["model"]) if "model" in archive else ""
-            found.models.extend([model] * len(names))
-            found.parts.extend([part] * len(names))
-    return found if _parts(folder, which) else None
+    return found if files else None
 
 
-def save(folder: Path, which: str, names: Sequence[str], arrays: Sequence[Any], model: str = "", part: int = 0) -> None:
+def save(folder: Path, which: str, names: Sequence[str], arrays: Sequence[Any], part: int = 0) -> None:
     """Writes one model's weights whole or not at all; types that NumPy's format lacks (bfloat16) become float32."""
     import numpy as np
 
@@ -58,7 +50,7 @@ def save(folder: Path, which: str, names: Sequence[str], arrays: Sequence[Any], 
     named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
     target = _file(folder, which, part)
     unfinished = target.with_suffix(".part.npz")
-    np.savez(unfinished, names=np.array(list(names), dtype=np.str_), model=np.array(model, dtype=np.str_), **named)
+    np.savez(unfinished, names=np.array(list(names), dtype=np.str_), **named)
     os.replace(unfinished, target)
 
 

@@ -53,12 +53,6 @@ def wrote(run, event):
     return run
 
 
-def traced(runs, draws=(), clips=()):
-    """A run and a baseline whose updates were traced: what draws at random in them, and what clips. None: unknown."""
-    known = {"draws": None if draws is None else list(draws), "clips": None if clips is None else list(clips)}
-    return tuple(said(run, events.Traced, optimizer="sgd", **known) for run in runs)
-
-
 def scoped(run, replicas, strategy="MultiWorkerMirroredStrategy"):
     """The run, whose model was made in such a scope."""
     return said(run, events.Loop, kind="loop", scope=events.Scope(strategy, replicas))

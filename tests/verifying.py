@@ -77,11 +77,10 @@ def short_batch(rng, counts, step=STEPS, size=128):
     return shares, base, examples
 
 
-def uneven_pair(make, counts, step=STEPS, spoil=1.0, drift=1.0, kind="fit"):
-    """A cluster and a baseline; spoil multiplies the cluster's loss at `step`, drift all after it."""
+def uneven_pair(make, counts, step=STEPS, spoil=1.0, kind="fit"):
+    """A cluster and a baseline; spoil multiplies the cluster's loss at `step`."""
     shares, base, examples = short_batch(np.random.default_rng(5), counts, step)
     shares[step - 1] *= spoil
-    shares[step:] *= drift
     epochs = np.where(np.arange(STEPS) < step, 1, 2)
     mode, workers = ("cluster", len(counts))
     run = make(

@@ -16,9 +16,8 @@ from dtk.digits import first_three, rounded
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import uneven
-from dtk.proof import facts
 from dtk.proof.case import Case, said_of
-from dtk.proof.facts import outside, scope_of
+from dtk.proof.facts import outside, rates_known, scope_of
 from dtk.proof.following import COARSE, whom
 from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
@@ -145,7 +144,7 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     key = of_loss[value] if case.failed.reason == "loss" else "gradient scale"
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
     what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
-    if key == "gradient scale" and not _has_moments(case.one) and not facts.rates_known(case.ours.run):
+    if key == "gradient scale" and not _has_moments(case.one) and not rates_known(case.ours.run):
         return either(what, [key, "learning rate"], tested, case.facts())
     return case.found(key, what, tested)
 

@@ -12,7 +12,7 @@ from dtk.digits import first_three, relative, rounded
 from dtk.errors import VerificationError
 from dtk.events import Loop, of_kind
 from dtk.language import N_, _
-from dtk.measure.scaling import by_step, global_loss, weighted_loss
+from dtk.measure.scaling import global_loss, weighted_loss
 from dtk.proof import facts
 from dtk.proof.evidence import Evidence, RunLike
 from dtk.proof.following import Following
@@ -103,14 +103,14 @@ class Case:
     @cached_property
     def prints(self) -> np.ndarray:
         """The run's fingerprints, `(steps, replicas)`; NaN where unknown."""
-        return by_step(self.ours.run.records, "data").to_numpy()[: self.steps]
+        return self.ours.prints[: self.steps]
 
     @cached_property
     def base_prints(self) -> np.ndarray:
         """The baseline's fingerprints, `(steps,)`; NaN where unknown, or without a baseline."""
         if self.theirs is None:
             return np.full(self.steps, np.nan)
-        return by_step(self.theirs.run.records, "data").to_numpy().sum(axis=1)[: self.steps]
+        return self.theirs.prints.sum(axis=1)[: self.steps]
 
     @cached_property
     def agreeing(self) -> np.ndarray | None:

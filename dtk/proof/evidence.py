@@ -69,6 +69,11 @@ class Evidence:
             for name in names
         }
 
+    @cached_property
+    def prints(self) -> np.ndarray:
+        """The fingerprints of the examples, `(steps, replicas)`; NaN where unknown."""
+        return by_step(self.run.records, "data").to_numpy()[: self.steps]
+
     def first(self, steps: int) -> Evidence:
         """The same, as if the run had ended after so many steps."""
         return replace(self, shares=self.shares[:steps], examples=self.examples[:steps], epochs=self.epochs[:steps])

@@ -7,7 +7,6 @@ import numpy as np
 from dtk.compat.pipelines import BY_FILE, PYTHON
 from dtk.digits import first_three
 from dtk.language import N_, _, ngettext
-from dtk.measure.scaling import by_step
 from dtk.proof.case import Case
 from dtk.proof.facts import SAME_DATA, outside, scope_of
 from dtk.proof.verdict import Diagnosis, either, found
@@ -151,10 +150,9 @@ def _read_again(case: Case) -> int | None:
         return None
     steps = min(case.theirs.steps, follower.theirs.steps)
     first, second = (side.first(steps) for side in (case.theirs, follower.theirs))
-    prints = (by_step(side.run.records, "data").to_numpy()[:steps].sum(axis=1) for side in (first, second))
-    counts = (side.examples.sum(axis=1) for side in (first, second))
-    (a, b), (m, n) = prints, counts
-    other = np.flatnonzero((m == n) & (np.abs(a - b) > SAME_DATA))
+    as_many = first.examples.sum(axis=1) == second.examples.sum(axis=1)
+    apart = np.abs(first.prints.sum(axis=1) - second.prints.sum(axis=1))
+    other = np.flatnonzero(as_many & (apart > SAME_DATA))
     return int(other[0]) + 1 if len(other) else None
 
 

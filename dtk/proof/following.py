@@ -18,7 +18,7 @@ from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
 from dtk.language import N_, _, ngettext
-from dtk.measure.scaling import by_step, global_loss
+from dtk.measure.scaling import global_loss
 from dtk.proof import facts
 from dtk.proof.evidence import Evidence, RunLike, collect
 from dtk.proof.facts import MOVING
@@ -299,14 +299,14 @@ def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
 
 def _other_parts(ours: Evidence, theirs: Evidence) -> bool:
     """Whether the same examples lie on other replicas, by their fingerprints."""
-    mine, other = (by_step(side.run.records, "data").to_numpy()[: side.steps] for side in (ours, theirs))
-    agree = facts.same_examples(mine, other, ours.examples, theirs.examples)
-    return agree is not None and bool((agree & (np.abs(mine - other) > facts.SAME_DATA).any(axis=1)).any())
+    agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
+    return agree is not None and bool(
+        (agree & (np.abs(ours.prints - theirs.prints) > facts.SAME_DATA).any(axis=1)).any()
+    )
 
 
 def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
-    mine, other = (by_step(side.run.records, "data").to_numpy()[: side.steps] for side in (ours, theirs))
-    agree = facts.same_examples(mine, other, ours.examples, theirs.examples)
+    agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
     for k in np.flatnonzero(~agree)[:1] if agree is not None else []:
         what = N_("step {step}: other examples than {whom} reads, by their fingerprints")
         yield VerificationError(

@@ -78,12 +78,12 @@ class Progress:
         folder = self.place.folder
         # After a restart they are those of the first start.
         if not model.begun and not files.exists(folder.path, "initial", model.part):
-            save_weights(self.place, "initial", model.weights(), model.label, model.part, held)
+            save_weights(self.place, "initial", model.weights(), model.part, held)
         model.begun = True
 
     def save_final(self, model: Known) -> None:
         """Its weights as they are now, which are the final ones unless something changes them later."""
-        save_weights(self.place, "final", model.weights(), model.label, model.part)
+        save_weights(self.place, "final", model.weights(), model.part)
 
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
@@ -196,13 +196,13 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
 
 
 def save_weights(
-    place: Here, which: str, weights: list[Any], model: str = "", part: int = 0, held: dict[str, Any] | None = None
+    place: Here, which: str, weights: list[Any], part: int = 0, held: dict[str, Any] | None = None
 ) -> None:
     """Writes "initial" or "final" weights, in the given order, to the worker's folder. held: values, by `key_of`."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
     values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
-    place.folder.save_weights(which, names, values, model, part)
+    place.folder.save_weights(which, names, values, part)
 
 
 # ---- workers that have nothing to do with each other, but are to compute at the same time (mode "apart")
