@@ -122,7 +122,7 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         return found("order", said, tested, evidence)
     again = _read_again(case)
     if again is not None:
-        anew = N_("{what}, and one device read others itself, at step {step}, when it ran the function once more")
+        anew = N_("{what}; one device, too, read different ones at step {step} when it ran the function again")
         tested = _("one device has run the function twice, with the same seed")
         also = ("python data",) if any(one.startswith(PYTHON) for one in case.augments) else ()
         said = _(anew, what=what, step=again)

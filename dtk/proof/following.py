@@ -365,7 +365,7 @@ def _part(part: Part) -> str:
     if part.single:
         other, mine = (f"{value:.5g}" for value in part.single)
         if mine != other:
-            return _("{name} is {mine}, and {other} there", name=part.name, mine=mine, other=other)
+            return _("{name} is {mine} here and {other} there", name=part.name, mine=mine, other=other)
     if not np.isfinite(part.apart):
         return _("{name} has another value", name=part.name)
     return _(
