@@ -171,9 +171,15 @@ class Traced(Event, state="traced"):
 
 @dataclass(frozen=True, kw_only=True)
 class Augments(Event, state="augments"):
-    """The data may differ from worker to worker. draws: operations of a map that draw at random, Python, files."""
+    """The data may differ from worker to worker.
 
-    draws: list[str]
+    draws: operations of a map that draw at random. python: calls of Python, which no seed of TensorFlow reaches. files:
+    the readers of data that is sharded by file, with the policy.
+    """
+
+    draws: list[str] = field(default_factory=list)
+    python: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,10 @@ def slowly(x, y):
     return values, y
 
 
-def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, policy="DATA", dark=False):
+def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, policy="DATA"):
     import tensorflow as tf
 
     x, y = digits(count, start)
-    x = x * 0 if dark else x
     y = x.reshape(-1, 8, 8) if images else y
     dataset = tf.data.Dataset.from_tensor_slices((x, y))
     options = tf.data.Options()
@@ -259,6 +258,4 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "augmentation": both({"order": "augmented"}),
     "not reproducible": both({"order": "unseeded"}),
     "learning rate": both({"rate": 0.2}, {"rate": 0.1}),
-    "low learning rate": both({"rate": 1e-4, "epochs": 10}),
-    "nothing learnt": both({"dark": True, "epochs": 10}),
 }

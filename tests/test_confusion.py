@@ -32,7 +32,7 @@ def row(said, slip=None, right="pass", passed=False, also=(), program="p"):
         ("false cause", {"said": "unknown"}),  # a right program's run can't fail for a reason
         ("false cause", {"said": "order", "slip": "steps"}),
         ("false cause", {"said": "order"}),
-        ("false cause", {"said": "low learning rate", "passed": True}),
+        ("false cause", {"said": "learning rate", "passed": True}),
         ("false pass", {"said": "none", "slip": "order", "passed": True}),
         ("false pass", {"said": "none", "right": "whole batch", "passed": True}),
     ],

@@ -85,8 +85,8 @@ def test_a_loss_that_is_no_number(make):
 
 def test_workers_that_drifted_apart(make):
     ends = [END, replaced(END, 1, 1e-3)]
-    assert "hold different final weights: w1" in told(*pair(make, final=ends), mistake="not in scope")
-    told(make(final=ends), mistake="not in scope")
+    assert "hold different final weights: w1" in told(*pair(make, final=ends), mistake="unknown")
+    told(make(final=ends), mistake="unknown")
     run, baseline = pair(make, final=ends)
     told(scoped(run, 1, None), baseline, mistake="not in scope")
 
@@ -100,7 +100,7 @@ def test_a_batch_for_each_worker_that_trains_alone(make):
     run, baseline = pair(make, **facts)
     sentence = told(scoped(run, 1, None), baseline, mistake="not in scope")
     assert "made under the default strategy" in sentence
-    assert "step 1 has 64 examples over all workers, 32 on one device" in sentence
+    assert "step 1: cluster 64 examples" in sentence
     run, baseline = pair(make, **facts)
     told(said(run, Alone), baseline, mistake="not in scope")
 

@@ -37,7 +37,7 @@ EACH = [
     events.NoLoss(0.9, model="gan"),
     events.Outcome(1.1, loss=0.25, step=100),
     events.Traced(1.2, optimizer="adam", draws=["Dropout"], clips=None, sparse=["table"], rate=None),
-    events.Augments(1.3, draws=["RandomUniform"]),
+    events.Augments(1.3, draws=["RandomUniform"], python=[], files=["AUTO: TFRecordDataset"]),
     events.Alone(1.4),
     events.Updates(1.5, optimizers=[ADAM], models=["model"]),
     events.FaultCame(1.6, kind="kill", step=20, words="kill(worker=1, step=20)", number=0),

@@ -13,14 +13,12 @@ from typing import Any
 
 from dtk.compat.steps import targets
 
-__all__ = ["BY_FILE", "PYTHON", "watch_datasets", "watch_distribution"]
+__all__ = ["watch_datasets", "watch_distribution"]
 
-PYTHON = "Python"  # of code in Python, which no seed of TensorFlow reaches
-BY_FILE = "files"
 _READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
 _CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
-Report = Callable[[list[str]], None]
+Report = Callable[..., None]  # takes the lists of `dtk.events.Augments`
 
 
 def watch_datasets(dataset: Any, report: Report) -> None:
@@ -34,14 +32,15 @@ def watch_datasets(dataset: Any, report: Report) -> None:
         graph = getattr(getattr(wrapper, "function", None), "graph", None)
         if graph is not None:
             calls = [operation.type for operation in graph.get_operations() if operation.type in _CALLS]
-            if said := targets.drawn(graph) + [f"{PYTHON} (numpy_function or py_function)"] * bool(calls):
-                report(said)
+            draws, python = targets.drawn(graph), ["numpy_function or py_function"] * bool(calls)
+            if draws or python:
+                report(draws=draws, python=python)
         return found
 
     @functools.wraps(original_generator)
     def from_generator(generator: Any, *args: Any, **kwargs: Any) -> Any:
         if not str(getattr(generator, "__module__", "")).startswith("dtk."):
-            report([f"{PYTHON} (from_generator)"])
+            report(python=["from_generator"])
         return original_generator(generator, *args, **kwargs)
 
     dataset.map, dataset.from_generator = mapped, staticmethod(from_generator)
@@ -57,7 +56,7 @@ def watch_distribution(module: Any, report: Report) -> None:
         kinds = {type(each).__name__.strip("_") for each in _all(dataset)}
         readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
         if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
-            report([f"{BY_FILE} ({policy}: {', '.join(readers)})"])
+            report(files=[f"{policy}: {', '.join(readers)}"])
         return original(self, dataset, options)
 
     module.StrategyBase.experimental_distribute_dataset = distribute

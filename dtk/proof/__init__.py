@@ -5,8 +5,8 @@ same), `following` (does each follower make the same steps: `followers` says wha
 wrote, `losses` compares its losses). What comes back is a `proof`.
 
 `diagnose` asks why a check failed: `mistakes` lists what is known, `case` is what a recogniser may ask, `verdict` what
-is said. The recognisers are in `examples` (data), `ratios` (losses), `bisection` (updates, and workers that diverge)
-and `standstill` (nothing learnt); `facts` is what the workers wrote down beside their numbers.
+is said. The recognisers are in `examples` (data), `ratios` (losses) and `bisection` (updates, and workers that
+diverge); `facts` is what the workers wrote down beside their numbers.
 
 The recording of states, and the follower itself, are in the worker's room: `dtk.recording`.
 """

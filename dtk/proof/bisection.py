@@ -14,7 +14,7 @@ import numpy as np
 
 from dtk.digits import first_three, rounded
 from dtk.events import Traced, of_kind
-from dtk.language import N_, _
+from dtk.language import N_, _, ngettext
 from dtk.measure.scaling import uneven
 from dtk.proof.case import Case, said_of
 from dtk.proof.facts import outside, rates_known, scope_of
@@ -29,6 +29,7 @@ __all__ = [
     "look_at_divisor",
     "look_at_factor",
     "look_at_parting",
+    "look_at_scope",
     "look_at_settings",
     "look_at_shape",
     "look_at_update",
@@ -45,56 +46,57 @@ ENOUGH = 6  # steps whose losses tell a pattern from chance
 RATES = ("learning_rate", "current_learning_rate")
 
 
+def look_at_scope(case: Case) -> Diagnosis | None:
+    """A model that was made outside of the strategy's scope, so that whatever differs may come of that."""
+    scope = scope_of(case.ours.run)
+    if scope is None or not outside(case.ours.run):
+        return None
+    what = N_(
+        "the model was made under {strategy}, outside of the {run}'s with {n} replicas, so that each worker trains by "
+        "itself: {failed}"
+    )
+    strategy = scope.strategy or _("the default strategy")
+    what = _(what, strategy=strategy, run=case.ours.name, n=case.replicas, failed=case.failed.what)
+    tested = ngettext(
+        "the model's own strategy has {n} replica in sync",
+        "the model's own strategy has {n} replicas in sync",
+        scope.replicas,
+    )
+    return case.found("not in scope", what, tested)
+
+
 def look_at_parting(case: Case) -> Diagnosis | None:
     """Workers that hold different weights."""
     if case.failed.reason != "replicas":
         return None
-    settings = _other_settings(case)
+    what, settings = case.failed.what, _other_settings(case)
     if settings:
         tested = _("the optimizers' settings are compared, worker by worker")
-        what = _("{what}; {settings}", what=case.failed.what, settings=settings)
-        return case.found("settings", what, tested)
+        return case.found("settings", _("{what}; {settings}", what=what, settings=settings), tested)
     part = parted(case.ours.run.folder)
     if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
-        tested = _("of all variables, learning rates alone differ there")
-        return case.found("learning rate", case.failed.what, tested)
-    scope = scope_of(case.ours.run)
-    if case.ours.run.replicas == 1 and outside(case.ours.run) is not False:
-        tested = _("the state of every step is compared bit by bit; the scope that the model was made in is not known")
-        if scope is not None:
-            tested = _("the scope that the model was made in has {n} replica in sync", n=scope.replicas)
-        return case.found("not in scope", case.failed.what, tested)
-    if part is None or part.before:
-        what = _("{what}: something sets them on each worker separately, outside of a step", what=case.failed.what)
+        return case.found("learning rate", what, _("of all variables, learning rates alone differ there"))
+    if (part is None and case.one is not None and case.one.whole) or (part is not None and part.before):
+        what = _("{what}: something sets them on each worker separately, outside of a step", what=what)
         return case.found("set by hand", what, _("the state before and after every step is compared bit by bit"))
-    if case.one is None or (case.one.step is not None and case.one.step < part.step):
+    if part is None or case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None
     split = any(line.get("split") for line in case.one.lines if line["step"] == part.step)
     chief_is_right = case.one.step is None or case.one.step > part.step or case.one.between
-    if chief_is_right and not split and part.worker > 0:
-        what = _(
-            "{what}; worker 0 makes the update of {whom} in that step, so worker {worker} alone changes the sum",
-            what=case.failed.what,
-            worker=part.worker,
-            whom=case.followed[1].whom,
-        )
-        tested = _("worker 0 makes the update that {whom} makes of the same state", whom=case.followed[1].whom)
-        return case.found("one worker", what, tested)
-    what = _("{what}: in that step the workers don't apply the same sum", what=case.failed.what)
-    tested = _(
-        "the state before the step is the same on all workers, and worker 0 does not make the update of {whom}",
-        whom=case.followed[1].whom,
-    )
+    key, words = "not summed", N_("{what}: in that step the workers don't apply the same sum")
+    tested = N_("the state before the step is the same on all workers, and worker 0 does not make the update of {whom}")
     if split:
-        tested = _(
-            "the state before the step is the same on all workers, and {whom} diverge, too", whom=case.followed[1].whom
-        )
-    return case.found("not summed", what, tested)
+        tested = N_("the state before the step is the same on all workers, and {whom} diverge, too")
+    elif chief_is_right and part.worker > 0:
+        key, tested = "one worker", N_("worker 0 makes the update that {whom} makes of the same state")
+        words = N_("{what}; worker 0 makes the update of {whom} in that step, so worker {worker} alone changes the sum")
+    whom = case.followed[1].whom
+    return case.found(key, _(words, what=what, whom=whom, worker=part.worker), _(tested, whom=whom))
 
 
 def look_at_divisor(case: Case) -> Diagnosis | None:
     """A global batch that grows with the replicas, and a loss that is not divided by it."""
-    if case.failed.reason != "divisor" or not case.same_function or outside(case.ours.run):
+    if case.failed.reason != "divisor" or not case.same_function:
         return None
     ratio, n = case.failed.numbers["run"] / case.failed.numbers["baseline"], case.replicas
     key = "local mean" if abs(ratio / n - 1) < ABOUT else "divided twice" if abs(ratio * n - 1) < ABOUT else ""
@@ -167,11 +169,11 @@ def look_at_update(case: Case) -> Diagnosis | None:
         tested = _("the losses of this step agree, the workers hold the same weights, and the settings are the same")
         return case.found("reduction", _(what, where=where, n=case.replicas), tested)
     if case.failed.reason == "update" and _rows_alone(case):
-        names = first_three(case.sparse)
+        names = first_three(case.operations.sparse or [])
         tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
         return case.found("sparse gradient", where, tested)
-    if case.failed.reason == "update" and case.clips:
-        how = said_of(case.clips, "")
+    if case.failed.reason == "update" and case.operations.clips:
+        how = said_of(case.operations.clips, "")
         tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
         return case.found("clipping", where, tested)
     return None
@@ -184,7 +186,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
     """
     if case.failed.reason not in ("loss", "update") or case.one is None or not case.shared_by_replicas:
         return None
-    if case.draws != [] or case.same_data is False:
+    if case.operations.draws != [] or case.same_data is False:
         return None
     for tell in (_penalty, _own_numbers, _own_gradients):
         key, why, tested = tell(case) or ("", "", "")
@@ -331,8 +333,8 @@ def scaled_alike(case: Case) -> bool:
 def _rows_alone(case: Case) -> bool:
     """Whether nothing differs but variables whose gradients come as rows, and what the optimizer has of them."""
     assert case.one is not None
-    names = {part.name for part in case.one.parts}
-    return bool(case.sparse) and all(name in case.sparse or weight_of(name, case.sparse) for name in names)
+    rows = case.operations.sparse or []
+    return bool(rows) and all(part.name in rows or weight_of(part.name, rows) for part in case.one.parts)
 
 
 def _factor(parts: list[Part]) -> float | None:

@@ -141,28 +141,9 @@ class Case:
         return tuple(int(axis) for axis in axes if axis and axis > 1)
 
     @cached_property
-    def draws(self) -> list[str] | None:
-        """What draws at random in the step, in either of the two; [] for nothing, None where it is not known."""
-        return facts.drawing(*self._sides)
-
-    @cached_property
-    def clips(self) -> list[str] | None:
-        """How a replica's own gradients are clipped, in either of the two; [] for not, None where it is not known."""
-        return facts.clipping(*self._sides)
-
-    @cached_property
-    def sparse(self) -> list[str]:
-        """The variables whose gradients come as rows that an optimizer takes one by one, as far as that is known."""
-        return facts.sparse(*self._sides)
-
-    @cached_property
-    def augments(self) -> list[str]:
-        """What draws at random in the datasets' maps, and what else makes their examples, as far as that is known."""
-        return facts.augmenting(*self._sides)
-
-    @property
-    def _sides(self) -> list[RunLike]:
-        return [self.ours.run, *([self.theirs.run] if self.theirs else [])]
+    def operations(self) -> facts.Operations:
+        """What the steps and the pipelines of the two are made of."""
+        return facts.operations(self.ours.run, *([self.theirs.run] if self.theirs else []))
 
     @cached_property
     def excess(self) -> np.ndarray:
@@ -204,8 +185,8 @@ class Case:
         shown = first_three([rounded(float(value)) for value in apart])
         known.append(_("relative differences of the losses from step 1 on: {differences}", differences=shown))
         for sentence, said in (
-            (N_("what draws at random in the step: {said}"), self.draws),
-            (N_("what clips a replica's gradients: {said}"), self.clips),
+            (N_("what draws at random in the step: {said}"), self.operations.draws),
+            (N_("what clips a replica's gradients: {said}"), self.operations.clips),
         ):
             words = said_of(said, N_("nothing"))
             known.append(_(sentence, said=words))

@@ -2,9 +2,8 @@
 
 It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
 batch, other examples or other weights make every loss differ. Each diagnosis rests on a test that could have refuted
-it, the first line of its evidence; where several fit, it says so. Where all checks pass, it looks whether the run
-learns anything (`dtk.proof.standstill`). The mistakes that it knows stand in `dtk.proof.mistakes` and, as a
-table, in docs/explanation/diagnosis.md.
+it, the first line of its evidence; where several fit, it says so. The mistakes that it knows
+stand in `dtk.proof.mistakes` and, as a table, in docs/explanation/diagnosis.md.
 """
 
 from __future__ import annotations
@@ -24,19 +23,18 @@ from dtk.proof.bisection import (
     look_at_divisor,
     look_at_factor,
     look_at_parting,
+    look_at_scope,
     look_at_settings,
     look_at_shape,
     look_at_update,
     unknown,
 )
 from dtk.proof.case import Case
-from dtk.proof.coverage import kind_of_updates
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
-from dtk.proof.standstill import look_at_standstill
 from dtk.proof.verdict import Diagnosis, by_test, found
 from dtk.proof.verify import name_of, prove
 
@@ -53,7 +51,7 @@ def diagnose(
     atol: float | None = None,
     try_it: bool = False,
 ) -> Diagnosis:
-    """Says why `dtk.verify(run, baseline)` fails, or why nothing is learnt. Prints nothing.
+    """Says why `dtk.verify(run, baseline)` fails. Prints nothing.
 
     Args:
         run: from `dtk.run`.
@@ -61,8 +59,8 @@ def diagnose(
         rtol, atol, try_it: without effect: the run is followed step by step in any case.
 
     Returns:
-        A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes and the run
-        learns, "unknown" where nothing known explains the difference, or where several mistakes would: these are in
+        A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes,
+        "unknown" where nothing known explains the difference, or where several mistakes would: these are in
         `.also`. `.what` and `.remedy` are the sentence's parts; `.evidence` is what it rests on, first what was tested.
         The mistakes are in docs/explanation/diagnosis.md.
 
@@ -77,16 +75,8 @@ def diagnose(
     except VerificationError as error:
         if error.reason == "arguments":
             raise
-        if error.reason == "not followed" and not can_be_followed(run):
-            held_up = look_at_standstill(run, _("the steps were not followed"))
-            if held_up is not None:
-                return held_up
         return _explain(error, run, baseline, followed)
-    held_up = look_at_standstill(run, _("every step is proved"))
-    if held_up is not None:
-        tested, *more = held_up.evidence
-        return replace(held_up, evidence=(tested, *passed, *more))
-    tested = by_test(_("all checks of verify passed, and the loss does not stay where guessing leaves it"))
+    tested = by_test(_("all checks of verify passed"))
     return Diagnosis("none", _("nothing to diagnose ({facts})", facts=passed[0]), (tested, *passed))
 
 
@@ -97,7 +87,8 @@ def _explain(
         return Diagnosis("unknown", str(failed), (by_test(_("the run was followed step by step")),))
     if failed.reason == "updates":
         tested = _("the updates that each optimizer made are counted, and those that were recorded")
-        return found(kind_of_updates(run), failed.what, tested)
+        key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
+        return found(key, failed.what, tested)
     if failed.reason == "seeds":
         return found("start", failed.what, _("the seeds are compared"))
     if failed.reason == "records":
@@ -150,6 +141,7 @@ def _look_at_start(case: Case) -> Diagnosis | None:
 
 # In this order: workers that don't work together, the data, the start, and only then losses and updates.
 _DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
+    look_at_scope,
     look_at_divisor,
     look_at_parting,
     look_at_shards,

@@ -18,7 +18,7 @@ from dtk.tables import NAMED
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect", "owner"]
+__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect"]
 
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
 
@@ -102,11 +102,6 @@ class Evidence:
     @property
     def in_loop(self) -> bool:
         return "loop" in self.kinds
-
-
-def owner(side: Evidence, worker: int) -> str:
-    """Whose numbers: "worker 1" of a cluster, otherwise "the baseline"."""
-    return _("worker {worker}", worker=worker) if side.run.folder.workers > 1 else _("the {run}", run=side.name)
 
 
 def check_arguments(run: Any, baseline: Any) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtk.compat.pipelines import BY_FILE, PYTHON
 from dtk.digits import first_three
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.proof.case import Case
-from dtk.proof.facts import SAME_DATA, outside, scope_of
+from dtk.proof.facts import SAME_DATA
 from dtk.proof.verdict import Diagnosis, either, found
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
@@ -28,8 +27,6 @@ def look_at_shards(case: Case) -> Diagnosis | None:
     if np.ptp(case.prints[apart], axis=1).max() > SAME_DATA:
         return None
     counts = case.ours.examples[: case.steps][apart][0]
-    if outside(case.ours.run):
-        return _outside(case, int(counts.sum()), int(case.theirs.examples[0].sum()))
     return found(
         "sharding off",
         _(
@@ -52,8 +49,6 @@ def look_at_counts(case: Case) -> Diagnosis | None:
         return found("steps", case.failed.what, _(COUNTED)) if case.failed.reason in ("steps", "examples") else None
     first = int(apart[0])
     mine, other = int(case.examples[first]), int(base[first])
-    if first == 0 and outside(case.ours.run):
-        return _outside(case, mine, other)
     what = N_("step {step} has {mine} examples in the {run}, {other} on one device")
     whole = n > 1 and bool((case.examples[apart] == n * base[apart]).all())
     if whole:
@@ -68,28 +63,6 @@ def look_at_counts(case: Case) -> Diagnosis | None:
         )
     said = _(what, step=first + 1, mine=mine, run=case.ours.name, other=other, n=n)
     return found("global batch" if whole or first == 0 else "steps", said, _(COUNTED))
-
-
-def _outside(case: Case, mine: int, other: int) -> Diagnosis:
-    scope = scope_of(case.ours.run)
-    assert scope is not None, "a model outside of the scope has a scope of its own"
-    return found(
-        "not in scope",
-        _(
-            "the model was made under {strategy}, outside of the {run}'s with {n} replicas, so that each worker trains "
-            "by itself: step 1 has {mine} examples over all workers, {other} on one device",
-            strategy=scope.strategy or _("the default strategy"),
-            run=case.ours.name,
-            n=case.replicas,
-            mine=mine,
-            other=other,
-        ),
-        ngettext(
-            "the model's own strategy has {n} replica in sync",
-            "the model's own strategy has {n} replicas in sync",
-            scope.replicas,
-        ),
-    )
 
 
 def look_at_examples(case: Case) -> Diagnosis | None:
@@ -108,13 +81,9 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
     evidence = _sums(case, step, mine, other)
     tested = _("fingerprints at each step, and their sums over each epoch")
-    by_file = [each for each in case.augments if each.startswith(BY_FILE)]
-    if by_file and case.ours.run.folder.workers > 1:
-        said = _(
-            "{what}: each worker reads whole files of its own ({readers})",
-            what=what,
-            readers=by_file[0].removeprefix(BY_FILE).strip(" ()"),
-        )
+    if case.operations.files and case.ours.run.folder.workers > 1:
+        said = N_("{what}: each worker reads whole files of its own ({readers})")
+        said = _(said, what=what, readers=case.operations.files[0])
         tested = _("{tested}; the dataset reads files, and its auto-shard policy shards these", tested=tested)
         return found("file sharding", said, tested, evidence)
     if not (np.abs(mine - other) > SAME_DATA).any():
@@ -124,9 +93,9 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if again is not None:
         anew = N_("{what}; one device, too, read different ones at step {step} when it ran the function again")
         tested = _("one device has run the function twice, with the same seed")
-        also = ("python data",) if any(one.startswith(PYTHON) for one in case.augments) else ()
+        also = ("python data",) if case.operations.python else ()
         said = _(anew, what=what, step=again)
-        return found("not reproducible", said, tested, [*evidence, *case.augments[:3]], also)
+        return found("not reproducible", said, tested, [*evidence, *_made_by(case)], also)
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = _(
@@ -170,8 +139,7 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
         return found("worker order", missed, tested, evidence)
     # Where the baseline's epochs had the same examples, no map changes them. Stateless operations draw by a seed, which
     # may be the example's own number: they are no evidence.
-    python = [one for one in case.augments if one.startswith(PYTHON)]
-    stateful = [one for one in case.augments if one not in python and not one.startswith("Stateless")]
+    stateful = [one for one in case.operations.augments if not one.startswith("Stateless")]
     if stateful:
         ops = _(", ").join(stateful[:3])
         drawn = N_("{what}, over an epoch as well: a map of the dataset draws at random ({operations})")
@@ -180,8 +148,13 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
         return found("augmentation", _(drawn, what=what, operations=ops), tested, evidence, also)
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
     order = [] if alone else ["worker order"]
-    suspects = [*["python data"][: len(python)], *order, "order", "other data", "augmentation", "not reproducible"]
-    return either(over, suspects, tested, [*evidence, *case.augments[:3]])
+    python = ["python data"] if case.operations.python else []
+    suspects = [*python, *order, "order", "other data", "augmentation", "not reproducible"]
+    return either(over, suspects, tested, [*evidence, *_made_by(case)])
+
+
+def _made_by(case: Case) -> list[str]:
+    return [*case.operations.python, *case.operations.augments][:3]
 
 
 def _sums(case: Case, step: int, mine: np.ndarray, other: np.ndarray) -> list[str]:

@@ -8,8 +8,8 @@ missing event means unknown, and nothing is concluded from it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,19 +24,17 @@ if TYPE_CHECKING:
 __all__ = [
     "MOVING",
     "SAME_DATA",
+    "Operations",
     "Scope",
-    "augmenting",
-    "clipping",
     "constant",
-    "drawing",
     "events",
+    "operations",
     "other_rate",
     "other_versions",
     "outside",
     "rates_known",
     "same_examples",
     "scope_of",
-    "sparse",
 ]
 
 
@@ -50,30 +48,40 @@ def events(run: RunLike, kind: type[Kind]) -> list[Kind]:
     return [event for corner in run.folder.each for event in of_kind(corner.events, kind)]
 
 
-def drawing(*runs: RunLike) -> list[str] | None:
-    """Operations that draw at random in the updates' graphs; [] where there are none; None where it is not known."""
-    return _traced(lambda event: event.draws, runs)
+class Operations(NamedTuple):
+    """What steps and pipelines are made of, which a mistake may need; None where it is not known.
+
+    draws: operations that draw at random in the updates' graphs. clips: how gradients are clipped before replicas add
+    them up. sparse: the variables whose gradients come as rows, and whose optimizer takes rows of one number one by
+    one. augments, python, files: of the data, as in `dtk.events.Augments`.
+    """
+
+    draws: list[str] | None
+    clips: list[str] | None
+    sparse: list[str] | None
+    augments: list[str]
+    python: list[str]
+    files: list[str]
 
 
-def clipping(*runs: RunLike) -> list[str] | None:
-    """How gradients are clipped before replicas add them up; [] where they are not; None where it is not known."""
-    return _traced(lambda event: event.clips, runs)
+def operations(*runs: RunLike) -> Operations:
+    """What any of the runs has; [] for draws, clips and sparse only where each run is known to have none."""
+    traced, data = ([events(run, kind) for run in runs] for kind in (Traced, Augments))
+    known = {
+        name: _unique([getattr(event, name) for event in each] or [None] for each in traced)
+        for name in ("draws", "clips", "sparse")
+    }
+    found = {
+        name: _unique([getattr(event, name) for event in each] for each in data) or []
+        for name in ("draws", "python", "files")
+    }
+    return Operations(**known, augments=found["draws"], python=found["python"], files=found["files"])
 
 
-def sparse(*runs: RunLike) -> list[str]:
-    """The variables whose gradients come as rows, and whose optimizer takes rows of one number one by one."""
-    return _traced(lambda event: event.sparse, runs) or []
-
-
-def _traced(fact: Callable[[Traced], list[str] | None], runs: tuple[RunLike, ...]) -> list[str] | None:
-    """What any of the runs has; [] only where each of them is known to have nothing."""
-    found: list[str] = []
-    known = True
-    for run in runs:
-        said = [fact(event) for event in events(run, Traced)]
-        known = known and bool(said) and None not in said
-        found += [str(one) for each in said for one in each or []]
-    return list(dict.fromkeys(found)) if found or known else None
+def _unique(lists: Iterable[list[list[str] | None]]) -> list[str] | None:
+    """All that stands in any of them, once; None where that is nothing, and one of them is not known."""
+    said = [each for some in lists for each in some]
+    return list(dict.fromkeys(one for each in said for one in each or [])) or (None if None in said else [])
 
 
 def other_rate(run: RunLike, other: RunLike) -> bool:
@@ -102,12 +110,6 @@ def _versions(run: RunLike) -> dict[str, str | None]:
     except (OSError, ValueError):
         return {}  # an older dtk wrote none
     return found
-
-
-def augmenting(*runs: RunLike) -> list[str]:
-    """Operations that draw at random in the maps of datasets; [] where there are none, or where it is not known."""
-    said = [str(one) for run in runs for event in events(run, Augments) for one in event.draws]
-    return list(dict.fromkeys(said))
 
 
 def scope_of(run: RunLike) -> Scope | None:

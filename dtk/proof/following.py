@@ -82,7 +82,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         raise failed
     found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
-        drawn = [one for one in facts.drawing(ours.run) or [] if not one.startswith("Stateless")]
+        drawn = [one for one in facts.operations(ours.run).draws or [] if not one.startswith("Stateless")]
         if drawn and many.failed.reason != "not followed" and list(_by_replicas(ours, source, alone, found)):
             raise _not_drawn_again(drawn)
         # Where a right program differs from one device as well, the replicas alone tell what is wrong.
@@ -221,7 +221,7 @@ def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) 
 
 def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
-    if facts.drawing(ours.run) != []:  # what is not known, as where steps run eagerly, is tried
+    if facts.operations(ours.run).draws != []:  # what is not known, as where steps run eagerly, is tried
         words = N_("each replica draws random numbers of its own, as for Dropout or noise")
         yield "random", _(words)
     held = Recorded(ours.run.folder).variables

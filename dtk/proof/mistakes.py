@@ -203,19 +203,4 @@ MISTAKES = {
         N_("the baseline, made once more with the same seed, differs from the first"),
         N_("seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared"),
     ),
-    # These two are looked for where run and baseline agree.
-    "low learning rate": Mistake(
-        N_("run and baseline agree, the loss stays at ln k and the weights hardly moved"),
-        N_(
-            "raise the learning rate tenfold at a time until the loss falls, or look at labels and inputs if it never "
-            "does"
-        ),
-    ),
-    "nothing learnt": Mistake(
-        N_("run and baseline agree and the loss stays at ln k, though weights moved, or some did not change at all"),
-        N_(
-            "look for a softmax taken twice, inputs that are zero, labels that don't belong to them, frozen or dead "
-            "layers"
-        ),
-    ),
 }

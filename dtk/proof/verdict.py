@@ -21,8 +21,7 @@ class Diagnosis:
             explains them, or where several mistakes would: these are then in `also`.
         what: what is wrong, with the numbers.
         evidence: facts that it rests on, a sentence each; the first says which test could have refuted it.
-        also: further mistakes, which leave the same traces, or, where runs agree and nothing is learnt, were found as
-            well.
+        also: further mistakes, which leave the same traces.
         remedy: what to do about it; "" where `what` says that as well, or where nothing is known.
         alike: those of `also` that the sentence names as looking the same.
     """

@@ -48,7 +48,7 @@ __all__ = [
 
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
 SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
-FRESH = 4  # units of each new function that are recorded whatever the budget's plan
+FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state the first two
 SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
 SHARE = 0.03  # of the time, for larger states
 WAITING = 256e6  # bytes that may wait to be written
@@ -143,7 +143,7 @@ class Recorder:
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
         self.written: dict[int, int] = {}  # id of a Variable -> its number
         self._kept: list[Variable] = []  # so that no id is used again
-        self._fresh, self._largest = 0, 0
+        self._fresh, self._largest, self._recorded = 0, 0, 0
         self._steps = 0  # recorded when the unit began
         self._writer = _Writer(self.path, values=place.worker == 0)
         self.paused = False
@@ -172,7 +172,7 @@ class Recorder:
             self._unit(known, began, before, after)
         end = time.monotonic()
         self.busy += end - start
-        self.began = self.began or start
+        self.began = self.began or end
 
     def _wanted(self, known: bool) -> bool:
         fresh = not known or self._fresh > 0
@@ -221,14 +221,18 @@ class Recorder:
     def _plan(self, size: int) -> None:
         """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
         self.spent += size
+        self._recorded += size > 0
         self._largest = max(self._largest, size)
         if self.spent > self.stage:
             self.stride *= 2
             self.stage += (self.budget - self.stage) / 2
-        busy = self.busy + self._writer.busy
-        if size > SMALL and self.units > FRESH and busy > SHARE * (time.monotonic() - self.began):
+        if size <= SMALL or self.units < 2:
+            return
+        self._fresh = 0
+        each = (self.busy + self._writer.busy) / self._recorded
+        unit = (time.monotonic() - self.began) / (self.units - 1)  # the first one's time is that of making its graph
+        while self.stride * unit * SHARE < each:
             self.stride *= 2
-            self.busy, self._writer.busy, self.began = 0.0, 0.0, time.monotonic()
 
     def finish(self, goes_on: bool = False) -> None:
         """Writes what the function has left behind, and waits until all is written. goes_on: more may come."""

@@ -105,5 +105,5 @@ class _Listener:
     def traced(self, optimizer: updates.Counted, **facts: Any) -> None:
         self.place.journal.event(Traced(self.place.now(), optimizer=optimizer.name, **facts))
 
-    def augments(self, draws: list[str]) -> None:
-        self.place.journal.event(Augments(self.place.now(), draws=draws))
+    def augments(self, **found: list[str]) -> None:
+        self.place.journal.event(Augments(self.place.now(), **found))
