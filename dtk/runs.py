@@ -104,7 +104,8 @@ class Run(Kept):
         """
         asked = (source.dir, replicas, counts)
         if asked not in self._followers:
-            job = followers.job_for(self.folder, source.folder, replicas, levels or {}, counts)
+            steps = int(self.records.step.max()) if len(self.records) else 0
+            job = followers.job_for(self.folder, source.folder, replicas, levels or {}, counts, steps)
             follower = carry_out(job, time.monotonic(), quiet=True)
             self._followers[asked] = follower, followers.lines_of(follower.folder)
         return self._followers[asked]

@@ -85,8 +85,8 @@ def test_a_loss_that_is_no_number(make):
 
 def test_workers_that_drifted_apart(make):
     ends = [END, replaced(END, 1, 1e-3)]
-    assert "hold different final weights: w1" in told(*pair(make, final=ends), mistake="unknown")
-    told(make(final=ends), mistake="unknown")
+    assert "hold different final weights: w1" in told(*pair(make, final=ends), mistake="set by hand")
+    told(make(final=ends), mistake="set by hand")
     run, baseline = pair(make, final=ends)
     told(scoped(run, 1, None), baseline, mistake="not in scope")
 

@@ -75,6 +75,23 @@ def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
     assert lines == ["dtk: run", "dtk: step 1/4, loss 1", "dtk: run: step 1/4, loss 1; finished in 5.0 s"]
 
 
+def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(show.time, "monotonic", lambda: now[0])
+    reader = Reader(folder)
+    view = show.Counting(reader, 1, "each step again", 4)
+    for number, seconds in enumerate((0.5, 2.1, 2.2, 2.7), start=1):
+        step(folder, number)
+        reader.look()
+        now[0] = seconds
+        view.update([])
+    view.close("finished", finished=True)
+    said = capsys.readouterr().err.split("\r")
+    assert [line.strip() for line in said if line.strip()] == [f"each step again: step {n} of 4" for n in (2, 4)]
+    assert said[-1] == ""
+    assert not said[-2].strip()
+
+
 # ---- choosing
 
 

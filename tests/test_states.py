@@ -179,6 +179,36 @@ def test_without_states_nothing_is_followed(monkeypatch):
 
 
 @pytest.mark.trains
+def test_a_variable_that_is_gone_by_a_steps_end_is_not_compared():
+    def train(strategy):
+        import keras
+        import tensorflow as tf
+
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+            optimizer = keras.optimizers.SGD(0.1)
+        left = [tf.Variable(3.0)]
+
+        def share(batch):
+            with tf.GradientTape() as tape:
+                losses = tf.reduce_sum(model(batch) ** 2, axis=1)
+                loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
+            optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+            return loss
+
+        @tf.function
+        def step(batch):
+            left.clear()  # while the graph is made
+            return strategy.run(share, args=(batch,))
+
+        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32, 2), (1, 2))).batch(8)
+        for batch in strategy.experimental_distribute_dataset(data):
+            dtk.record_step(step(batch), batch=batch, model=model)
+
+    assert dtk.verify(dtk.run(train)).verdict == "one device"
+
+
+@pytest.mark.trains
 def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
     program = RIGHT["loop relu adam"]
 

@@ -58,6 +58,7 @@ Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
 _making = threading.local()
 _table: list[Variable] = []
+_of_handle: dict[int, Variable] = {}
 _in_graph: list[InGraph] = []  # of the Estimator that trains, or has trained last
 _counted: dict[tuple[Any, ...], int] = {}
 _stale = True
@@ -85,7 +86,7 @@ class Variable:
     aggregation: str
     trainable: bool
     role: str
-    copies: list[Any] = field(default_factory=list)
+    copies: list[Any] = field(default_factory=list)  # weak references to one object of each
     ready: bool = False
 
     def assign(self, values: list[Any]) -> None:
@@ -306,9 +307,8 @@ def _refresh() -> None:
 
     global _stale, _table
     _stale = False
-    known = {id(each.copies[0]): each for each in _table}
     found: dict[Any, Variable] = {}
-    seen: set[int] = set()
+    seen: dict[int, Variable] = {}  # by the handle's id, which all objects for one variable share
     alive = []
     for ref in _leaves:
         leaf = ref()
@@ -320,16 +320,14 @@ def _refresh() -> None:
             continue
         if handle._id in seen:
             continue  # another object for the same variable
-        seen.add(handle._id)
         container = getattr(handle, "_distributed_container", None) or getattr(leaf, "_distributed_container", None)
         container = container() if container is not None else None
         key = id(leaf) if container is None else id(container)
-        if key in found:
-            if all(ref is not each for each in found[key].copies):  # `in` would compare the variables
-                found[key].copies.append(ref)
-            continue
-        entry = known.get(id(ref)) or _entry(leaf, ref)
-        found[key] = entry
+        if key not in found:
+            found[key] = _of_handle.get(handle._id) or _entry(leaf)
+            found[key].copies = []
+        found[key].copies.append(ref)
+        seen[handle._id] = found[key]
     for entry in found.values():
         if not entry.ready:
             entry.ready = all(
@@ -337,13 +335,15 @@ def _refresh() -> None:
                 for leaf in (ref() for ref in entry.copies)
             )
     _leaves[:] = alive
+    _of_handle.clear()
+    _of_handle.update(seen)
     _stale = _stale or not all(each.ready for each in found.values())
     _table = list(found.values())
 
 
-def _entry(leaf: Any, ref: Any) -> Variable:
+def _entry(leaf: Any) -> Variable:
     made: Variable = _facts(leaf, Variable)
-    made.role, made.copies = leaf._dtk_role, [ref]
+    made.role = leaf._dtk_role
     alike = made.identity[:-1]
     number = _counted[alike, made.role] = _counted.get((alike, made.role), -1) + 1
     made.identity = (*alike, number)

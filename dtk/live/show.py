@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
+from dtk.live.follow import Follower
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 
-__all__ = ["Live", "Silent", "heading", "kind", "show"]
+__all__ = ["Counting", "Live", "Silent", "heading", "kind", "show"]
 
 
 class Live(Protocol):
@@ -35,6 +38,37 @@ class Silent:
 
     def close(self, outcome: str, finished: bool = False) -> None:
         pass
+
+
+class Counting:
+    """How far a run is that does its work beside others, in a line of stderr that is written over, and goes at its end.
+
+    title: what it does; steps: how many it will make.
+    """
+
+    SOONEST, EVERY = 2.0, 0.5  # seconds: what is over by then needs no line, and how often the line is renewed
+
+    def __init__(self, reader: Reader, replicas: int, title: str, steps: int):
+        self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
+        reader.follow(self._follower)
+        self._next, self._width = time.monotonic() + self.SOONEST, 0
+
+    def update(self, states: Sequence[Line | str]) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self.EVERY
+        self._write(
+            _("{title}: step {step} of {steps}", title=self._title, step=self._follower.step, steps=self._steps)
+        )
+
+    def close(self, outcome: str, finished: bool = False) -> None:
+        if self._width:
+            self._write("")
+
+    def _write(self, words: str) -> None:
+        end = "" if words else "\r"
+        print("\r" + words.ljust(self._width), end=end, file=sys.stderr, flush=True)
+        self._width = len(words)
 
 
 def kind() -> str:

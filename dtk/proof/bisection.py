@@ -18,7 +18,8 @@ from dtk.language import N_, _, ngettext
 from dtk.measure.scaling import uneven
 from dtk.proof.case import Case, said_of
 from dtk.proof.facts import outside, rates_known, scope_of
-from dtk.proof.following import COARSE, whom
+from dtk.proof.followers import whom
+from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
 from dtk.proof.verdict import Diagnosis, by_test, either

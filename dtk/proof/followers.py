@@ -7,21 +7,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dtk.language import _
 from dtk.launch import tf_config
 from dtk.launch.again import job_of
 from dtk.launch.launch import Job
 from dtk.lines import Tail
 from dtk.records import RunFolder
 
-__all__ = ["job_for", "lines_of"]
+__all__ = ["job_for", "lines_of", "whom"]
 
 STALL = 60.0  # seconds without progress after which a follower ends
 
 
-def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], counts: int) -> Job:
+def whom(replicas: int) -> str:
+    """What sentences call a follower with so many replicas."""
+    return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
+
+
+def job_for(
+    run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], counts: int, steps: int
+) -> Job:
     """What a follower of `run` runs: the function of `source`, in one process with so many replicas.
 
     What was switched off in the run is switched off in its follower. counts: how many replicas the function is told.
+    steps: how many it will make, for who waits.
     """
     job = job_of(source, {"without": job_of(run, {}).without})
     env = dict(job.env)
@@ -32,6 +41,8 @@ def job_for(run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[in
         "workers": run.workers,
         "levels": {str(number): level for number, level in levels.items()},
         "counts": counts,
+        "title": _("each step again, by {whom}", whom=whom(replicas)),
+        "steps": steps,
     }
     return replace(
         job,

@@ -22,11 +22,12 @@ from dtk.measure.scaling import global_loss
 from dtk.proof import facts
 from dtk.proof.evidence import Evidence, RunLike, collect
 from dtk.proof.facts import MOVING
+from dtk.proof.followers import whom
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
 
-__all__ = ["Following", "can_be_followed", "check_every_step", "followed", "has_parts_of_its_own", "whom"]
+__all__ = ["Following", "can_be_followed", "check_every_step", "followed", "has_parts_of_its_own"]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 CLOSE = 1.5  # of the mean losses of two batches, by the same weights
@@ -52,11 +53,6 @@ class Following:
     def whom(self) -> str:
         """What sentences call the follower."""
         return whom(self.replicas)
-
-
-def whom(replicas: int) -> str:
-    """What sentences call a follower of so many replicas."""
-    return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
 
 
 def can_be_followed(run: RunLike) -> bool:

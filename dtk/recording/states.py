@@ -201,6 +201,8 @@ class Recorder:
                 continue
             for each in now.table:
                 values = now.of(each)
+                if id(each) not in self.written:
+                    continue  # it is gone by the unit's end
                 if not held.of(each) or not held.same(now, each):
                     entries.append((when, self.written[id(each)], each.kept, values))
                     size += sum(value.nbytes for value in values)
