@@ -84,6 +84,13 @@ def test_the_same_examples_in_another_order(make):
     assert "at 10 of 20 steps, first at step 1" in told(*runs, mistake="order")
 
 
+def test_epochs_of_other_lengths(make):
+    later = np.repeat([1, 2], (STEPS // 2 + 1, STEPS // 2 - 1))
+    spoiled = prints(lambda data: data + (np.arange(STEPS) >= STEPS // 2)[:, None])
+    runs = pair(make, data=spoiled, epochs=later, baseline={"epochs": TWO_EPOCHS})
+    assert "step 11 is in epoch 1 in the cluster, in epoch 2 on one device" in told(*runs, mistake="steps")
+
+
 def test_shards_that_overlap(make):
     spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
     assert "shards overlap" in told(

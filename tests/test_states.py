@@ -193,7 +193,9 @@ def test_a_variable_that_is_gone_by_a_steps_end_is_not_compared():
             with tf.GradientTape() as tape:
                 losses = tf.reduce_sum(model(batch) ** 2, axis=1)
                 loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
-            optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+            optimizer.apply_gradients(
+                zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
+            )
             return loss
 
         @tf.function

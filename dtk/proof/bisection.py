@@ -8,6 +8,7 @@ no chance.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
 from dtk.proof.verdict import Diagnosis, by_test, either
 from dtk.recording.recorded import weight_of
+from dtk.records import RunFolder
 
 __all__ = [
     "look_at_between",
@@ -70,10 +72,10 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     """Workers that hold different weights."""
     if case.failed.reason != "replicas":
         return None
-    what, settings = case.failed.what, _other_settings(case)
-    if settings:
+    what, other = case.failed.what, _other_settings(case)
+    if other is not None:
         tested = _("the optimizers' settings are compared, worker by worker")
-        return case.found("settings", _("{what}; {settings}", what=what, settings=settings), tested)
+        return case.found(other[0], _("{what}; {settings}", what=what, settings=other[1]), tested)
     part = parted(case.ours.run.folder)
     if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
         return case.found("learning rate", what, _("of all variables, learning rates alone differ there"))
@@ -122,11 +124,11 @@ def look_at_settings(case: Case) -> Diagnosis | None:
     """An optimizer's settings that are not the same, on one worker or on one device."""
     if case.failed.reason not in ("update", "loss"):
         return None
-    settings = _other_settings(case)
-    if not settings:
+    other = _other_settings(case)
+    if other is None:
         return None
     tested = _("the optimizers' settings at their first update are compared")
-    return case.found("settings", _("{what}; {settings}", what=_where(case), settings=settings), tested)
+    return case.found(other[0], _("{what}; {settings}", what=_where(case), settings=other[1]), tested)
 
 
 def look_at_factor(case: Case) -> Diagnosis | None:
@@ -134,6 +136,12 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
         return None
     n, factor = case.replicas, _factor(_of_gradients(case.one))
+    if factor is not None and case.failed.reason == "update" and _weights_alone(case.one):
+        what = N_("{where}: {factor:.4g} times as far, though the optimizer's own variables change alike")
+        tested = _(
+            "of all variables, weights alone differ, all by one factor; what an optimizer keeps of gradients agrees"
+        )
+        return case.found("learning rate", _(what, where=_where(case), factor=factor), tested)
     words = {
         n: N_("{n} times as long, {n} being the number of replicas"),
         1 / n: N_("1/{n} as long, {n} being the number of replicas"),
@@ -147,7 +155,7 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     key = of_loss[value] if case.failed.reason == "loss" else "gradient scale"
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
     what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
-    if key == "gradient scale" and not _has_moments(case.one) and not rates_known(case.ours.run):
+    if key == "gradient scale" and not (_moments_alone(case.one) or _rate_compared(case)):
         return either(what, [key, "learning rate"], tested, case.facts())
     return case.found(key, what, tested)
 
@@ -156,7 +164,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
     if case.failed.reason not in ("update", "loss") or case.one is None:
         return None
-    where, step = _where(case), _step(case) - 1
+    where, step, n = _where(case), _step(case) - 1, case.replicas
     if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
         what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
         tested = _("all steps before have equal batches, and agree")
@@ -166,9 +174,11 @@ def look_at_update(case: Case) -> Diagnosis | None:
     if not case.shared_by_replicas:
         if case.failed.reason != "update" or not case.same_function:
             return None
-        what = N_("{where}: not what one device makes of this state, nor {n} replicas in one process")
+        what = _("{where}: not what one device makes of this state, nor {n} replicas in one process", where=where, n=n)
         tested = _("the losses of this step agree, the workers hold the same weights, and the settings are the same")
-        return case.found("reduction", _(what, where=where, n=case.replicas), tested)
+        if _factor(case.one.parts) is not None and not _rate_compared(case):
+            return either(what, ["learning rate", "reduction"], tested, case.facts())
+        return case.found("reduction", what, tested)
     if case.failed.reason == "update" and _rows_alone(case):
         names = first_three(case.operations.sparse or [])
         tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
@@ -315,6 +325,27 @@ def _has_moments(steps: Steps) -> bool:
     return any(weight_of(part.name, names) is not None for part in _of_gradients(steps))
 
 
+def _weights_alone(steps: Steps) -> bool:
+    """Whether the weights that differ have variables of an optimizer, and none of these differs."""
+    names = [name for name, _ in steps.variables]
+    kept = {weight_of(name, names) for name in names} - {None}
+    return all(part.name in kept for part in steps.parts)
+
+
+def _moments_alone(steps: Steps) -> bool:
+    """Whether variables of an optimizer differ, and not the weights: Adam's steps are as long for longer gradients."""
+    names = [name for name, _ in steps.variables]
+    return all(weight_of(part.name, names) is not None for part in steps.parts)
+
+
+def _rate_compared(case: Case) -> bool:
+    """Whether each optimizer's learning rate is known to be the same: a variable, or a schedule at its first step."""
+    assert case.one is not None
+    rates = [name for name, _ in case.one.variables if name.split("/")[-1] in RATES]
+    optimizers = of_kind(case.ours.run.folder.worker(0).events, Traced)
+    return len(rates) >= len(optimizers) > 0 or (_step(case) == 1 and rates_known(case.ours.run))
+
+
 def scaled_alike(case: Case) -> bool:
     """Whether all gradients may be one device's times one number: False where the update tells that they are not.
 
@@ -338,7 +369,7 @@ def _rows_alone(case: Case) -> bool:
     return bool(rows) and all(part.name in rows or weight_of(part.name, rows) for part in case.one.parts)
 
 
-def _factor(parts: list[Part]) -> float | None:
+def _factor(parts: Sequence[Part]) -> float | None:
     """By what all changes are longer than one device's, in the same direction; None where there is no such number."""
     if not parts or any(abs(part.along - 1) > PARALLEL for part in parts):
         return None
@@ -358,23 +389,30 @@ def _toward(case: Case) -> float | None:
     return min(found) if found and min(found) > 1 - PARALLEL else None
 
 
-def _other_settings(case: Case) -> str:
-    """Which settings of an optimizer differ, in words: between workers, then from one device's; "" for none."""
-    sides = [(_("worker {n}", n=each.worker), _settings(each.events)) for each in case.ours.run.folder.each]
+def _other_settings(case: Case) -> tuple[str, str] | None:
+    """The mistake, and which setting of an optimizer differs, in words: between workers, then from one device's."""
+    ours = case.ours.run.folder
+    sides = [(_("worker {n}", n=worker), _settings(ours, worker)) for worker in range(ours.workers)]
     if case.followed.get(1) is not None and case.followed[1].theirs is not None:
-        sides.append((_("one device"), _settings(case.followed[1].theirs.run.folder.worker(0).events)))
+        sides.append((case.followed[1].whom, _settings(case.followed[1].theirs.run.folder, 0)))
     first, mine = sides[0]
     for who, other in sides[1:]:
         for (name, held), (_its, its) in zip(mine, other, strict=False):
             for key in sorted({*held} & {*its}):
                 if held[key] != its[key]:
                     words = N_("{setting} of {name} is {mine} on {first}, {its} on {who}")
-                    return _(words, setting=key, name=name, mine=held[key], first=first, its=its[key], who=who)
-    return ""
+                    said = _(words, setting=key, name=name, mine=held[key], first=first, its=its[key], who=who)
+                    return "learning rate" if key in RATES else "settings", said
+    return None
 
 
-def _settings(events: Any) -> list[tuple[str, dict[str, Any]]]:
-    return [(event.optimizer, event.settings or {}) for event in of_kind(events, Traced)]
+def _settings(run: RunFolder, worker: int) -> list[tuple[str, dict[str, Any]]]:
+    """Of each optimizer, with its rate at its first update; after a restart that is one of a later step."""
+    found = []
+    for event in of_kind(run.worker(worker).events, Traced):
+        rate = {} if event.rate is None or run.earlier else {"learning_rate": float(f"{event.rate:.6g}")}
+        found.append((event.optimizer, {**(event.settings or {}), **rate}))
+    return found
 
 
 def unknown(case: Case) -> Diagnosis:

@@ -111,7 +111,7 @@ def _explain(
         followed = {1: follow(ours, baseline or run, ours.replicas if has_parts_of_its_own(ours) else 1)}
     elif 1 in followed:
         ours = followed[1].ours  # perhaps of the run that was made without random draws
-    if theirs is None and failed.reason in ("data", "examples", "steps", "divisor"):
+    if theirs is None and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
         theirs = _on_one_device(run)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
     alone = followed[1].theirs if 1 in followed else None

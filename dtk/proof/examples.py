@@ -46,7 +46,8 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     base, n = case.theirs.examples.sum(axis=1)[: case.steps], case.replicas
     apart = np.flatnonzero(case.examples != base)
     if not len(apart):
-        return found("steps", case.failed.what, _(COUNTED)) if case.failed.reason in ("steps", "examples") else None
+        what = _other_epochs(case) or (case.failed.what if case.failed.reason in ("steps", "examples") else "")
+        return found("steps", what, _(COUNTED)) if what else None
     first = int(apart[0])
     mine, other = int(case.examples[first]), int(base[first])
     what = N_("step {step} has {mine} examples in the {run}, {other} on one device")
@@ -63,6 +64,23 @@ def look_at_counts(case: Case) -> Diagnosis | None:
         )
     said = _(what, step=first + 1, mine=mine, run=case.ours.name, other=other, n=n)
     return found("global batch" if whole or first == 0 else "steps", said, _(COUNTED))
+
+
+def _other_epochs(case: Case) -> str:
+    """Which step belongs to another epoch, or another model, as one side made more steps before it; "" for none."""
+    assert case.theirs is not None
+    steps = min(case.failed.step or case.steps, case.steps)
+    mine, other = case.ours.epochs[:steps], case.theirs.epochs[:steps]
+    for k in np.flatnonzero(mine != other)[:1]:
+        what = N_(
+            "step {step} is in epoch {mine} in the {run}, in epoch {other} on one device: epochs of other lengths"
+        )
+        return _(what, step=k + 1, mine=mine[k], run=case.ours.name, other=other[k])
+    if case.failed.reason == "variables" and case.ours.steps != case.theirs.steps:
+        what = N_("{failed}: the {run} made {mine} steps in all, one device {other}")
+        counts = {"mine": case.ours.steps, "other": case.theirs.steps}
+        return _(what, failed=case.failed.what, run=case.ours.name, **counts)
+    return ""
 
 
 def look_at_examples(case: Case) -> Diagnosis | None:
@@ -127,6 +145,7 @@ def _read_again(case: Case) -> int | None:
 
 def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whole: bool) -> Diagnosis:
     """What was read is not the same over an epoch either. whole: the baseline's epochs all had the same examples."""
+    assert case.theirs is not None
     over = _("{what}, over an epoch as well", what=what)
     alone = case.ours.run.folder.workers < 2  # one process reads for all replicas
     if whole and alone:
@@ -149,7 +168,8 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
     order = [] if alone else ["worker order"]
     python = ["python data"] if case.operations.python else []
-    suspects = [*python, *order, "order", "other data", "augmentation", "not reproducible"]
+    steps = ["steps"] if case.ours.steps != case.theirs.steps else []
+    suspects = [*steps, *python, *order, "order", "other data", "augmentation", "not reproducible"]
     return either(over, suspects, tested, [*evidence, *_made_by(case)])
 
 

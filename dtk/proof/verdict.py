@@ -70,6 +70,7 @@ def either(lead: str, suspects: Sequence[str], tested: str, evidence: Sequence[s
 
 # What a sentence calls a mistake that is one of several.
 SAID = {
+    "steps": N_("one of the two makes more steps"),
     "other data": N_("they read other examples, or in another order"),
     "order": N_("the order is another one"),
     "worker order": N_("the workers read in different orders, so that shards overlap and miss some"),
@@ -77,5 +78,6 @@ SAID = {
     "augmentation": N_("a map of the dataset draws at random"),
     "not reproducible": N_("something is drawn anew each time"),
     "gradient scale": N_("the gradients are so much longer or shorter"),
-    "learning rate": N_("the learning rate is"),
+    "learning rate": N_("the learning rate is another one"),
+    "reduction": N_("the workers change the sum"),
 }

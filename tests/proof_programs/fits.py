@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import ONE_DEVICE, REFUSED, REPLICAS, add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, network, on_cluster, on_worker, optimizer_of, seeded
+from proof_programs.parts import BATCH, RATES, arrays, batches, network, on_cluster, on_worker, optimizer_of, seeded
 
 SWITCHES = ("dropout", "batch_norm", "noise", "augmented", "l2", "activation")
 OF_OPTIMIZER = ("use_ema", "clipnorm", "global_clipnorm", "gradient_accumulation_steps", "loss_scale_factor", "rate")
@@ -20,6 +20,17 @@ def rates_from(at, factor, who):
                 self.model.optimizer.learning_rate.assign(self.model.optimizer.learning_rate * factor)
 
     return Rates()
+
+
+def schedule_from(value, at, factor):
+    """A schedule whose rate is `value`, and `factor` times that from step `at` on: no variable holds it."""
+    import keras
+
+    class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return value * keras.ops.where(step + 1 >= at, factor, 1.0)
+
+    return Schedule()
 
 
 def stepping(model, change):
@@ -75,7 +86,7 @@ def by_fit(
     **facts,
 ):
     """Small mistakes: those of `batches`, `optimizer_of`, `seeded` and `too_large`; "later rate" (halved from step `at`
-    on), "worker's rate" and "worker's clipnorm" (worker 1's own).
+    on), "later schedule" (0.7 times), "worker's rate" and "worker's clipnorm" (worker 1's own).
     """
     import keras
     import numpy as np
@@ -85,6 +96,8 @@ def by_fit(
     of_optimizer = {name: facts.pop(name) for name in OF_OPTIMIZER if name in facts}
     if mistake == "worker's clipnorm" and on_worker(1):
         of_optimizer["global_clipnorm"] = 0.1
+    if mistake == "later schedule":
+        of_optimizer["rate"] = schedule_from(RATES[optimizer], at, 0.7 if on_cluster() else 1.0)
     with strategy.scope():
         seeded(mistake)
         built = network(model, **facts)
@@ -153,6 +166,7 @@ for key, (mistake, facts, truth) in SMALL.items():
 LATE = {
     "duplicated example": (200, "data: one example twice in this step, another not at all"),
     "later rate": (200, "settings: the learning rate is halved from this step on"),
+    "later schedule": (200, "settings: a schedule's learning rate is 0.7 of itself from this step on"),
     "short batch": (150, "data: 60 examples in this step instead of 64"),
     "gradient later": (100, "one variable's update is 2 % too large from this step on"),
 }
