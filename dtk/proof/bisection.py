@@ -313,29 +313,19 @@ def _step(case: Case) -> int:
 
 def _of_gradients(steps: Steps) -> list[Part]:
     """The parts that are in proportion to gradients: an optimizer's first moments, or the weights where it has none."""
-    names = [name for name, _ in steps.variables]
-    slots = [part for part in steps.parts if weight_of(part.name, names) is not None]
-    moments = [part for part in slots if part.name.lower().endswith(("momentum", "_m")) or "/m/" in part.name]
-    return moments or [part for part in steps.parts if part not in slots]
-
-
-def _has_moments(steps: Steps) -> bool:
-    """Whether `_of_gradients` gives first moments, in which no learning rate is."""
-    names = [name for name, _ in steps.variables]
-    return any(weight_of(part.name, names) is not None for part in _of_gradients(steps))
+    kept = [part for part in steps.parts if part.name in steps.kept]
+    moments = [part for part in kept if part.name.lower().endswith(("momentum", "_m")) or "/m/" in part.name]
+    return moments or [part for part in steps.parts if part not in kept]
 
 
 def _weights_alone(steps: Steps) -> bool:
     """Whether the weights that differ have variables of an optimizer, and none of these differs."""
-    names = [name for name, _ in steps.variables]
-    kept = {weight_of(name, names) for name in names} - {None}
-    return all(part.name in kept for part in steps.parts)
+    return all(part.name in steps.kept.values() for part in steps.parts)
 
 
 def _moments_alone(steps: Steps) -> bool:
-    """Whether variables of an optimizer differ, and not the weights: Adam's steps are as long for longer gradients."""
-    names = [name for name, _ in steps.variables]
-    return all(weight_of(part.name, names) is not None for part in steps.parts)
+    """Whether an optimizer's variables differ, and no weight: Adam's steps are no longer where gradients are."""
+    return all(part.name in steps.kept for part in steps.parts)
 
 
 def _rate_compared(case: Case) -> bool:
@@ -355,9 +345,9 @@ def scaled_alike(case: Case) -> bool:
     steps = case.one
     if steps is None or steps.coarse or not steps.parts or steps.step != _step(case):
         return True
-    names = [name for name, _ in steps.variables]
-    parts, moments = _of_gradients(steps), _has_moments(steps)
-    if (moments and steps.step > 1) or (not moments and any(weight_of(name, names) is not None for name in names)):
+    parts = _of_gradients(steps)
+    moments = any(part.name in steps.kept for part in parts)
+    if (moments and steps.step > 1) or (not moments and steps.kept):
         return True
     return _factor(parts) is not None
 

@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dtk.proof.followers import lines_of
 from dtk.recording.changes import differs
+from dtk.recording.recorded import weight_of
 from dtk.records import RunFolder
 
 __all__ = ["Part", "Parted", "Steps", "judged", "parted"]
@@ -66,6 +68,12 @@ class Steps:
     lines: tuple[dict[str, Any], ...] = field(repr=False)
     variables: Sequence[tuple[str, int]] = field(repr=False)
     read: Sequence[dict[str, Any]] = field(repr=False)
+
+    @cached_property
+    def kept(self) -> dict[str, str]:
+        """What optimizers keep, such as moments: the name of each such variable, and of its weight."""
+        names = [name for name, _ in self.variables]
+        return {name: weight for name in names if (weight := weight_of(name, names)) is not None}
 
     @property
     def proved(self) -> bool:
