@@ -46,6 +46,7 @@ def test_there_is_a_fixture_for_each_mistake():
     elsewhere = (
         "file sharding",
         "one worker",
+        "optimizer on a copy",
         "own mean",
         "python data",
         "records",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import proof_programs
 import pytest
 from covered import (
     BATCH,
@@ -110,6 +111,12 @@ def test_a_wrong_loss_of_one_model_is_named():
     error = refused(*pair(two_models, wrong="b"))
     assert (error.reason, error.loss, error.step) == ("loss", "b", 1)
     assert str(error).startswith("b: ")
+
+
+def test_an_optimizer_that_has_the_variables_of_a_copy_is_named():
+    program = proof_programs.wrong()["optimizer on a copy"]
+    found = dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 3}))
+    assert found.mistake == "optimizer on a copy"
 
 
 def test_steps_before_the_first_that_is_recorded_are_found():

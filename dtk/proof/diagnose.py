@@ -88,6 +88,11 @@ def _explain(
     if failed.reason == "updates":
         tested = _("the updates that each optimizer made are counted, and those that were recorded")
         key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
+        if failed.numbers.get("recorded") == 0 and _stood_still(run):
+            key, tested = (
+                "optimizer on a copy",
+                _("the recorded model's weights are the same at the start and at the end"),
+            )
         return found(key, failed.what, tested)
     if failed.reason == "seeds":
         return found("start", failed.what, _("the seeds are compared"))
@@ -123,6 +128,14 @@ def _explain(
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
+
+
+def _stood_still(run: RunLike) -> bool:
+    """Whether the recorded model has the weights that it began with."""
+    first, last = (run.folder.worker(0).weights(when) for when in ("initial", "final"))
+    if first is None or last is None or len(first.arrays) != len(last.arrays):
+        return False
+    return all(np.array_equal(x, y) for x, y in zip(first.arrays, last.arrays, strict=True))
 
 
 def _on_one_device(run: Any) -> Evidence | None:

@@ -30,6 +30,10 @@ MISTAKES = {
         N_("an optimizer made more updates than were recorded"),
         N_("record every step of every model: a Recorder in each fit, dtk.record_step after each update"),
     ),
+    "optimizer on a copy": Mistake(
+        N_("no update of the recorded model was made, whose weights never change: the optimizer has other variables"),
+        N_("give the optimizer the variables of the model that is called and recorded, and not those of a copy"),
+    ),
     "not in scope": Mistake(
         N_(
             "the workers' final weights differ; or the model's own strategy has one replica; or each worker has the "
