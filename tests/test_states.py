@@ -137,6 +137,17 @@ def test_where_workers_part(tmp_path):
     assert (found.worker, found.step, found.before, found.names) == (1, 2, False, ("w",))
 
 
+def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_path):
+    recorded(tmp_path, 0)
+    recorded(tmp_path, 1)
+    file = tmp_path / "worker-1" / "units.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines[1]["digests"] = {"before": {"0": [7]}, "after": {"0": [8]}}
+    write(file, lines)
+    found = parted(RunFolder(tmp_path, 2))
+    assert (found.worker, found.step, found.before, found.names) == (1, 2, True, ("w",))
+
+
 def compared(program, steps):
     kwargs = {**program.kwargs, "steps": steps}
     return dtk.run(program.train, kwargs=kwargs), dtk.baseline(program.train, kwargs=kwargs)

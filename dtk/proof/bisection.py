@@ -200,7 +200,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
     if case.operations.draws != [] or case.same_data is False:
         return None
     for tell in (_penalty, _own_numbers, _own_gradients):
-        key, why, tested = tell(case) or ("", "", "")
+        key, why, tested, *also = tell(case) or ("", "", "")
         if key:
             what = _(
                 "{where}; {n} replicas in one process compute the same: {why}",
@@ -208,11 +208,11 @@ def look_at_shape(case: Case) -> Diagnosis | None:
                 n=case.replicas,
                 why=why,
             )
-            return case.found(key, what, tested)
+            return case.found(key, what, tested, also=tuple(also))
     return None
 
 
-def _penalty(case: Case) -> tuple[str, str, str] | None:
+def _penalty(case: Case) -> tuple[str, ...] | None:
     excess = case.excess[_steps(case)]
     if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
         return None
@@ -234,7 +234,7 @@ def _penalty(case: Case) -> tuple[str, str, str] | None:
     return None
 
 
-def _own_numbers(case: Case) -> tuple[str, str, str] | None:
+def _own_numbers(case: Case) -> tuple[str, ...] | None:
     """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means. Or no such loss."""
     steps, n = _steps(case), case.replicas
     other = case.other[steps]
@@ -264,7 +264,7 @@ def _own_numbers(case: Case) -> tuple[str, str, str] | None:
         return "whole batch", _(why), _(tested, n=int(outside.sum()), steps=len(steps))
     if telling.sum() >= ENOUGH:
         tested = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
-        return "whole batch", _(why), _(tested, n=int(telling.sum()))
+        return "whole batch", _(why), _(tested, n=int(telling.sum())), "own mean"  # which lies between them, too
     return None
 
 
@@ -273,7 +273,7 @@ def _steady_ratio(case: Case, steps: list[int]) -> bool:
     return bool(np.ptp(ratio) <= RTOL * abs(ratio[0]))
 
 
-def _own_gradients(case: Case) -> tuple[str, str, str] | None:
+def _own_gradients(case: Case) -> tuple[str, ...] | None:
     """The losses agree, the update does not, by no common factor: a replica's gradient is not that of its loss."""
     steps = _steps(case)
     if case.failed.reason != "update" or len(steps) < ENOUGH:

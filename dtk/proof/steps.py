@@ -155,25 +155,33 @@ class Parted:
 
 def parted(run: RunFolder) -> Parted | None:
     """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
-    facts = {each["number"]: each for each in lines_of(run, "variables")}
-    workers = range(run.workers)
-    recorded = [{line["unit"]: line for line in lines_of(run, "units", k) if "unit" in line} for k in workers]
-    numbers = [
-        {json.dumps(each["identity"]): each["number"] for each in lines_of(run, "variables", k)} for k in workers
-    ]
-    for unit, line in sorted(recorded[0].items()):
+    names = {json.dumps(each["identity"]): each["name"] for each in lines_of(run, "variables")}
+    workers = [_Digests(run, worker) for worker in range(run.workers)]
+    for unit, line in sorted(workers[0].units.items()):
         for when in ("before", "after"):
-            for worker in workers:
-                its = recorded[worker].get(unit, {}).get("digests", {}).get(when, {})
-                names = [
-                    facts[int(number)]["name"]
-                    for number, digests in line["digests"][when].items()
-                    if _other(digests, its.get(str(numbers[worker].get(json.dumps(facts[int(number)]["identity"])))))
-                ]
-                if names:
-                    return Parted(worker, line["step"], when == "before", tuple(names))
+            changed = [each.take(unit, when) for each in workers]
+            for worker, (each, its) in enumerate(zip(workers, changed, strict=True)):
+                mine = workers[0].held
+                both = [key for key in {*changed[0], *its} if key in mine and key in each.held]
+                found = [names[key] for key in both if unit in each.units and len({*mine[key], *each.held[key]}) > 1]
+                if found:
+                    return Parted(
+                        worker, line["step"], when == "before", tuple(sorted(found, key=[*names.values()].index))
+                    )
     return None
 
 
-def _other(digests: list[int], its: list[int] | None) -> bool:
-    return its is not None and len({*digests, *its}) > 1
+class _Digests:
+    """A worker's digests of each variable, by its identity, as they change unit by unit."""
+
+    def __init__(self, run: RunFolder, worker: int):
+        self.units = {line["unit"]: line for line in lines_of(run, "units", worker) if "unit" in line}
+        self.held: dict[str, list[int]] = {}
+        self._names = {str(each["number"]): json.dumps(each["identity"]) for each in lines_of(run, "variables", worker)}
+
+    def take(self, unit: int, when: str) -> dict[str, list[int]]:
+        """Takes over what a unit has written, and returns it."""
+        written = self.units[unit]["digests"][when] if unit in self.units else {}
+        changed = {self._names[number]: digests for number, digests in written.items()}
+        self.held |= changed
+        return changed
