@@ -139,8 +139,8 @@ $(VENV)/.browser: $(READY)
 		|| echo "dtk: VS Code's widgets can't be had by npm; their tests will be skipped"
 	touch $(VENV)/.browser
 
-# Workers on other machines: Ray's nodes, Slurm's (apt-get install slurm-wlm munge), hosts in network namespaces (root), pods of
-# what stands in for Kubernetes (root). What is not there is skipped, and said.
+# Workers on other machines: Ray's nodes, Slurm's (apt-get install slurm-wlm munge), hosts in network namespaces (root), which
+# are nodes for an exported Job of Kubernetes, too. What is not there is skipped, and said.
 test-cluster: $(VENV)/.cluster
 	DTK_THOROUGH=1 $(BIN)/python -m pytest -rs tests/cluster
 

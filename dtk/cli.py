@@ -37,7 +37,6 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
-    agent.add_argument("--patience", type=float, default=0.0, metavar="S", help="end if no kernel speaks for so long")
     worker = commands.add_parser(
         "worker", help="one worker of what `dtk.export` wrote, by TF_CONFIG, Slurm or Kubernetes"
     )
@@ -95,7 +94,7 @@ def _add_run(of: argparse.ArgumentParser) -> None:
     of.add_argument("--workers", type=int, default=2, help="worker processes, each with its TF_CONFIG (default: 2)")
     of.add_argument("--replicas", type=int, default=1, help="replicas in each worker (default: 1)")
     of.add_argument("--gpus-per-worker", type=int, metavar="N", help="GPUs of each worker (default: all see all)")
-    of.add_argument("--on", metavar="PLACE", help="kubernetes, ray or slurm: workers there (default: on this machine)")
+    of.add_argument("--on", metavar="PLACE", help="ray or slurm: workers there (default: on this machine)")
     of.add_argument("--keras", type=int, choices=(2, 3), help="2: tf_keras; 3: Keras 3 (default: what is set)")
     of.add_argument("--evaluator", action="store_true", help="a further process, with the task of an evaluator")
     of.add_argument(
@@ -142,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif options.command in ("lessons", "lab"):
             _lessons(options, given[split + 1 :])
         elif options.command == "agent":
-            _agent(options.storage, options.patience)
+            _agent(options.storage)
         elif options.command == "worker":
             from dtk.launch import outside
 
@@ -247,10 +246,10 @@ def _demo(out: Path, workers: int) -> None:
     print("next: `dtk lab` (in a clone: `make lab`) opens the lessons in JupyterLab; begin with 00_start_here")
 
 
-def _agent(storage: str, patience: float) -> None:
+def _agent(storage: str) -> None:
     from dtk.process import piped
 
-    piped.main(storage, patience)
+    piped.main(storage)
 
 
 def _ps() -> None:

@@ -14,7 +14,6 @@ __all__ = ["command", "has", "need"]
 _MODULES = {
     "estimator": ("tensorflow_estimator", "tf_keras"),
     "keras2": ("tf_keras",),
-    "kubernetes": ("kubernetes",),
     "lab": ("jupyterlab",),
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),

@@ -180,7 +180,7 @@ def run(
             with a Keras 3 below 3.12, which computes distributed training wrongly.
         argv: what follows a program on its command line.
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
-        on: where the workers are, if not on this machine: "kubernetes", "ray", "slurm", or what a class of
+        on: where the workers are, if not on this machine: "ray", "slurm", or what a class of
             `dtk.places` makes.
         gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
             An evaluator sees none. None: each sees all.

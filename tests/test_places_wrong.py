@@ -72,7 +72,7 @@ def three():
 @pytest.mark.parametrize(
     ("on", "words"),
     [
-        ("cloud", """on='cloud': it takes "kubernetes", "ray", "slurm", or what a class of dtk.places makes"""),
+        ("cloud", """on='cloud': it takes "ray", "slurm", or what a class of dtk.places makes"""),
         (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
         (dtk.places.Hosts({"n1": "sh -c 'echo ssh: n1: No route to host >&2; exit 255'", "n2": "false"}),
          "worker 0 on n1: dtk's agent did not start: ssh: n1: No route to host$"),

@@ -249,7 +249,7 @@ def test_on_this_machine_nothing_is_put_anywhere(tmp_path):
         (
             "somewhere",
             None,
-            'on=\'somewhere\': it takes "kubernetes", "ray", "slurm", or what a class of dtk.places makes',
+            'on=\'somewhere\': it takes "ray", "slurm", or what a class of dtk.places makes',
         ),
         ("ray", True, "isolate=True with on='ray': a network of its own has no other machines"),
     ],

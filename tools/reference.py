@@ -28,15 +28,7 @@ FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 WIDTH = 100  # of a signature and of a command's help
 PROSE = ("Returns:", "Yields:")  # sections without names to list
 SECTIONS = ("Args", "Attributes", "Columns", "Example", "Examples", "Note", "Raises", "Returns", "Source", "Yields")
-MADE_BY_USERS = {
-    "Cluster",
-    "Hosts",
-    "Job",
-    "Kubernetes",
-    "Link",
-    "Ray",
-    "Slurm",
-}  # classes whose constructor a user calls with arguments
+MADE_BY_USERS = {"Cluster", "Hosts", "Job", "Link", "Ray", "Slurm"}  # their constructors take arguments of a user's
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
 Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.process.agent`) and back, `remote`
-starts workers through them, `examine` looks at the machines before, `relay` connects workers that stay. `ray`,
-`slurm`, `hosts` and `kubernetes`, with its `kube_` files, ask an engine; `practice` makes machines of this one, on Ray
-by `ray_nodes`.
+starts workers through them, `examine` looks at the machines before, `relay` connects workers that stay. `ray`, `slurm`
+and `hosts` ask an engine; `practice` makes machines of this one, on Ray by `ray_nodes`. `exporting`, with `manifests`,
+writes what starts without a kernel.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from dtk.language import N_, _
 from dtk.launch.place import Localhost, Place
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
-from dtk.places.kubernetes import Kubernetes
 from dtk.places.practice import Practice
 from dtk.places.ray import Ray
 from dtk.places.slurm import Slurm
 
-__all__ = ["Hosts", "Kubernetes", "Practice", "Ray", "Slurm"]
+__all__ = ["Hosts", "Practice", "Ray", "Slurm"]
 
 _NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the next run
-_KINDS: dict[str, Callable[[], Engine]] = {"kubernetes": Kubernetes, "ray": Ray, "slurm": Slurm}
+_KINDS: dict[str, Callable[[], Engine]] = {"ray": Ray, "slurm": Slurm}
 
 
 def named(on: Any, isolate: Any = None) -> Place:

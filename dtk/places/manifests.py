@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from dtk.language import N_
 from dtk.launch.cluster_of import PORT
@@ -16,13 +14,9 @@ __all__ = [
     "RECORDS",
     "SBATCH",
     "START",
-    "VOLUME",
-    "for_agents",
     "job_name",
     "kubernetes",
 ]
-
-VOLUME = "/dtk"  # in the pods of a place with storage
 
 START = """#!/bin/bash
 # {workers} workers on this machine. On several machines, each starts its own, with the TF_CONFIG that is made here.
@@ -133,35 +127,6 @@ def kubernetes(name: str, workers: int, image: str, plain: bool) -> str:
     called = job_name(name)
     command = '["python", "/job/train.py"]' if plain else '["python", "-m", "dtk", "worker", "/job"]'
     return _KUBERNETES.format(name=called, workers=workers, image=image, command=command, port=PORT)
-
-
-def for_agents(
-    name: str, count: int, image: str, command: list[str], resources: Mapping[str, str], claim: str, seconds: float
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same Service and Job, as objects, for pods in which agents wait for a kernel. Needs PyYAML.
-
-    claim: of a PersistentVolumeClaim that is mounted at VOLUME, or "". seconds: after which Kubernetes ends the Job.
-    """
-    import yaml
-
-    service, job = yaml.safe_load_all(kubernetes(name, count, image, plain=False))
-    spec, pod = job["spec"], job["spec"]["template"]["spec"]
-    # By index: one that fails leaves the others alone, whose agents can still say what their workers made of it.
-    del spec["backoffLimit"]
-    spec |= {"backoffLimitPerIndex": 0, "ttlSecondsAfterFinished": 60, "activeDeadlineSeconds": int(seconds)}
-    pod["terminationGracePeriodSeconds"] = 10
-    container = pod["containers"][0]
-    job["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "dtk"}
-    for name_of in ("env", "ports"):  # agents choose their ports, and hear who they are
-        del container[name_of]
-    # stdinOnce: the agent's input ends when the kernel's connection does, and the agent with it.
-    container |= {"image": image, "command": command, "stdin": True, "stdinOnce": True}
-    # Both: TensorFlow makes as many threads as there are cores, and finds the limit, not the request.
-    container["resources"] = {"requests": dict(resources), "limits": dict(resources)}
-    if claim:
-        pod["volumes"] = [{"name": "runs", "persistentVolumeClaim": {"claimName": claim}}]
-        container["volumeMounts"] = [{"name": "runs", "mountPath": VOLUME}]
-    return service, job
 
 
 _KUBERNETES = """apiVersion: v1

@@ -158,7 +158,7 @@ class Agent:
         run.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in message["files"].items():
             (run / name).parent.mkdir(parents=True, exist_ok=True)
-            # Others may write it at the same moment, into shared storage; in pods, all of them with the same pid.
+            # Others may write it at the same moment, into shared storage, and on another machine with the same pid.
             part = run / f"{name}.{spec['worker']}"
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)

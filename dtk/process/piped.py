@@ -22,11 +22,8 @@ ALIVE_SECONDS = 5.0  # between two signs of life
 LEASE_SECONDS = 120.0  # without any, after which an agent ends
 
 
-def main(storage: str, patience: float = 0.0) -> None:
-    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends.
-
-    patience: seconds in which a kernel has to speak first; 0: as always later.
-    """
+def main(storage: str) -> None:
+    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
     commands, events = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # nothing that is imported may speak among the messages
@@ -35,7 +32,7 @@ def main(storage: str, patience: float = 0.0) -> None:
     agent = Agent(storage)
     os.set_blocking(events, False)
     try:
-        serve(agent, commands, events, patience or LEASE_SECONDS)
+        serve(agent, commands, events)
     except BrokenPipeError:
         pass  # the kernel is gone
     except TimeoutError:
@@ -44,22 +41,19 @@ def main(storage: str, patience: float = 0.0) -> None:
         agent.close()
 
 
-def serve(agent: Agent, commands: int, events: int, patience: float = LEASE_SECONDS) -> None:
-    """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block.
-
-    patience: seconds until the first word of a kernel.
-    """
+def serve(agent: Agent, commands: int, events: int) -> None:
+    """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block."""
     begun, heard = b"", time.monotonic()
     while True:
         if agent.wait(commands):
             data = os.read(commands, 1 << 20)
             if not data:
                 return
-            heard, patience = time.monotonic(), LEASE_SECONDS
+            heard = time.monotonic()
             *lines, begun = (begun + data).split(b"\n")
             for line in lines:
                 agent.take(json.loads(line))
-        elif time.monotonic() - heard > patience:
+        elif time.monotonic() - heard > LEASE_SECONDS:
             raise TimeoutError
         for message in agent.turn(0):
             _put(events, json.dumps(message).encode() + b"\n")

@@ -67,3 +67,5 @@ def test_pods_train_together(network, names, written, tmp_path, baseline):
         run = opened(tmp_path / f"pod-{k}" / "run")
         shares.append(run.records[run.records.worker == k].loss.to_numpy())
     assert shares[0] + shares[1] == pytest.approx(baseline.records.loss.to_numpy(), rel=1e-4)
+    for there, here in zip(opened(tmp_path / "pod-0" / "run").weights, baseline.weights, strict=True):
+        assert there == pytest.approx(here, abs=1e-4)
