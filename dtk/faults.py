@@ -125,12 +125,9 @@ def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
 
 
 def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
-    """The worker hears no peer any more, while its connections stay open, as behind a cable that broke one way.
+    """The worker and its peers hear nothing of each other any more, while their connections stay open: a cut cable.
 
-    On Linux each of these sockets is given a packet filter that drops what arrives (SO_ATTACH_FILTER, which needs no
-    privilege), so that no request of a peer is answered and no answer is heard; new connections likewise. What it
-    sends unasked still goes out, until TCP waits for acknowledgements: to stop that as well takes privileges. On
-    systems without such filters the sockets are shut down, which the peers notice at once.
+    Sockets that nobody answers take the places of the worker's own, which needs no privilege; of new connections, too.
 
     Args:
         worker: its index.
