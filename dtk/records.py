@@ -126,14 +126,18 @@ class WorkerFolder:
     def events(self) -> list[Event]:
         return [parse(line) for line in Tail(self.path / "events.jsonl").lines()]
 
+    def lines(self, name: str) -> list[Any]:
+        """The objects of one of its files of lines: "marks", "units", "variables", "follow"; [] where there is none."""
+        return [json.loads(line) for line in Tail(self.path / f"{name}.jsonl").lines()]
+
     @property
     def marks(self) -> list[list[Any]]:
-        return [json.loads(line) for line in Tail(self.path / "marks.jsonl").lines()]
+        return self.lines("marks")
 
     @property
     def losses(self) -> list[tuple[int, int, dict[str, float]]]:
         """(replica, step, shares by name) of the steps that have several losses."""
-        lines = [json.loads(line) for line in Tail(self.path / "losses.jsonl").lines()]
+        lines = self.lines("losses")
         named = of_kind(self.events, Losses) if lines else []
         found = []
         for replica, step, values in lines:

@@ -17,9 +17,8 @@ from dtk.errors import RunInterrupted
 from dtk.faults import Fault
 from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
-from dtk.launch.again import folder_of, job_of
+from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place
-from dtk.proof import followers
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
 from dtk.tables import Kept
@@ -105,9 +104,9 @@ class Run(Kept):
         asked = (source.dir, replicas, counts)
         if asked not in self._followers:
             steps = int(self.records.step.max()) if len(self.records) else 0
-            job = followers.job_for(self.folder, source.folder, replicas, levels or {}, counts, steps)
+            job = follower_of(self.folder, source.folder, replicas, levels or {}, counts, steps)
             follower = carry_out(job, time.monotonic(), quiet=True)
-            self._followers[asked] = follower, followers.lines_of(follower.folder)
+            self._followers[asked] = follower, follower.folder.worker(0).lines("follow")
         return self._followers[asked]
 
     def report(self, path: str | Path, baseline: Run | None = None) -> Path:

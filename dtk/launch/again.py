@@ -1,22 +1,25 @@
-"""A run's request, written into its directory, so that the same function can be run once more from there."""
+"""A run's request, written into its directory, so that the same function can be run once more, or followed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
+from dtk.launch import tf_config
 from dtk.launch.launch import Job
 from dtk.records import RunFolder
 
-__all__ = ["folder_of", "job_of"]
+__all__ = ["folder_of", "follower_of", "job_of", "whom"]
 
 # What the directory holds, and no caller changes.
 _OWN = ("payload", "mode", "share", "strategy", "fork", "evaluator", "evaluator_strategy", "sources", "place")
 SWITCHES = ("batch norm", "random")
+STALL = 60.0  # seconds without progress after which a follower ends
 
 
 def folder_of(path: Path) -> tuple[RunFolder, dict[str, Any]]:
@@ -51,6 +54,46 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
     if job.share == job.workers:
         changed.setdefault("share", changes.get("workers", job.workers))
     return replace(job, **changed)
+
+
+def whom(replicas: int) -> str:
+    """What sentences call a follower with so many replicas."""
+    return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
+
+
+def follower_of(
+    run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], counts: int, steps: int
+) -> Job:
+    """What a follower of `run` runs: the function of `source`, in one process with so many replicas.
+
+    What was switched off in the run is switched off in its follower. counts: how many replicas the function is told.
+    steps: how many it will make, for who waits.
+    """
+    job = job_of(source, {"without": job_of(run, {}).without})
+    env = dict(job.env)
+    if job.program and job.mode == "cluster" and job.workers > 1:
+        env.setdefault("TF_CONFIG", json.dumps(tf_config.build([1024 + k for k in range(job.workers)])[0]))
+    asked = {
+        "dir": str(run.path),
+        "workers": run.workers,
+        "levels": {str(number): level for number, level in levels.items()},
+        "counts": counts,
+        "title": _("each step again, by {whom}", whom=whom(replicas)),
+        "steps": steps,
+    }
+    return replace(
+        job,
+        workers=1,
+        replicas=replicas,
+        mode="mirrored" if replicas > 1 else "single",
+        share=run.workers if replicas == 1 else 1,
+        env=env,
+        evaluator=None,
+        evaluator_strategy=False,
+        gpus=(),
+        stall_timeout=STALL,
+        follow=asked,
+    )
 
 
 def _check_names(changes: dict[str, Any]) -> None:

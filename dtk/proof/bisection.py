@@ -16,10 +16,10 @@ import numpy as np
 from dtk.digits import first_three, rounded
 from dtk.events import Traced, of_kind
 from dtk.language import N_, _, ngettext
+from dtk.launch.again import whom
 from dtk.measure.scaling import uneven
 from dtk.proof.case import Case, said_of
 from dtk.proof.facts import outside, rates_known, scope_of
-from dtk.proof.followers import whom
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted

@@ -18,11 +18,11 @@ from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.events import Loop
 from dtk.language import N_, _, ngettext
+from dtk.launch.again import whom
 from dtk.measure.scaling import global_loss
 from dtk.proof import facts
 from dtk.proof.evidence import Evidence, RunLike, collect
 from dtk.proof.facts import MOVING
-from dtk.proof.followers import whom
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dtk.proof.followers import lines_of
 from dtk.recording.changes import differs
 from dtk.recording.recorded import weight_of
 from dtk.records import RunFolder
@@ -155,7 +154,7 @@ class Parted:
 
 def parted(run: RunFolder) -> Parted | None:
     """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
-    names = {json.dumps(each["identity"]): each["name"] for each in lines_of(run, "variables")}
+    names = {json.dumps(each["identity"]): each["name"] for each in run.worker(0).lines("variables")}
     workers = [_Digests(run, worker) for worker in range(run.workers)]
     for unit, line in sorted(workers[0].units.items()):
         for when in ("before", "after"):
@@ -175,9 +174,10 @@ class _Digests:
     """A worker's digests of each variable, by its identity, as they change unit by unit."""
 
     def __init__(self, run: RunFolder, worker: int):
-        self.units = {line["unit"]: line for line in lines_of(run, "units", worker) if "unit" in line}
+        self.units = {line["unit"]: line for line in run.worker(worker).lines("units") if "unit" in line}
         self.held: dict[str, list[int]] = {}
-        self._names = {str(each["number"]): json.dumps(each["identity"]) for each in lines_of(run, "variables", worker)}
+        variables = run.worker(worker).lines("variables")
+        self._names = {str(each["number"]): json.dumps(each["identity"]) for each in variables}
 
     def take(self, unit: int, when: str) -> dict[str, list[int]]:
         """Takes over what a unit has written, and returns it."""

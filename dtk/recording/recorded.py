@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dtk.lines import Tail
 from dtk.records import RunFolder
 
 __all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple", "weight_of"]
@@ -58,7 +56,7 @@ class Recorded:
             self._add(part)
 
     def _add(self, folder: RunFolder) -> None:
-        lines = [json.loads(line) for line in Tail(folder.worker(0).path / "units.jsonl").lines()]
+        lines = folder.worker(0).lines("units")
         units = [line for line in lines if "unit" in line and not line.get("end")]
         numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
         places = [_places(folder, worker) for worker in range(1, folder.workers)]
@@ -76,8 +74,7 @@ class Recorded:
     def _numbers(self, folder: RunFolder, worker: int) -> dict[int, int]:
         """A worker's numbers of variables, and what they are called here, by all workers and starts alike."""
         numbers = {}
-        for line in Tail(folder.worker(worker).path / "variables.jsonl").lines():
-            facts = json.loads(line)
+        for facts in folder.worker(worker).lines("variables"):
             identity = as_tuple(facts["identity"])
             if identity not in self.numbers:
                 self.numbers[identity] = len(self.variables)
@@ -166,8 +163,7 @@ class Recorded:
 
 def _places(folder: RunFolder, worker: int) -> dict[int, list[list[Any]]]:
     """Where a worker's values are, by the number of the unit."""
-    lines = [json.loads(line) for line in Tail(folder.worker(worker).path / "units.jsonl").lines()]
-    return {line["unit"]: line["values"] for line in lines if "unit" in line}
+    return {line["unit"]: line["values"] for line in folder.worker(worker).lines("units") if "unit" in line}
 
 
 def _dtype(name: str) -> Any:
