@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import dtk
-from dtk.events import Running, Training
 from dtk.records import Journal, Record, RunFolder
+from dtk.records.events import Running, Training
 from dtk.runs import Run
 from dtk.watch.reader import Reader
 

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 
 from dtk import limits
-from dtk.events import Finished, of_kind
 from dtk.language import N_, _, columns
 from dtk.records import Journal, RunFolder, WorkerFolder
+from dtk.records.events import Finished, of_kind
 from dtk.scratch import scratch
 
 __all__ = [

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _, ngettext
-from dtk.tables import Kept
+from dtk.records.tables import Kept
 
 if TYPE_CHECKING:
     from dtk.proof.proof import Proof

@@ -14,9 +14,9 @@ from dtk.language import _
 from dtk.live.show import heading
 from dtk.measure import summary
 from dtk.proof.diagnose import diagnose
-from dtk.proof.evidence import RunLike
 from dtk.proof.proof import kept
 from dtk.proof.verify import prove
+from dtk.records.facts import RunLike
 from dtk.view.canvas import alternative
 from dtk.view.page import figure, page, table, text
 from dtk.view.palette import member_name

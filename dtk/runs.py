@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, places, starts
-from dtk.attempts import Attempt
 from dtk.errors import RunInterrupted
 from dtk.faults import Fault
 from dtk.language import N_, _
@@ -21,7 +20,8 @@ from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
-from dtk.tables import Kept
+from dtk.records.attempts import Attempt
+from dtk.records.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
 
 if TYPE_CHECKING:

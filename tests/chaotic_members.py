@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dtk import events
-from dtk.records import Journal, Record
+from dtk.records import Journal, Record, events
 
 if TYPE_CHECKING:
     from chaotic import World

@@ -7,9 +7,8 @@ from correct import curve
 from verifying import STEPS
 
 import dtk
-from dtk import events
 from dtk.proof.mistakes import MISTAKES
-from dtk.records import Journal
+from dtk.records import Journal, events
 
 OTHER = np.random.default_rng(1).normal(size=(STEPS, 1))  # fingerprints of the baseline's batches
 

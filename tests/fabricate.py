@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk import events
-from dtk.records import Journal, Record, RunFolder, Weights
+from dtk.records import Journal, Record, RunFolder, Weights, events
 from dtk.runs import Run
 
 UNIT = {"unit": 1, "step": 1, "began": [0, 0], "ended": [1, 0], "here": [], "values": []}

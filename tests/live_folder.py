@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dtk.events import Training
 from dtk.records import Journal, Record, RunFolder
+from dtk.records.events import Training
 
 BAR = "\x1b[1m1/2\x1b[0m \x1b[32m━━\x1b[0m loss: 2\r\x1b[1m2/2\x1b[0m \x1b[32m━━━━\x1b[0m loss: 1\r\n"
 

@@ -12,8 +12,8 @@ from diagnosing import OTHER, later, other_losses, pair, prints, told
 from verifying import STEPS, edit_events, edit_records, maker, restarted
 
 import dtk
-from dtk.events import Finished
 from dtk.proof.mistakes import MISTAKES
+from dtk.records.events import Finished
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "explanation" / "diagnosis.md"

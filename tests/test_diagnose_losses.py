@@ -7,7 +7,7 @@ import pytest
 from diagnosing import other_losses, pair, said, scoped, told
 from verifying import END, STEPS, maker, replaced, short_batch
 
-from dtk.events import Alone
+from dtk.records.events import Alone
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_an_error_documents_what_it_carries(name):
     documented = {
         attribute
         for kind in error.__mro__
-        if kind.__module__ in ("dtk.errors", "dtk.tables")
+        if kind.__module__ in ("dtk.errors", "dtk.records.tables")
         for attribute in listed(inspect.getdoc(kind) or "", "Attributes")
     }
     assert set(vars(made)) <= documented

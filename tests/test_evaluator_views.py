@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 
 import matplotlib
 
-from dtk.events import Evaluating, Evaluation, Failed, Finished, Running, Starting
+from dtk.records.events import Evaluating, Evaluation, Failed, Finished, Running, Starting
 
 matplotlib.use("Agg")
 

@@ -9,10 +9,9 @@ from dataclasses import FrozenInstanceError, dataclass, fields
 
 import pytest
 
-from dtk import events
-from dtk.events import Unknown, of_kind, parse, write
-from dtk.lines import KINDS, Event
-from dtk.records import Journal, RunFolder
+from dtk.records import Journal, RunFolder, events
+from dtk.records.events import Unknown, of_kind, parse, write
+from dtk.records.lines import KINDS, Event
 
 ADAM = events.Optimizer(name="adam", variables=["kernel", "…"], made=30, recorded=29, pace=[2, 3])
 # One of each kind, with every field other than its default.

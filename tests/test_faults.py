@@ -9,7 +9,7 @@ from starting import mostly_warm
 
 import dtk
 from dtk import faults
-from dtk.events import FaultCame, of_kind
+from dtk.records.events import FaultCame, of_kind
 
 
 def events(folder, worker):

@@ -11,7 +11,7 @@ import pytest
 from training import BATCH, batches, classifier, digits, is_keras_3
 
 import dtk
-from dtk.events import Training, of_kind
+from dtk.records.events import Training, of_kind
 from dtk.watch.explain import is_chatter
 
 pytestmark = pytest.mark.trains

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
-from dtk.events import Failed
 from dtk.live import show, text
 from dtk.live.sketch import curve, image
 from dtk.records import Journal
+from dtk.records.events import Failed
 from dtk.view.cluster_picture import ClusterPicture, svg
 from dtk.view.palette import worker_color
 from dtk.watch import waiting

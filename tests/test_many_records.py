@@ -10,7 +10,7 @@ import pytest
 from fabricate import fabricate
 
 from dtk import plot as plots
-from dtk.tables import COLUMNS, frame, rows
+from dtk.records.tables import COLUMNS, frame, rows
 from dtk.view.canvas import MOST, edges, thinned
 
 

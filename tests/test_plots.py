@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import matplotlib
 
-from dtk.events import Failed
+from dtk.records.events import Failed
 
 matplotlib.use("Agg")
 

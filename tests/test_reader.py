@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from live_folder import announce, busy_step, empty, step, write
 
-from dtk import events
-from dtk.records import Journal, Record
+from dtk.records import Journal, Record, events
 from dtk.watch import reader as module
 from dtk.watch.reader import Reader
 

@@ -15,7 +15,8 @@ from lanes import KERAS_3
 from looping import STEPS, parts
 
 import dtk
-from dtk import faults, tables
+from dtk import faults
+from dtk.records import tables
 from dtk.view import annotations as drawn_words
 
 pytestmark = pytest.mark.trains

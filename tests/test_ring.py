@@ -12,11 +12,11 @@ import pytest
 from rings import all_reduce, gradient
 
 import dtk
-from dtk.events import RingReceived, RingSent, RingUsed, of_kind
 from dtk.launch.place import free_ports
 from dtk.measure.ring import story
 from dtk.recording.neighbours import Neighbours, RingBroken
 from dtk.recording.ring import _Arrival, _use_of
+from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
 
 
 @pytest.fixture(autouse=True)

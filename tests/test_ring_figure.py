@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import matplotlib
 
-from dtk.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
+from dtk.records.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
 
 matplotlib.use("Agg")
 

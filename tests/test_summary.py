@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from fabricate import fabricate
 
-from dtk import cli, events
+from dtk import cli
 from dtk.live.fold import Fold, label
 from dtk.measure import summary
-from dtk.records import Journal
+from dtk.records import Journal, events
 from dtk.runs import opened
 
 

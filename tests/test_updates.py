@@ -25,7 +25,7 @@ from covered import (
 from verifying import maker, refused
 
 import dtk
-from dtk.events import Updates, of_kind
+from dtk.records.events import Updates, of_kind
 
 pytestmark = pytest.mark.trains
 

@@ -9,9 +9,9 @@ from verifying import END, STEPS, curve_of, edit_events, edit_records, maker, re
 
 import dtk
 from dtk import verify
-from dtk.events import Finished, Updates
 from dtk.proof.proof import kept
 from dtk.records import Journal
+from dtk.records.events import Finished, Updates
 
 PROVED = "check every step vs one device: PASS (20 steps; same examples, same settings, same update)"
 

@@ -13,7 +13,7 @@ import pytest
 from fabricate import fabricate, losses
 
 from dtk import Run, VerificationError, verify
-from dtk.events import parse
+from dtk.records.events import parse
 
 STEPS = 20
 START = [np.full((3, 2), 0.5, np.float32), np.zeros(2, np.float32)]

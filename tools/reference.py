@@ -62,7 +62,7 @@ _ERRORS = (
 )
 _OF_LESSONS = ("dtk.lessons.ask:Prediction", "dtk.lessons.exercise:CheckFailed", "dtk.lessons.exercise:NotSolved")
 PAGES = {
-    "runs": Page("Runs", "dtk", _RUNS, ("dtk.attempts:Attempt",)),
+    "runs": Page("Runs", "dtk", _RUNS, ("dtk.records.attempts:Attempt",)),
     "clusters": Page("A cluster that stays", "dtk", ("cluster", "Cluster")),
     "recording": Page(
         "Recording", "dtk", ("Recorder", "record_step", "EstimatorRecorder", "ring"), ("dtk.recording.ring:Ring",)
@@ -227,7 +227,8 @@ def _commands() -> Iterator[str]:
 
 
 def _files() -> Iterator[str]:
-    from dtk import records, tables
+    from dtk import records
+    from dtk.records import tables
 
     yield from ("# What lies in a run's directory", "", "`run.dir`. How it is written and read: `dtk/records.py`.", "")
     yield from ("```", inspect.getdoc(records) or "", "```", "", "## The columns of `run.records`", "")

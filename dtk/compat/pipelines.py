@@ -18,7 +18,7 @@ __all__ = ["watch_datasets", "watch_distribution"]
 _READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
 _CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
-Report = Callable[..., None]  # takes the lists of `dtk.events.Augments`
+Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
 
 
 def watch_datasets(dataset: Any, report: Report) -> None:

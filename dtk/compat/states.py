@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from dtk.compat.per_replica import local_values
+from dtk.records.facts import MOVING
 
 __all__ = [
     "GENERATOR",
-    "MOVING",
     "Feed",
     "InGraph",
     "Unit",
@@ -50,7 +50,6 @@ __all__ = [
 
 # Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
-MOVING = ("moving_mean", "moving_variance")
 # Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
 GENERATOR = "StateVar"
 

@@ -10,13 +10,13 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from dtk import weights
 from dtk.compat.keras import building
 from dtk.compat.per_replica import copies
 from dtk.compat.steps import updates
 from dtk.inside.look import is_plain
 from dtk.process import ship
 from dtk.recording.progress import progress
+from dtk.records import weights
 
 __all__ = ["borrow", "lend", "replay", "settle_counts"]
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from dtk import environment, weights
+from dtk import environment
 from dtk.environment import Here
 from dtk.language import _
 from dtk.process import ship, wire
 from dtk.recording.progress import progress
+from dtk.records import weights
 
 __all__ = ["serve"]
 

@@ -6,11 +6,11 @@ import os
 import zipfile
 from typing import Any
 
-from dtk import events
 from dtk.inside.again import settle_counts
 from dtk.process import ship
 from dtk.recording import states, updates
 from dtk.recording.progress import progress
+from dtk.records import events
 
 __all__ = ["snapshot"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
-from dtk.events import FaultCame, of_kind
 from dtk.language import N_, _
+from dtk.records.events import FaultCame, of_kind
 from dtk.view.controls import STYLE, beside, choice, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dtk import environment
-from dtk.events import Evaluation, Outcome, of_kind
 from dtk.process.owned import start_of
 from dtk.records import RunFolder, WorkerFolder
+from dtk.records.events import Evaluation, Outcome, of_kind
 
 __all__ = ["fresh", "in_use", "result", "set_aside"]
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.events import Finished, of_kind
 from dtk.language import N_, _
 from dtk.launch import again, cluster_of, launch
 from dtk.launch.place import Machine
@@ -26,6 +25,7 @@ from dtk.process import ship
 from dtk.process.agent import MODULES, TURN_SECONDS, Agent
 from dtk.process.program import Program
 from dtk.records import RunFolder
+from dtk.records.events import Finished, of_kind
 from dtk.watch.explain import exit_in_words
 from dtk.watch.state import called
 

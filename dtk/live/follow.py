@@ -7,10 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from dtk import events
-from dtk.events import Event
 from dtk.language import N_, _
-from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder
+from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder, events
+from dtk.records.events import Event
 from dtk.watch.reasons import clauses
 
 __all__ = ["Curve", "Follower", "duration"]

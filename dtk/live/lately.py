@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtk.events import Event
 from dtk.measure.binned import Bins, Marks, Steps, seconds
 from dtk.measure.parts import PARTS
 from dtk.records import Record
+from dtk.records.events import Event
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 

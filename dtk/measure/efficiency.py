@@ -18,7 +18,7 @@ from dtk.measure.timing import step_times, throughput
 if TYPE_CHECKING:
     import pandas
 
-    from dtk.tables import Recorded
+    from dtk.records.tables import Recorded
 
 
 __all__ = ["GAPS", "MEASURES", "apart", "losses", "measures", "summary"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
     from dtk.records import RunFolder
-    from dtk.tables import Recorded
+    from dtk.records.tables import Recorded
 
 
 __all__ = ["LARGE", "PARTS", "step_messages", "step_parts", "step_reductions"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dtk.events import Finished, Ring, RingReceived, RingSent, RingSplit, RingUsed, of_kind
 from dtk.records import RunFolder
+from dtk.records.events import Finished, Ring, RingReceived, RingSent, RingSplit, RingUsed, of_kind
 
 __all__ = ["Message", "Story", "story"]
 

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dtk.digits import three
-from dtk.events import Failed, Finished, of_kind
 from dtk.language import N_, _, columns, ngettext
 from dtk.measure.scaling import by_step, global_loss
 from dtk.measure.timing import step_times, throughput
+from dtk.records.events import Failed, Finished, of_kind
 
 if TYPE_CHECKING:
-    from dtk.tables import Kept
+    from dtk.records.tables import Kept
 
 __all__ = ["facts", "lines", "rows"]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import wrapt
 
-from dtk import environment, events
+from dtk import environment
 from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
 from dtk.environment import Here
@@ -31,7 +31,7 @@ from dtk.process import isolation, ship
 from dtk.process.family import die_with
 from dtk.recording import follow, marks, states, updates
 from dtk.recording.progress import progress
-from dtk.records import RunFolder
+from dtk.records import RunFolder, events
 
 __all__ = ["main", "of_replicas", "split", "strategy_of"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dtk.errors import VerificationError
-from dtk.events import NoLoss, Optimizer, Updates, of_kind
 from dtk.language import N_, _, ngettext
 from dtk.proof.evidence import Evidence
+from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 
 __all__ = ["updates_line"]
 

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.errors import DtkError, VerificationError
-from dtk.events import Training
 from dtk.language import _
-from dtk.proof import facts
 from dtk.proof.bisection import (
     look_at_between,
     look_at_divisor,
@@ -37,9 +35,11 @@ from dtk.proof.following import followed as follow
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.proof.verdict import Diagnosis, by_test, found
 from dtk.proof.verify import name_of, prove
+from dtk.records import facts
+from dtk.records.events import Training
 
 if TYPE_CHECKING:
-    from dtk.proof.evidence import RunLike
+    from dtk.records.facts import RunLike
 
 __all__ = ["Diagnosis", "diagnose"]
 

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dtk.errors import VerificationError
-from dtk.events import Finished, Loop, of_kind
 from dtk.language import N_, _
 from dtk.measure.scaling import by_step
 from dtk.records import RunFolder, Weights
-from dtk.tables import NAMED
+from dtk.records.events import Finished, Loop, of_kind
+from dtk.records.facts import RunLike
+from dtk.records.tables import NAMED
 
-if TYPE_CHECKING:
-    import pandas
-
-__all__ = ["Evidence", "RunLike", "check_arguments", "check_recorded", "collect"]
+__all__ = ["Evidence", "check_arguments", "check_recorded", "collect"]
 
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
-
-
-class RunLike(Protocol):
-    """What is needed of a `dtk.Run`, which lives in a room above this one."""
-
-    folder: RunFolder
-    mode: str
-    replicas: int
-    seed: int | None
-
-    @property
-    def records(self) -> pandas.DataFrame: ...
 
 
 @dataclass(frozen=True)

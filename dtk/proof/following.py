@@ -16,16 +16,16 @@ import numpy as np
 
 from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
-from dtk.events import Loop
 from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
 from dtk.measure.scaling import global_loss
-from dtk.proof import facts
-from dtk.proof.evidence import Evidence, RunLike, collect
-from dtk.proof.facts import MOVING
+from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged
 from dtk.recording.recorded import Recorded
+from dtk.records import facts
+from dtk.records.events import Loop
+from dtk.records.facts import MOVING, RunLike
 
 __all__ = ["Following", "can_be_followed", "check_every_step", "followed", "has_parts_of_its_own"]
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import weights
 from dtk.proof.steps import Steps, judged
+from dtk.records import weights
 
 if TYPE_CHECKING:
     import pandas

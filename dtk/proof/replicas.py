@@ -6,8 +6,8 @@ from dtk.digits import first_three
 from dtk.errors import VerificationError
 from dtk.language import N_, _
 from dtk.proof.evidence import Evidence
-from dtk.proof.facts import MOVING, outside
 from dtk.proof.steps import parted
+from dtk.records.facts import MOVING, outside
 
 __all__ = ["check_replicas_agree", "check_states_agree"]
 

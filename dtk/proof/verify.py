@@ -36,7 +36,7 @@ from dtk.proof.proof import Proof
 from dtk.proof.replicas import check_replicas_agree, check_states_agree
 
 if TYPE_CHECKING:
-    from dtk.proof.evidence import RunLike
+    from dtk.records.facts import RunLike
 
 __all__ = ["name_of", "prove", "verify"]
 

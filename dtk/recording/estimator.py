@@ -8,20 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtk import weights
 from dtk.compat import states
 from dtk.compat.estimators import taps
 from dtk.compat.steps import targets
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
-from dtk.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.language import _
 from dtk.recording import states as watching
 from dtk.recording.estimator_checks import SAME_STEPS, check_checkpoint, check_sharding, check_writable
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import fingerprint, first_leaf
 from dtk.recording.progress import Progress, progress
-from dtk.records import Record
+from dtk.records import Record, weights
+from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 
 __all__ = ["EstimatorRecorder", "listen"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtk.environment import Here
-from dtk.events import Evaluating, Evaluation
+from dtk.records.events import Evaluating, Evaluation
 
 __all__ = ["evaluated", "evaluating"]
 

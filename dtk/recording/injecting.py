@@ -1,6 +1,6 @@
 """In a worker: brings the faults that `dtk.run(..., faults=[...])` asked for, each at its step.
 
-Each is written to the worker's events as it comes (`dtk.events.FaultCame`).
+Each is written to the worker's events as it comes (`dtk.records.events.FaultCame`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from dtk.compat.per_replica import make_nan
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
-from dtk.events import FaultCame, of_kind
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
-from dtk.lines import Tail
 from dtk.recording.blackhole import drop_all
 from dtk.records import Record, RunFolder
+from dtk.records.events import FaultCame, of_kind
+from dtk.records.lines import Tail
 
 __all__ = ["Injector", "never_came", "write_faults"]
 

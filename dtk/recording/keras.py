@@ -8,12 +8,12 @@ from typing import Any
 from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
 from dtk.environment import Here, here
-from dtk.events import Loop, NoLoss, Scope, Training
 from dtk.language import _
 from dtk.recording.evaluation import evaluated, evaluating
 from dtk.recording.fingerprint import element_shapes, fingerprint
 from dtk.recording.progress import Known, Progress, check_strategy, progress
 from dtk.recording.updates import check_any_strategy, keep_beside
+from dtk.records.events import Loop, NoLoss, Scope, Training
 
 __all__ = ["Recorder"]
 

@@ -11,12 +11,12 @@ from dtk.compat.steps import updates
 from dtk.compat.steps.tap import layers_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
-from dtk.events import Loop, Running, Scope, Training, of_kind
 from dtk.language import N_, _, ngettext
 from dtk.recording.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.recording.progress import Known, Progress, check_strategy, progress
 from dtk.recording.trained import Trained, trained
 from dtk.recording.updates import check_any_strategy
+from dtk.records.events import Loop, Running, Scope, Training, of_kind
 
 __all__ = ["record_step"]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dtk import weights as files
 from dtk.compat.per_replica import key_of, strategy_of
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
-from dtk.events import Counted, Finished, Losses, Met, Optimizer, of_kind
 from dtk.language import _
 from dtk.recording.injecting import Injector, Weights
 from dtk.records import Record
+from dtk.records import weights as files
+from dtk.records.events import Counted, Finished, Losses, Met, Optimizer, of_kind
 
 __all__ = ["Progress", "check_strategy", "meet", "progress", "save_weights"]
 

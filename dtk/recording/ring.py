@@ -1,7 +1,7 @@
 """`dtk.ring`: a worker's place in a ring of workers, for an all-reduce by hand. No TensorFlow.
 
 The all-reduce itself, which chunk to send, what to do with the one that comes, is the learner's. Here are the
-connections, and the book that is kept of them: each message goes to the worker's events (`dtk.events.Ring`).
+connections, and the book that is kept of them: each message goes to the worker's events (`dtk.records.events.Ring`).
 
 A round begins with each `split`; steps count its exchanges, from 1. parts: the workers whose gradient is in the
 chunk's sum, a worker twice that was added twice; None where the numbers are something else. What was done with a
@@ -21,10 +21,10 @@ import numpy as np
 
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
-from dtk.events import Ring as RingEvent
-from dtk.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
 from dtk.language import N_, _
 from dtk.recording.neighbours import Neighbours, RingBroken
+from dtk.records.events import Ring as RingEvent
+from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
 
 __all__ = ["Ring", "ring"]
 

@@ -1,6 +1,6 @@
 """In a worker: what was trained, as against what was recorded: every optimizer's updates, counted and written down.
 
-Of the worker's events (`dtk.events`), `Traced`, `Augments` and `Alone` say what the graph of a first step has, and
+Of the events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and
 `Updates`, at the function's end, says what was made and recorded.
 """
 
@@ -19,9 +19,9 @@ from dtk.compat.steps import tap, targets, updates
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
-from dtk.events import Alone, Augments, Optimizer, Traced, Updates
 from dtk.language import _
 from dtk.recording.progress import progress
+from dtk.records.events import Alone, Augments, Optimizer, Traced, Updates
 
 __all__ = ["check_any_strategy", "keep_beside", "listen", "write"]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtk.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.measure import timing
 from dtk.measure.pace import within_epochs
 from dtk.records import evaluations
+from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.view.palette import EVALUATOR_COLOR, member_name, worker_color
 
 if TYPE_CHECKING:
     import pandas
 
     from dtk.records import RunFolder
-    from dtk.tables import Recorded
+    from dtk.records.tables import Recorded
 
 __all__ = ["Lane", "end", "starts"]
 

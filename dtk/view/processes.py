@@ -11,7 +11,7 @@ from matplotlib.patches import FancyBboxPatch
 from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
 from dtk.measure.parts import step_messages
-from dtk.proof.facts import MOVING
+from dtk.records.facts import MOVING
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.palette import EVALUATOR_COLOR, worker_color, worker_name
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-    from dtk.tables import Recorded
+    from dtk.records.tables import Recorded
 
 __all__ = ["processes"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-    from dtk.tables import Recorded
+    from dtk.records.tables import Recorded
 
 __all__ = ["timeline"]
 

@@ -19,7 +19,7 @@ from dtk.watch.waiting import Waiting, graph
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dtk.tables import Recorded
+    from dtk.records.tables import Recorded
 
 __all__ = ["wait_for"]
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 
 from dtk import extras
 from dtk.errors import in_words
-from dtk.events import FaultCame, of_kind
 from dtk.language import N_, _
 from dtk.recording.neighbours import RingPortTaken
 from dtk.records import RunFolder
+from dtk.records.events import FaultCame, of_kind
 from dtk.watch.known import KNOWN
 from dtk.watch.state import called
 

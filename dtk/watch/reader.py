@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from dtk.events import Event, parse
-from dtk.lines import Tail
 from dtk.records import Record, RunFolder, WorkerFolder
+from dtk.records.events import Event, parse
+from dtk.records.lines import Tail
 
 __all__ = ["Follows", "Member", "Reader", "Watches", "size"]
 

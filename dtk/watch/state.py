@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dtk.events import Failed, Finished, Running, Starting, Training
 from dtk.language import N_, _
+from dtk.records.events import Failed, Finished, Running, Starting, Training
 
 __all__ = ["STAGES", "Line", "State", "called"]
 

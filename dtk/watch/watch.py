@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dtk import events
 from dtk.errors import WorkerFailed, in_words
 from dtk.language import N_, _
-from dtk.records import RunFolder, WorkerFolder
+from dtk.records import RunFolder, WorkerFolder, events
 from dtk.watch import explain, hindrances
 from dtk.watch.explain import is_chatter
 from dtk.watch.reasons import clauses

@@ -16,10 +16,10 @@ A run's directory (mode 0700):
         log.txt          everything the process wrote to file descriptors 1 and 2
         records.jsonl    one line a (step, replica); see COLUMNS
         marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
-        events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `dtk.events` has the kinds
+        events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.recording.states`)
         losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
-        weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `dtk.weights`
+        weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `weights`
         result.pkl       what the function returned
         error.json       {"type", "message", "traceback"} where it raised
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
@@ -45,12 +45,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import weights
-from dtk.attempts import Attempt
-from dtk.events import Event, Losses, of_kind, parse, write
-from dtk.lines import Tail
-from dtk.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
-from dtk.weights import Weights
+from dtk.records import weights
+from dtk.records.attempts import Attempt
+from dtk.records.events import Event, Losses, of_kind, parse, write
+from dtk.records.lines import Tail
+from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
+from dtk.records.weights import Weights
 
 if TYPE_CHECKING:
     import pandas
@@ -171,7 +171,7 @@ class WorkerFolder:
         return weights.load(self.path, which)
 
     def save_weights(self, which: str, names: list[str], arrays: list[Any], part: int = 0) -> None:
-        """Writes the weights of one model, the part-th of the run; see `dtk.weights`."""
+        """Writes the weights of one model, the part-th of the run; see `weights`."""
         weights.save(self.path, which, names, arrays, part)
 
 
@@ -209,7 +209,7 @@ class Journal:
         _append(self._losses, "".join(json.dumps(row) + "\n" for row in rows))
 
     def event(self, event: Event) -> None:
-        """Appends an event (`dtk.events`)."""
+        """Appends an event (`events`)."""
         _append(self._events, write(event))
 
     def mark(self, kind: str, began: float, ended: float, size: int) -> None:
@@ -283,7 +283,7 @@ class RunFolder:
 
     @property
     def records(self) -> pandas.DataFrame:
-        """The rows that count, of all attempts (`dtk.tables.counting`); the column's times go on through them."""
+        """The rows that count, of all attempts (`tables.counting`); the column's times go on through them."""
         return counting([folder.own_records for folder in (*self.earlier, self)])
 
     @property

@@ -1,6 +1,6 @@
 """One line of a worker's events.jsonl: from an event to the line, and from the line of any version to an event.
 
-`dtk.events` has the kinds of events. A line is {"at": seconds, "state": NAME, FIELD: value, ...}. A field that has its
+`events` has the kinds of events. A line is {"at": seconds, "state": NAME, FIELD: value, ...}. A field that has its
 default is not written, so that a new field with a default does no harm to old lines; fields that a reader does not know
 it ignores, and a line of a kind that it does not know becomes `Unknown`.
 """

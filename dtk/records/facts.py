@@ -1,6 +1,6 @@
 """What a run's workers wrote down about their training beside its numbers; None where it was not.
 
-The events (`dtk.events`) are `Loop` (who trains, in which scope, with which layers), `Traced` (what the graph of an
+The events (`events`) are `Loop` (who trains, in which scope, with which layers), `Traced` (what the graph of an
 update holds), `Alone` (the function makes no strategy) and `Augments` (a map of a dataset that draws at random). A
 missing event means unknown, and nothing is concluded from it.
 """
@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from dtk.compat.states import MOVING
-from dtk.events import Alone, Augments, Loop, Scope, Traced, of_kind
 from dtk.language import _
-from dtk.lines import Kind
+from dtk.records.events import Alone, Augments, Loop, Scope, Traced, of_kind
+from dtk.records.lines import Kind
 
 if TYPE_CHECKING:
-    from dtk.proof.evidence import RunLike
+    import pandas
+
+    from dtk.records import RunFolder
 
 __all__ = [
     "MOVING",
     "SAME_DATA",
     "Operations",
+    "RunLike",
     "Scope",
     "constant",
     "events",
@@ -41,6 +43,19 @@ __all__ = [
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
 # or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
 SAME_DATA = 1e-3
+MOVING = ("moving_mean", "moving_variance")  # of the names of statistics that each replica has of its own
+
+
+class RunLike(Protocol):
+    """What is needed of a `dtk.Run`, which lives in a room above this one."""
+
+    folder: RunFolder
+    mode: str
+    replicas: int
+    seed: int | None
+
+    @property
+    def records(self) -> pandas.DataFrame: ...
 
 
 def events(run: RunLike, kind: type[Kind]) -> list[Kind]:
@@ -53,7 +68,7 @@ class Operations(NamedTuple):
 
     draws: operations that draw at random in the updates' graphs. clips: how gradients are clipped before replicas add
     them up. sparse: the variables whose gradients come as rows, and whose optimizer takes rows of one number one by
-    one. augments, python, files: of the data, as in `dtk.events.Augments`.
+    one. augments, python, files: of the data, as in `events.Augments`.
     """
 
     draws: list[str] | None

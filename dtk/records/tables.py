@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dtk.events import Evaluation, Event, of_kind
+from dtk.records.events import Evaluation, Event, of_kind
 
 if TYPE_CHECKING:
     import pandas

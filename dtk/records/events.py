@@ -1,4 +1,4 @@
-"""What happens in a run, as it stands in a worker's events.jsonl: a class for each kind of event (`dtk.lines`).
+"""What happens in a run, as it stands in a worker's events.jsonl: a class for each kind of event (`lines`).
 
 `at`, which each has, is in seconds since the call of `dtk.run`, on the one clock that all processes of a run share.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtk.lines import Event, Unknown, of_kind, parse, write
+from dtk.records.lines import Event, Unknown, of_kind, parse, write
 
 __all__ = [
     "VERSION",
