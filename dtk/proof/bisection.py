@@ -28,6 +28,7 @@ from dtk.records.events import Traced, of_kind
 from dtk.records.facts import outside, rates_known, scope_of
 
 __all__ = [
+    "beside_a_penalty",
     "look_at_between",
     "look_at_divisor",
     "look_at_factor",
@@ -36,6 +37,7 @@ __all__ = [
     "look_at_settings",
     "look_at_shape",
     "look_at_update",
+    "of_gradients",
     "scaled_alike",
     "unknown",
 ]
@@ -45,6 +47,7 @@ PARALLEL = 1e-3  # of a cosine that is 1
 ABOUT = 0.25  # of the ratio of the mean losses of two batches
 STEADY = 0.02  # of what a loss is too large by, where the examples have no part in it
 NOISE = 5e-6  # of a loss, which rounding may be
+FEW = 4  # values, of which some are parallel by chance
 ENOUGH = 6  # steps whose losses tell a pattern from chance
 RATES = ("learning_rate", "current_learning_rate")
 
@@ -135,7 +138,7 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     """All gradients that differ are longer than one device's by one number, which the replicas explain."""
     if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
         return None
-    n, factor = case.replicas, _factor(_of_gradients(case.one))
+    n, factor = case.replicas, _factor(of_gradients(case.one))
     if factor is not None and case.failed.reason == "update" and _weights_alone(case.one):
         what = N_("{where}: {factor:.4g} times as far, though the optimizer's own variables change alike")
         tested = _(
@@ -216,13 +219,13 @@ def _penalty(case: Case) -> tuple[str, ...] | None:
     excess = case.excess[_steps(case)]
     if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
         return None
-    toward, n = _toward(case), case.replicas
-    if toward is not None:
-        why = N_(
-            "the update differs along the weights themselves (cosine {cosine:.3f}): each replica adds the penalty whole"
+    if case.one is not None and beside_a_penalty(of_gradients(case.one), 1.0):
+        why = _("the update differs along the weights themselves: each replica adds the penalty whole")
+        return (
+            "regularisation",
+            why,
+            _("what the updates differ by is parallel to the weights, as a penalty's gradient is"),
         )
-        tested = _("what the updates differ by is parallel to the weights, as a penalty's gradient is")
-        return "regularisation", _(why, cosine=toward, n=n), tested
     if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
@@ -311,10 +314,10 @@ def _step(case: Case) -> int:
     return case.failed.step or 1
 
 
-def _of_gradients(steps: Steps) -> list[Part]:
+def of_gradients(steps: Steps) -> list[Part]:
     """The parts that are in proportion to gradients: an optimizer's first moments, or the weights where it has none."""
     kept = [part for part in steps.parts if part.name in steps.kept]
-    moments = [part for part in kept if part.name.lower().endswith(("momentum", "_m")) or "/m/" in part.name]
+    moments = [part for part in kept if part.name.lower().endswith(("momentum", "_m", "/m")) or "/m/" in part.name]
     return moments or [part for part in steps.parts if part not in kept]
 
 
@@ -336,20 +339,24 @@ def _rate_compared(case: Case) -> bool:
     return len(rates) >= len(optimizers) > 0 or (_step(case) == 1 and rates_known(case.ours.run))
 
 
-def scaled_alike(case: Case) -> bool:
-    """Whether all gradients may be one device's times one number: False where the update tells that they are not.
+def scaled_alike(case: Case, times: float) -> bool:
+    """Whether all gradients may be one device's so many times: False where the update tells that they are not.
 
-    An optimizer's first moments are in proportion to gradients where they begin with 0, weights where it has no
-    variables of its own.
+    An optimizer's moments are in proportion to gradients, or to their squares, where they begin with 0; weights are
+    where it has no variables of its own. What several steps have made in one call tells nothing.
     """
     steps = case.one
-    if steps is None or steps.coarse or not steps.parts or steps.step != _step(case):
+    several = steps is not None and steps.whole and len(steps.followed) < case.steps
+    if steps is None or several or steps.coarse or not steps.parts or steps.step != _step(case):
         return True
-    parts = _of_gradients(steps)
+    parts = of_gradients(steps)
     moments = any(part.name in steps.kept for part in parts)
     if (moments and steps.step > 1) or (not moments and steps.kept):
         return True
-    return _factor(parts) is not None
+    return all(
+        abs(part.along - 1) <= PARALLEL and min(abs(part.longer / times**k - 1) for k in (1, 2)) <= SAME_RATIO
+        for part in parts
+    )
 
 
 def _rows_alone(case: Case) -> bool:
@@ -367,16 +374,12 @@ def _factor(parts: Sequence[Part]) -> float | None:
     return float(np.mean(longer)) if np.ptp(longer) <= SAME_RATIO * np.mean(longer) else None
 
 
-def _toward(case: Case) -> float | None:
-    """The cosine of weights and of what their gradients differ by, where all that differ are parallel to theirs."""
-    assert case.one is not None
-    line = next((line for line in case.one.lines if line.get("wrong")), None)
-    if line is None or "toward" not in line:
-        return None
-    told = {part.name for part in _of_gradients(case.one)}
-    names = [case.one.variables[number][0] for number in line["numbers"]]
-    found = [abs(value) for name, value in zip(names, line["toward"], strict=True) if name in told]
-    return min(found) if found and min(found) > 1 - PARALLEL else None
+def beside_a_penalty(parts: Sequence[Part], times: float) -> bool:
+    """Whether the gradients are one device's, so many times, but for multiples of the weights, as L2 penalties have."""
+    left = [part.left(times) for part in parts]
+    return any(part.values > FEW for part in parts) and all(
+        size <= SAME_RATIO or along > 1 - PARALLEL for size, along in left
+    )
 
 
 def _other_settings(case: Case) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dtk.digits import rounded
 from dtk.language import N_, _
-from dtk.proof.bisection import scaled_alike
+from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike
 from dtk.proof.case import Case
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, TOO_SMALL
@@ -66,13 +66,31 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
         return None  # of what is all but rounded away a ratio says nothing
     hits = [(key, what) for key, value, what in _known(case, step) if _is(case, step, value)]
     if not hits:
-        return None
+        return _beside_a_penalty(case, step)
     key, what = hits[0]
     also = tuple(dict.fromkeys(hit[0] for hit in hits[1:] if hit[0] != key))
     ratio = _("ratio of the losses at step {step}: {ratio:.6g}", step=step, ratio=case.ratio[step - 1])
     tested = _("the ratio at step {step} is that number to {tolerance}", step=step, tolerance=rounded(EXACT))
     said = _("{losses}: {ratio}", losses=case.losses(step), ratio=what)
     return case.found(key, said, tested, [ratio], also)
+
+
+def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
+    """A loss that is some times one device's, but for a penalty that is right: the gradients tell."""
+    steps = case.one
+    if steps is None or steps.coarse or steps.step != step or (steps.kept and step > 1):
+        return None  # an optimizer's variables hold earlier gradients, too
+    parts = of_gradients(steps)
+    for key, value, what in _known(case, step):
+        if beside_a_penalty(parts, value):
+            said = N_(
+                "{losses}; the gradients, but for multiples of the weights: {ratio}; beside it, a penalty is right"
+            )
+            tested = _(
+                "what is left of each gradient is nothing, or parallel to its weight, as a penalty's gradient is"
+            )
+            return case.found(key, _(said, losses=case.losses(step), ratio=what), tested)
+    return None
 
 
 def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
@@ -97,7 +115,7 @@ def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
 
 def _is(case: Case, step: int, value: float) -> bool:
     """Whether the ratio is `value` at all steps followed; with uneven batches of the losses weighted by examples."""
-    if case.one is None or not scaled_alike(case):
+    if case.one is None or not scaled_alike(case, value):
         return False
     followed = [each for each in case.one.followed if step <= each <= case.steps]
     full = [each for each in followed if int(case.examples[each - 1]) == case.ours.global_batch]

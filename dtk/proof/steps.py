@@ -24,8 +24,9 @@ class Part:
     """One variable's change in one step, beside the change that the follower made from the same state.
 
     apart: norm of the difference of the two changes, as a part of the run's. level: how much of it rounding may be.
-    longer: norm of the run's change over the follower's. along: cosine of the two. single: what a variable of one
-    number is in the follower and in the run; () for others.
+    longer: norm of the run's change over the follower's. along: cosine of the two. toward: how far the run's and the
+    follower's go along the weight, as parts of the follower's. single: what a variable of one number is in the follower
+    and in the run; () for others.
     """
 
     name: str
@@ -34,7 +35,14 @@ class Part:
     level: float
     longer: float
     along: float
+    toward: tuple[float, float] = (0.0, 0.0)
     single: tuple[float, ...] = ()
+
+    def left(self, times: float) -> tuple[float, float]:
+        """What is left of the run's change without `times` the follower's: how much, and its cosine with the weight."""
+        size = math.sqrt(max(0.0, self.longer**2 - 2 * times * self.longer * self.along + times**2))
+        along = self.toward[0] - times * self.toward[1]
+        return (size / self.longer, abs(along) / size) if size and math.isfinite(size) else (size, 0.0)
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,7 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
     for number in line["wrong"]:
         k = line["numbers"].index(number)
         size, own = line["size"][k], line["own"][k]
+        toward = line["toward"][k] if "toward" in line else (0.0, 0.0)
         name, values = variables[number]
         yield Part(
             name,
@@ -129,6 +138,7 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
             line["level"][k],
             size / own if own else math.inf,
             line["along"][k] / (size * own) if size * own else 0.0,
+            (toward[0] / own, toward[1] / own) if own else (0.0, 0.0),
             single.get(number, ()),
         )
 

@@ -47,9 +47,9 @@ def differs(ratio: float, level: float) -> bool:
 
 def _sums(changes: Sequence[Change], weights: Mapping[int, Any]) -> Any:
     """By change: squares of the two changes' difference, of the cluster's, of ours, and of the values at the end; the
-    product of the two changes; that of their difference and of the weight, and the weight's square. `(7, changes)`.
+    product of the two changes; those of the cluster's, and of ours, with the weight; its square. `(8, changes)`.
     """
-    sums = np.zeros((7, len(changes)))
+    sums = np.zeros((8, len(changes)))
     flat: list[list[Any]] = []
     for change in changes:
         toward = weights.get(change.number, change.its_before)
@@ -64,9 +64,10 @@ def _sums(changes: Sequence[Change], weights: Mapping[int, Any]) -> Any:
         before, after, its_before, its_after, toward = whole
         made, its = after - before, its_after - its_before
         apart = made - its
-        pairs = ((apart, apart), (its, its), (made, made), (its_after, its_after), (made, its), (apart, toward))
+        squares = [(each, each) for each in (apart, its, made, its_after)]
+        pairs = [*squares, (made, its), (its, toward), (made, toward), (toward, toward)]
         places = [k for k, _start, _stop in pieces]
-        for found, (one, other) in zip(sums, (*pairs, (toward, toward)), strict=True):
+        for found, (one, other) in zip(sums, pairs, strict=True):
             found[places] += one @ other if len(pieces) == 1 else np.add.reduceat(one * other, [0, *ends[:-1]])
     return sums
 
@@ -87,8 +88,8 @@ def _pieces(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
         yield found
 
 
-def _judged(change: Change, sums: Sequence[float]) -> dict[str, float]:
-    apart, size, own, last, along, toward, weight = sums
+def _judged(change: Change, sums: Sequence[float]) -> dict[str, Any]:
+    apart, size, own, last, along, *toward, weight = sums
     apart, size, own = math.sqrt(apart), math.sqrt(size), math.sqrt(own)
     floor = FLOOR * ROUNDING.get(change.dtype, 0.0) * math.sqrt(last)
     if change.dtype not in ROUNDING:  # counters, and the state of random numbers
@@ -97,6 +98,5 @@ def _judged(change: Change, sums: Sequence[float]) -> dict[str, float]:
     if not math.isfinite(apart):
         alike = change.dtype in ROUNDING and np.array_equal(change.after, change.its_after, equal_nan=True)
         ratio = 0.0 if alike else math.inf
-    across = apart * math.sqrt(weight)
-    cosine = toward / across if across and math.isfinite(across) else 0.0
-    return {"apart": apart, "size": size, "own": own, "along": along, "toward": cosine, "ratio": ratio}
+    toward = [each / math.sqrt(weight) if weight and math.isfinite(weight) else 0.0 for each in toward]
+    return {"apart": apart, "size": size, "own": own, "along": along, "toward": toward, "ratio": ratio}

@@ -57,8 +57,8 @@ class Follower:
     A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
     (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
     "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
-    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": the
-    cosine of the difference and the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
+    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": how
+    far the two go along the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
     numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is
     one number, "measured": false where the step did not repeat itself, "split": numbers of those of which this
     process's replicas hold different values}. The first line:

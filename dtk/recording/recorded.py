@@ -188,14 +188,19 @@ def _unit(
 def weight_of(name: str, names: Iterable[str]) -> str | None:
     """The weight that an optimizer's variable belongs to, among `names`; None for what belongs to none.
 
-    Keras 3 says adam/dense_kernel_momentum, Keras 2 Adam/m/dense/kernel, TensorFlow 1 dense/kernel/Momentum.
+    Keras 3 says adam/dense_kernel_momentum, Keras 2 Adam/m/dense/kernel, its older optimizers Adam/dense/kernel/m,
+    TensorFlow 1 dense/kernel/Momentum.
     """
     own = name.partition("/")[2]
     found = [
         each
         for each in names
         if each != name
-        and (own.startswith(each.replace("/", "_") + "_") or name.endswith(f"/{each}") or name.startswith(f"{each}/"))
+        and (
+            own.startswith((each.replace("/", "_") + "_", f"{each}/"))
+            or name.endswith(f"/{each}")
+            or name.startswith(f"{each}/")
+        )
     ]
     return max(found, key=len, default=None)
 
