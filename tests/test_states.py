@@ -222,6 +222,43 @@ def test_a_variable_that_is_gone_by_a_steps_end_is_not_compared():
 
 
 @pytest.mark.trains
+@pytest.mark.parametrize("given", [True, False])
+def test_a_call_that_reads_its_data_itself_is_made_again_with_the_same(given):
+    def train(strategy):
+        import keras
+        import tensorflow as tf
+
+        keras.config.set_dtype_policy("mixed_bfloat16")  # its steps are made again, to see what is rounding
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1)])
+            optimizer = keras.optimizers.Adam(0.01)
+
+        def share(batch):
+            with tf.GradientTape() as tape:
+                losses = tf.reduce_sum(tf.cast(model(batch), tf.float32) ** 2, axis=1)
+                loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((64, 8), (1, 2))).shuffle(64, seed=1)
+        iterator = iter(strategy.experimental_distribute_dataset(data.batch(8)))
+
+        @tf.function
+        def step(given):
+            batch = next(iterator if given is None else given)
+            dtk.record_step(strategy.run(share, args=(batch,)), batch=batch, model=model)
+
+        for _ in range(8):
+            step(iterator if given else None)
+
+    run = dtk.run(train)
+    assert dtk.verify(run).verdict == "one device"
+    _, lines = run.followed(run)
+    assert all(line.get("measured", True) for line in lines)
+
+
+@pytest.mark.trains
 def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
     program = RIGHT["loop relu adam"]
 

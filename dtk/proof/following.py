@@ -239,7 +239,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
             return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
         found += [*_examples(mine, other), *_data(mine, other)]
-        found += _losses(mine, other if steps.whole else _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
+        found += _losses(mine, _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
     if steps.step is not None and not steps.between:
         found.append(_update(steps, replicas))
     if found:
@@ -276,6 +276,12 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             "not decidable: at {n} of {steps} steps rounding is as large as the update in over a tenth of all values"
         )
         remedy = N_("compute in float32, or with a larger learning rate")
+        if any(line.get("open") for line in steps.lines):
+            what = N_(
+                "not decidable: at {n} of {steps} steps nothing tells how much of the difference is rounding, as the "
+                "call can't be made again: it reads data of its own, or very many steps' data"
+            )
+            remedy = N_("give the step its batch, or its iterator, as an argument, and make fewer steps in a call")
         return VerificationError(_(what, n=steps.undecided, steps=ours.steps), reason="not decidable", remedy=_(remedy))
     return None
 
@@ -315,7 +321,7 @@ def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
 
 def _only(theirs: Evidence, ours: Evidence, steps: Steps) -> Evidence:
     """The follower's losses at the steps that it took over a state for; at the others it went its own way."""
-    own = np.isin(np.arange(1, ours.steps + 1), steps.followed)[:, None]
+    own = np.array(steps.tight(ours.steps))[:, None]
     shares = np.where(own, theirs.shares, ours.shares.sum(axis=1, keepdims=True) / theirs.replicas)
     return replace(theirs, shares=shares)
 

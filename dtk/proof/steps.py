@@ -16,6 +16,8 @@ from dtk.records import RunFolder
 __all__ = ["Part", "Parted", "Steps", "judged", "parted"]
 
 UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
+INSIDE = 4  # steps of a call that makes many, whose losses agree before rounding has grown
+TIGHT = 2e-5  # of an update: less is rounding in all programs that were measured
 MOST_UNDECIDED = 0.1  # of all values, in a step that counts as decided
 
 
@@ -75,6 +77,15 @@ class Steps:
     lines: tuple[dict[str, Any], ...] = field(repr=False)
     variables: Sequence[tuple[str, int]] = field(repr=False)
     read: Sequence[dict[str, Any]] = field(repr=False)
+
+    def tight(self, steps: int) -> list[bool]:
+        """Of each step, whether its loss is from the run's state, or so soon after that rounding has not grown."""
+        found, since, loose = [], INSIDE, False
+        firsts = {line["step"]: any(ratio > TIGHT for ratio in line["ratio"]) for line in self.lines}
+        for step in range(1, steps + 1):
+            since, loose = (0, firsts[step]) if step in firsts else (since + 1, loose)
+            found.append(since == 0 or (self.whole and (since < INSIDE or not loose)))
+        return found
 
     @cached_property
     def kept(self) -> dict[str, str]:
@@ -145,6 +156,8 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
 
 def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> bool:
     """Whether rounding is so large in a step that more than a small part of all values says nothing."""
+    if line.get("open"):
+        return True
     noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > UNDECIDED]
     return sum(variables[n][1] for n in noisy) > MOST_UNDECIDED * sum(variables[n][1] for n in line["numbers"])
 

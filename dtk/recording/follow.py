@@ -43,7 +43,7 @@ LEAST = 2e-5  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
-_ONCE = Made(None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
+_ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
 FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
 
 
@@ -60,7 +60,8 @@ class Follower:
     change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": how
     far the two go along the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
     numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is
-    one number, "measured": false where the step did not repeat itself, "split": numbers of those of which this
+    one number, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of
+    it is rounding, "split": numbers of those of which this
     process's replicas hold different values}. The first line:
     {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
     were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
@@ -76,6 +77,9 @@ class Follower:
         self._repeated = 0
         self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
+        self._beside: dict[
+            int, tuple[Any, list[Any]]
+        ] = {}  # a function, and the data that it reads beside its arguments
         self._belongs: dict[int, int | None] = {}  # an optimizer's variable -> its weight, by number
         self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -87,9 +91,9 @@ class Follower:
         if self.ended or not self.watched.looks_at(subject):
             return call(*args, **kwargs)
         begun = self.begins(subject)
-        args, kwargs = self._fed(args, kwargs)
+        args, kwargs = self._fed(subject, args, kwargs)
         result = call(*args, **kwargs)
-        self.ends(subject, begun, _ONCE._replace(call=call, args=args, kwargs=kwargs))
+        self.ends(subject, begun, _ONCE._replace(subject=subject, call=call, args=args, kwargs=kwargs))
         return result
 
     def begins(self, subject: Any) -> Any:
@@ -140,7 +144,7 @@ class Follower:
         matched = self._matched(made.after, self.recorded.units[last].here)
         line = self._compare(made.before, made.after, begun, there, matched)
         if line["wrong"]:
-            self._measure(line, made, begun, matched)
+            self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
         self._followed += 1 + last - first
         facts = {"unit": last + 1, "units": 1 + last - first, "step": self._step, "kind": "update"}
         self._write({**facts, **_finished(line)})
@@ -162,27 +166,32 @@ class Follower:
         numbers.update(zip(left, missing, strict=True))
         return {numbers[each.identity]: each for each in mine}
 
-    def _fed(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments, each iterator replaced by one whose elements can be had again."""
+    def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments; each iterator or dataset, and each that is read beside them, can be had again."""
+        if id(subject) not in self._beside:
+            found = states.read_beside(subject)
+            self._beside[id(subject)] = subject, [self._feed(value) for value, _ in found]
+            for (_, put), handed in zip(found, self._beside[id(subject)][1], strict=True):
+                put(handed)
+        else:
+            for value in self._beside[id(subject)][1]:
+                self._feed(value)
+        return tuple(map(self._feed, args)), {name: self._feed(value) for name, value in kwargs.items()}
 
-        def replaced(value: Any) -> Any:
-            if not states.can_be_fed(value):
-                return value
-            if id(value) not in self._feeds:
-                try:
-                    made_of = Feed(value)
-                except (TypeError, ValueError, NotImplementedError):
-                    made_of = None
-                self._feeds = {id(value): (value, made_of), **dict(list(self._feeds.items())[:3])}
-            feed = self._feeds[id(value)][1]
-            if feed is None:
-                return value
-            for _ in range(max(1, len(feed.given)) - len(feed._ahead)):
-                feed.fetch()
-            feed.given = []
-            return feed.iterator
-
-        return tuple(map(replaced, args)), {name: replaced(value) for name, value in kwargs.items()}
+    def _feed(self, value: Any) -> Any:
+        known = {id(feed.handed): feed for _, feed in self._feeds.values() if feed is not None}
+        if id(value) not in known and not states.can_be_fed(value):
+            return value
+        feed = known.get(id(value))
+        if feed is None and id(value) not in self._feeds:
+            with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+                feed = Feed(value)
+            self._feeds = {id(value): (value, feed), **dict(list(self._feeds.items())[:3])}
+        feed = feed or self._feeds[id(value)][1]
+        if feed is None:
+            return value
+        feed.begins()
+        return feed.handed
 
     # ---- comparing
 
@@ -281,12 +290,19 @@ class Follower:
 
     # ---- how much of it is rounding
 
-    def _measure(self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable]) -> None:
-        """Repeats the step with last digits changed; what an update differs by then is this variable's level."""
+    def _measure(
+        self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable], updates: int
+    ) -> None:
+        """Repeats the step with last digits changed; what an update differs by then is this variable's level.
+
+        updates: how many the unit has made.
+        """
         feeds = [feed for _, feed in self._feeds.values() if feed is not None]
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False
+            if line["wrong"] and (updates > 1 or targets.precision()):  # rounding may have grown, or is as large
+                line["wrong"], line["open"] = [], True
             return
         self._repeated += 1
         again = Repeated(made, feeds, matched, begun)

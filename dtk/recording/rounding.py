@@ -19,8 +19,12 @@ LAST_DIGITS = 4.0  # how large a change is, in units in the last place: sums of 
 
 
 class Made(NamedTuple):
-    """A step that this process has made, and the state before and after; call: None for several calls."""
+    """A step that this process has made, and the state before and after; call: None for several calls.
 
+    subject: the function that is called.
+    """
+
+    subject: Any
     call: Callable[..., Any] | None
     args: Any
     kwargs: Any
@@ -29,10 +33,11 @@ class Made(NamedTuple):
 
     def repeatable(self, feeds: Sequence[Feed]) -> bool:
         """Whether it can be made again: one call, of data that can be handed out again, that draws by states alone."""
-        fed = {id(feed.iterator) for feed in feeds}
-        given = [*self.args, *self.kwargs.values()]
-        loose = [value for value in given if states.is_iterator(value) and id(value) not in fed]
-        return self.call is not None and not loose and not targets.stateful_draws()
+        fed = {id(feed.handed) for feed in feeds if not feed.lost}
+        if self.call is None or targets.stateful_draws():
+            return False
+        given = [value for value in (*self.args, *self.kwargs.values()) if states.is_data(value)]
+        return all(id(value) in fed for value in (*given, *(value for value, _ in states.read_beside(self.subject))))
 
 
 class Repeated:
@@ -89,7 +94,7 @@ class Repeated:
             begins[id(each)] = values
             if values:
                 each.assign(values)
-        fed = {id(feed.iterator) for feed in self.feeds}
+        fed = {id(feed.handed) for feed in self.feeds}
         for feed, given in zip(self.feeds, self._given, strict=True):
             feed.replayed = [changed(element) for element in given]
         args = [value if id(value) in fed else changed(value) for value in self.made.args]
