@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
     _add_lessons(commands)
-    _add_class(commands.add_parser("class", help="for teachers: editions of the lessons, grading"))
+    _add_class(commands.add_parser("class", help="for teachers: editions of the lessons"))
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
     agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
@@ -61,8 +61,6 @@ def _add_lessons(of: Any) -> None:
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
-    from dtk.classroom import grade
-
     steps = of.add_subparsers(dest="step", required=True)
     build = steps.add_parser("build", help="write an edition of the lessons into a new folder")
     build.add_argument("out", type=Path, help="the folder, which is made")
@@ -71,18 +69,6 @@ def _add_class(of: argparse.ArgumentParser) -> None:
     build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
     build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
     build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
-    grade.add_arguments(steps.add_parser("grade", help="grade what students hand in, unattended"))
-    usage = "dtk class boxed [options] -- COMMAND ..."
-    boxed = steps.add_parser("boxed", usage=usage, help="another grader, in a box: on a copy of this directory")
-    boxed.add_argument("--kernel", type=Path, metavar="FILE", help="a kernel by this connection file, and no command")
-    boxed.add_argument("--bring", action="append", default=[], metavar="FILE", help="copied back here at the end")
-    kernel = steps.add_parser("kernel", help="have Jupyter, and so nbgrader, start its Python kernels in boxes")
-    kernel.add_argument("dir", type=Path, help="to be named in JUPYTER_PATH")
-    for each in (boxed, kernel):
-        grade.add_limits(each, "for each cell")
-        each.add_argument("--disk", type=grade.size, default="1G", help="for the box (default: 1G)")
-        each.add_argument("--total", type=float, default=1800.0, help="seconds for all of it (default: 1800)")
-        each.add_argument("--hide", type=Path, action="append", default=[], metavar="DIR", help="looks empty inside")
 
 
 _USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
@@ -125,7 +111,7 @@ def commands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0, or 1 with one sentence on stderr; `dtk run` the culprit's."""
     given = list(sys.argv[1:] if argv is None else argv)
-    split = given.index("--") if "--" in given and _has_command(given) else len(given)
+    split = given.index("--") if "--" in given and given[0] in ("run", "lab") else len(given)
     options = parser().parse_args(given[:split])
     try:
         if options.command == "run":
@@ -147,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return outside.main(options.dir, options.out)
         elif options.command == "class":
-            return _class(options, given[split + 1 :])
+            _class_build(options)
         elif options.command == "ps":
             _ps()
         elif options.command == "clean":
@@ -160,34 +146,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
         return 130
-    return 0
-
-
-def _has_command(given: Sequence[str]) -> bool:
-    """Whether what stands behind `--` is another program's."""
-    return given[0] in ("run", "lab") or list(given[:2]) == ["class", "boxed"]
-
-
-def _class(options: argparse.Namespace, command: list[str]) -> int:
-    if getattr(options, "lessons", None) == Path("notebooks") and not options.lessons.is_dir():
-        from dtk import lesson_files
-
-        options.lessons = lesson_files.brought()  # without a clone
-    if options.step == "grade":
-        from dtk.classroom import grade
-
-        return grade.main(options)
-    if options.step == "boxed":
-        from dtk.classroom import command as boxed
-
-        return boxed.main(options, command)
-    if options.step == "kernel":
-        from dtk.classroom import command as boxed
-
-        file = boxed.kernel(options.dir, options)
-        print(f"dtk: wrote {file}; for nbgrader: JUPYTER_PATH={options.dir} nbgrader ... --KernelManager.transport=ipc")
-        return 0
-    _class_build(options)
     return 0
 
 
@@ -206,9 +164,12 @@ def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
 
 
 def _class_build(options: argparse.Namespace) -> None:
+    from dtk import lesson_files
     from dtk.classroom.build import build
     from dtk.classroom.lesson import lessons
 
+    if options.lessons == Path("notebooks") and not options.lessons.is_dir():
+        options.lessons = lesson_files.brought()  # without a clone
     found = lessons(options.lessons, options.lesson)
     files = build(options.edition, found, options.lessons, options.out, options.variant, options.hidden)
     print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")

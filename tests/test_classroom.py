@@ -10,8 +10,7 @@ import pytest
 
 from dtk import cli
 from dtk.classroom.build import EDITIONS, build
-from dtk.classroom.lesson import Lesson, lessons, open_notebook, read
-from dtk.classroom.submission import steps
+from dtk.classroom.lesson import Lesson, lessons, read
 from dtk.errors import DtkError
 from dtk.lessons.check import all_exercises
 
@@ -154,12 +153,3 @@ def test_a_lesson_that_is_not_there_is_said(tmp_path: Path):
         lessons(FOLDER, ["99"])
     with pytest.raises(DtkError, match="there are no lessons in"):
         lessons(tmp_path)
-
-
-@named
-def test_what_was_handed_out_is_not_said_to_be_changed(lesson: Lesson, tmp_path: Path):
-    build("student", [lesson], FOLDER, tmp_path / "out", variant="7")
-    handed_out = open_notebook(tmp_path / "out" / f"{lesson.name}.ipynb")
-    found = steps(handed_out["cells"], lesson)
-    assert [step.cell for step in found if step.edited] == []
-    assert {step.question for step in found if step.question} == {question.name for question in lesson.questions}

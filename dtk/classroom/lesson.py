@@ -65,11 +65,6 @@ class Lesson:
     tasks: tuple[Task, ...]
 
     @property
-    def number(self) -> str:
-        """What its exercises' names begin with: "02", "lab3"; of an appendix, that of the lesson that it belongs to."""
-        return self.questions[0].name.partition(".")[0]
-
-    @property
     def cells(self) -> list[Cell]:
         """Copies, which an edition changes."""
         return [dict(cell, metadata=dict(cell["metadata"])) for cell in self.notebook["cells"]]
@@ -106,7 +101,7 @@ def read(file: Path) -> Lesson:
     Raises:
         DtkError: it is no notebook, or its exercises, checks and solutions don't fit together; with the cell.
     """
-    notebook = open_notebook(file)
+    notebook = _opened(file)
     tasks: list[Task] = []
     stub: Cell | None = None
     checks: list[Question] = []
@@ -130,7 +125,7 @@ def read(file: Path) -> Lesson:
     return Lesson(file.stem, notebook, tuple(tasks))
 
 
-def open_notebook(file: Path) -> dict[str, Any]:
+def _opened(file: Path) -> dict[str, Any]:
     """A notebook's file with each cell's source as one string. Raises a DtkError where it is none."""
     try:
         notebook = json.loads(file.read_text(encoding="utf-8"))

@@ -53,12 +53,9 @@ def keep(kind: str, name: str, **facts: Any) -> None:
         file.write(line.encode())
 
 
-def kept(path: Path | None = None) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """All entries, by name and then by kind, in their order. A line that can't be read is left out.
-
-    path: the file, where it is not this user's own.
-    """
-    path = path or place()
+def kept() -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """All entries, by name and then by kind, in their order. A line that can't be read is left out."""
+    path = place()
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     if path is None or not path.exists():
         return found

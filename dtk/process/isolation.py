@@ -18,25 +18,20 @@ from pathlib import Path
 
 from dtk.language import _
 
-__all__ = ["NEW_MOUNTS", "NEW_PROCESSES", "enter", "wanted_a_network"]
+__all__ = ["enter", "wanted_a_network"]
 
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000  # <linux/sched.h>
-NEW_MOUNTS, NEW_PROCESSES = 0x00020000, 0x20000000 | 0x08000000  # the second: with the means to share memory
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1  # <linux/sockios.h>, <linux/if.h>
 
 
-def enter(also: int = 0) -> None:
-    """Moves this process, which has one thread, there. OSError where the system doesn't allow it or knows no such.
-
-    also: NEW_MOUNTS, NEW_PROCESSES or both, namespaces of those in addition; a user namespace comes with them for root,
-    too, so that what is done to them can't be done to the system.
-    """
+def enter() -> None:
+    """Moves this process, which has one thread, there. OSError where the system doesn't allow it or knows no such."""
     if not sys.platform.startswith("linux"):
         raise OSError(0, _("{system} has no network namespaces", system=sys.platform))
-    if also or os.geteuid() != 0 or _unshare(_NEWNET):
+    if os.geteuid() != 0 or _unshare(_NEWNET):
         user, group = os.geteuid(), os.getegid()
-        number = _unshare(_NEWUSER | _NEWNET | also)
+        number = _unshare(_NEWUSER | _NEWNET)
         if number:
             raise OSError(number, os.strerror(number))
         Path("/proc/self/setgroups").write_text("deny")

@@ -1,10 +1,8 @@
-"""A student's path in the browser, and the teacher's: open, predict, run, solve, hand in; grade, read the report."""
+"""A student's path in the browser: open the edition, predict, run, solve, and hand in what its README asks for."""
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +22,7 @@ ANSWERS = {
 
 
 @pytest.mark.timeout(900)
-def test_a_student_hands_in_and_the_teacher_grades(server, visit, browser, pictures, tmp_path):
+def test_a_student_solves_a_lesson_and_hands_it_in(server, visit):
     expect = pytest.importorskip("playwright.sync_api").expect
     handout = server.notebooks / "class"
     dtk("class", "build", "--edition", "student", str(handout), "--variant", "group-a", "--lesson", "00")
@@ -54,22 +52,9 @@ def test_a_student_hands_in_and_the_teacher_grades(server, visit, browser, pictu
     page.wait_idle(60)
     page.shot("class-report", page.cell("dtk.report()"))
     assert printed(page.save()).count(": PASS") >= 3
-    submission = tmp_path / "submissions" / "ann"
-    submission.mkdir(parents=True)
-    for name in (f"{LESSON}.ipynb", "answers.jsonl"):  # as the edition's README says
+    for name in (f"{LESSON}.ipynb", "answers.jsonl"):  # what the edition's README asks for
         assert name in (handout / "README.md").read_text().replace(f"{LESSON})", f"{LESSON}.ipynb")
-        shutil.copy(handout / name, submission)
-    said = dtk("class", "grade", str(submission.parent), "--out", str(tmp_path / "report"), "--hidden", "word")
-    assert "3/4" in said
-    with (tmp_path / "report" / "questions.csv").open(newline="") as file:
-        points = {row["question"]: row["points"] for row in csv.DictReader(file)}
-    assert points == {"00.share": "1", "00.apart": "1", "00.whole": "1", "00.examples": "0"}
-    for look, name in (("teacher", "teacher.html"), ("student", "students/ann.html")):
-        read = browser.new_page(viewport={"width": 1000, "height": 900})
-        read.goto(f"file://{tmp_path / 'report' / name}")
-        read.screenshot(path=str(pictures / f"class-report-{look}.png"), full_page=True)
-        expect(read.locator("body")).to_contain_text("00.share")
-        read.close()
+        assert (handout / name).is_file()
     kept = [json.loads(line) for line in (handout / "answers.jsonl").read_text().splitlines()]
     assert [each["name"] for each in kept if each["kind"] == "predicted"] == ["00.shares"]
 
