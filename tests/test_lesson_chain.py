@@ -184,7 +184,7 @@ def test_cells_use_public_names_only(name):
         ("dtk.plot.ring(run)\ndtk.estimator.RunConfig()", []),
         ("from dtk.records import RunFolder", ["dtk.records"]),
         ("from dtk.model import _ring", ["_ring"]),
-        ("dtk.records.events.Ring", ["dtk.records.events"]),
+        ("dtk.events.Ring", ["dtk.events"]),
         ("dtk.plot.canvas", ["dtk.plot.canvas"]),
         ("import dtk.records", ["dtk.records"]),
         ("run._records", ["_records"]),

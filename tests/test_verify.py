@@ -159,7 +159,7 @@ def test_no_records_at_all(make):
     for corner in run.folder.each:
         (corner.path / "units.jsonl").unlink()
     error = refused(run)
-    assert "the run has no records: add dtk.Recorder() to the callbacks of fit" in str(error)
+    assert "has no records; add dtk.Recorder() to the callbacks of fit" in str(error)
     assert error.reason == "records"
 
 

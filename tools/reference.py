@@ -230,7 +230,7 @@ def _files() -> Iterator[str]:
     from dtk import records
     from dtk.records import tables
 
-    yield from ("# What lies in a run's directory", "", "`run.dir`. How it is written and read: `dtk/records.py`.", "")
+    yield from ("# What lies in a run's directory", "", "`run.dir`. How it is written and read: `dtk/records`.", "")
     yield from ("```", inspect.getdoc(records) or "", "```", "", "## The columns of `run.records`", "")
     yield from (as_markdown(inspect.getdoc(tables.Record) or ""), "", f"In order: {', '.join(records.COLUMNS)}.", "")
 

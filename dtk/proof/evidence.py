@@ -16,7 +16,7 @@ from dtk.records.events import Finished, Loop, of_kind
 from dtk.records.facts import RunLike
 from dtk.records.tables import NAMED
 
-__all__ = ["Evidence", "check_arguments", "check_recorded", "collect"]
+__all__ = ["Evidence", "check_arguments", "collect"]
 
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
 
@@ -85,10 +85,6 @@ class Evidence:
         spans = {attempt.number: attempt.steps for attempt in self.run.folder.attempts[1:]}
         return [(number, span[0]) for number, span in spans.items() if span is not None]
 
-    @property
-    def in_loop(self) -> bool:
-        return "loop" in self.kinds
-
 
 def check_arguments(run: Any, baseline: Any) -> None:
     """Raises TypeError for what is no run, VerificationError for runs in the wrong places, or with other seeds.
@@ -127,12 +123,6 @@ def check_arguments(run: Any, baseline: Any) -> None:
         )
 
 
-def check_recorded(run: RunLike) -> None:
-    """Raises where there are no records at all."""
-    if not len(run.records):
-        raise VerificationError(_("the run has no records: {remedy}", remedy=_(RECORDER)), reason="records")
-
-
 def collect(run: RunLike, name: str) -> Evidence:
     """Reads a run whose records are complete: each replica has each step from 1 to the last, once.
 
@@ -140,6 +130,9 @@ def collect(run: RunLike, name: str) -> Evidence:
     different numbers of steps or did not come to their end.
     """
     records = run.records
+    if not len(records):
+        what = N_("the {run} has no records")
+        raise VerificationError(_(what, run=name), reason="records", remedy=_(RECORDER))
     _check_ended(run, name)
     _check_replicas(run, name)
     _check_steps(run, name)

@@ -97,7 +97,9 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         run=case.ours.name,
     )
     mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
-    evidence = _sums(case, step, mine, other)
+    listed = [first_three([f"{value:.4f}" for value in sums]) for sums in (mine, other)]
+    sums = N_("sums of the fingerprints over each epoch: {mine}, baseline {other}")
+    evidence = [_(sums, mine=listed[0], other=listed[1])]
     tested = _("fingerprints at each step, and their sums over each epoch")
     if case.operations.files and case.ours.run.folder.workers > 1:
         said = N_("{what}: each worker reads whole files of its own ({readers})")
@@ -175,20 +177,6 @@ def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whol
 
 def _made_by(case: Case) -> list[str]:
     return [*case.operations.python, *case.operations.augments][:3]
-
-
-def _sums(case: Case, step: int, mine: np.ndarray, other: np.ndarray) -> list[str]:
-    """The fingerprints' sums, at the first step that differs and over each epoch, in words."""
-    listed = [first_three([f"{value:.4f}" for value in sums]) for sums in (mine, other)]
-    return [
-        _(
-            "sum of the fingerprints at step {step}: {mine:.4f}, baseline {other:.4f}",
-            step=step,
-            mine=case.prints[step - 1].sum(),
-            other=case.base_prints[step - 1],
-        ),
-        _("over each epoch: {mine}, baseline {other}", mine=listed[0], other=listed[1]),
-    ]
 
 
 def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:

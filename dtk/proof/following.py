@@ -271,19 +271,19 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             reason="steps",
             remedy=_("let the data and its size alone decide how many steps there are"),
         )
-    if steps.undecided:
+    return _undecided(steps, ours.steps) if steps.undecided else None
+
+
+def _undecided(steps: Steps, made: int) -> VerificationError:
+    what = N_("not decidable: at {n} of {steps} steps rounding is as large as the update in over a tenth of all values")
+    remedy = N_("compute in float32, or with a larger learning rate")
+    if any(line.get("open") for line in steps.lines):
         what = N_(
-            "not decidable: at {n} of {steps} steps rounding is as large as the update in over a tenth of all values"
+            "not decidable: at {n} of {steps} steps nothing tells how much of the difference is rounding, as the call "
+            "can't be made again: it reads data of its own, or very many steps' data"
         )
-        remedy = N_("compute in float32, or with a larger learning rate")
-        if any(line.get("open") for line in steps.lines):
-            what = N_(
-                "not decidable: at {n} of {steps} steps nothing tells how much of the difference is rounding, as the "
-                "call can't be made again: it reads data of its own, or very many steps' data"
-            )
-            remedy = N_("give the step its batch, or its iterator, as an argument, and make fewer steps in a call")
-        return VerificationError(_(what, n=steps.undecided, steps=ours.steps), reason="not decidable", remedy=_(remedy))
-    return None
+        remedy = N_("give the step its batch, or its iterator, as an argument, and make fewer steps in a call")
+    return VerificationError(_(what, n=steps.undecided, steps=made), reason="not decidable", remedy=_(remedy))
 
 
 def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:

@@ -103,7 +103,7 @@ def _uneven(ours: Evidence, k: int) -> VerificationError:
     where = N_("step {step}, the last batch of the epoch,") if is_last else N_("step {step}")
     weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
     each = sorted(weights.items(), reverse=True)
-    who = _("the loop") if ours.in_loop else _("an Estimator") if "estimator" in ours.kinds else _("Keras fit")
+    who = _("the loop") if "loop" in ours.kinds else _("an Estimator") if "estimator" in ours.kinds else _("Keras fit")
     return VerificationError(
         _(
             "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "

@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtk.proof.steps import Steps, judged
 from dtk.records import weights
 
@@ -96,14 +98,10 @@ def kept(folder: Path) -> Proof | None:
 
 
 def _row(replicas: int, line: dict[str, Any], steps: Steps) -> tuple[Any, ...]:
-    sizes = [size for size in line["size"] if math.isfinite(size)]
-    whole = math.sqrt(sum(size**2 for size in sizes))
-    apart = math.sqrt(sum(each**2 for each in line["apart"]))
-    level = math.sqrt(
-        sum((level * size) ** 2 for level, size in zip(line["level"], line["size"], strict=True) if math.isfinite(size))
-    )
+    size, apart, level = (np.array(line[name], float) for name in ("size", "apart", "level"))
+    finite = np.isfinite(size)
+    whole = float(np.linalg.norm(size[finite])) or math.inf
+    parts = (float(np.linalg.norm(apart) / whole), float(np.linalg.norm((level * size)[finite]) / whole))
     most = max(range(len(line["ratio"])), key=lambda k: line["ratio"][k], default=None)
-    name = "" if most is None else steps.variables[line["numbers"][most]][0]
-    ratio = 0.0 if most is None else line["ratio"][most]
-    part = apart / whole if whole else 0.0
-    return (replicas, line["step"], part, level / whole if whole else 0.0, name, ratio, bool(line["wrong"]))
+    largest = ("", 0.0) if most is None else (steps.variables[line["numbers"][most]][0], line["ratio"][most])
+    return (replicas, line["step"], *parts, *largest, bool(line["wrong"]))

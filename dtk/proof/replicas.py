@@ -35,7 +35,7 @@ def check_replicas_agree(ours: Evidence) -> None:
                 reason="replicas",
                 remedy=_("build the same model on every worker"),
             )
-        apart = [name for name, x, y in pairs if not _moving(name) and x.tobytes() != y.tobytes()]
+        apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
         if apart:
             what = N_("worker 0 and worker {worker} hold different final weights: {names}")
             said = _(what, worker=worker, names=first_three(apart))
@@ -58,10 +58,6 @@ def check_states_agree(ours: Evidence) -> None:
         reason="replicas",
         remedy=_remedy(ours),
     )
-
-
-def _moving(name: str) -> bool:
-    return any(word in name for word in MOVING)
 
 
 def _remedy(ours: Evidence) -> str:

@@ -30,7 +30,7 @@ import numpy as np
 from dtk.errors import VerificationError
 from dtk.language import N_, _
 from dtk.proof.coverage import updates_line
-from dtk.proof.evidence import Evidence, check_arguments, check_recorded, collect
+from dtk.proof.evidence import Evidence, check_arguments, collect
 from dtk.proof.following import Following, can_be_followed, check_every_step
 from dtk.proof.proof import Proof
 from dtk.proof.replicas import check_replicas_agree, check_states_agree
@@ -113,7 +113,6 @@ def _checks(
     if not len(run.records) and can_be_followed(run):
         yield from _unrecorded(run, baseline or run, found)
         return
-    check_recorded(run)
     ours = collect(run, name_of(run))
     yield from _header(ours)
     yield updates_line(ours, allow_unrecorded)

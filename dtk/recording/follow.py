@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from dtk.compat import states
-from dtk.compat.states import Feed, Variable
+from dtk.compat.feeds import Feed, can_be_fed, read_beside
+from dtk.compat.states import Variable
 from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.recording.changes import Change, compared, differs
@@ -169,29 +170,39 @@ class Follower:
     def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments; each iterator or dataset, and each that is read beside them, can be had again."""
         if id(subject) not in self._beside:
-            found = states.read_beside(subject)
-            self._beside[id(subject)] = subject, [self._feed(value) for value, _ in found]
-            for (_, put), handed in zip(found, self._beside[id(subject)][1], strict=True):
-                put(handed)
-        else:
-            for value in self._beside[id(subject)][1]:
-                self._feed(value)
-        return tuple(map(self._feed, args)), {name: self._feed(value) for name, value in kwargs.items()}
+            found = [(self._feed(value), put) for value, put in read_beside(subject)]
+            self._beside[id(subject)] = subject, [feed for feed, _ in found if feed is not None]
+            for feed, put in found:
+                if feed is not None:
+                    put(feed.handed)
+        for feed in self._beside[id(subject)][1]:
+            feed.begins()
+        return tuple(map(self._handed, args)), {name: self._handed(value) for name, value in kwargs.items()}
 
-    def _feed(self, value: Any) -> Any:
-        known = {id(feed.handed): feed for _, feed in self._feeds.values() if feed is not None}
-        if id(value) not in known and not states.can_be_fed(value):
-            return value
-        feed = known.get(id(value))
-        if feed is None and id(value) not in self._feeds:
-            with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-                feed = Feed(value)
-            self._feeds = {id(value): (value, feed), **dict(list(self._feeds.items())[:3])}
-        feed = feed or self._feeds[id(value)][1]
+    def _handed(self, value: Any) -> Any:
+        feed = self._feed(value)
         if feed is None:
             return value
         feed.begins()
         return feed.handed
+
+    def _feed(self, value: Any) -> Feed | None:
+        """What stands for it, from now on; None for what nothing can stand for."""
+        known = next((feed for feed in self._all_feeds() if feed.handed is value), None)
+        if known is not None or not can_be_fed(value):
+            return known
+        if id(value) not in self._feeds:
+            feed = None
+            with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+                feed = Feed(value)
+            self._feeds = {id(value): (value, feed), **dict(list(self._feeds.items())[:3])}
+        return self._feeds[id(value)][1]
+
+    def _all_feeds(self) -> list[Feed]:
+        beside = [feed for _, feeds in self._beside.values() for feed in feeds]
+        return list(
+            {id(feed): feed for feed in (*beside, *(f for _, f in self._feeds.values() if f is not None))}.values()
+        )
 
     # ---- comparing
 
@@ -297,7 +308,7 @@ class Follower:
 
         updates: how many the unit has made.
         """
-        feeds = [feed for _, feed in self._feeds.values() if feed is not None]
+        feeds = self._all_feeds()
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False

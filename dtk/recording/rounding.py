@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtk.compat import states
-from dtk.compat.states import Feed, Variable
+from dtk.compat.feeds import Feed, is_data, read_beside
+from dtk.compat.states import Variable
 from dtk.compat.steps import targets, updates
 from dtk.recording.changes import ROUNDING
 from dtk.recording.states import Snapshot, take
@@ -36,8 +37,8 @@ class Made(NamedTuple):
         fed = {id(feed.handed) for feed in feeds if not feed.lost}
         if self.call is None or targets.stateful_draws():
             return False
-        given = [value for value in (*self.args, *self.kwargs.values()) if states.is_data(value)]
-        return all(id(value) in fed for value in (*given, *(value for value, _ in states.read_beside(self.subject))))
+        given = [value for value in (*self.args, *self.kwargs.values()) if is_data(value)]
+        return all(id(value) in fed for value in (*given, *(value for value, _ in read_beside(self.subject))))
 
 
 class Repeated:
