@@ -37,6 +37,15 @@ def test_lengths_and_parameters(text, said):
     assert list(lint_code.lint(text)) == said
 
 
+@pytest.mark.parametrize(("lines", "said"), [(9, "1 more than"), (8, ""), (7, ""), (5, "lower that in")])
+def test_a_room_may_only_get_smaller(tmp_path, monkeypatch, lines, said):
+    monkeypatch.setattr(lint_code, "SLACK", 2)
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "one.py").write_text("pass\n" * lines)
+    found = list(lint_code.rooms(tmp_path, {"room": 8}))
+    assert [said in sentence for sentence in found] == [True] * bool(said)
+
+
 def test_the_tool_names_file_and_line(tmp_path, capsys):
     (tmp_path / "good.py").write_text("x = 1\n")
     assert lint_code.main([str(tmp_path)]) == 0
