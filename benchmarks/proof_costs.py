@@ -48,7 +48,7 @@ def programs() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     right = proof_programs.right()
     named = {"CNN of the lessons": "mnist 28x28 adam", "GAN": "gan loop"}
     found = {name: (right[key].train, {**right[key].kwargs, "steps": 300}) for name, key in named.items()}
-    return {**found, "10 million parameters": (large, {"steps": 60})}
+    return {**found, "10 million parameters": (large, {"steps": 300})}
 
 
 def seconds(run: Any) -> float:

@@ -86,7 +86,7 @@ def follower_of(
         workers=1,
         replicas=replicas,
         mode="mirrored" if replicas > 1 else "single",
-        share=run.workers if replicas == 1 else 1,
+        share=1,
         env=env,
         evaluator=None,
         evaluator_strategy=False,

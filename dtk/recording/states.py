@@ -48,9 +48,11 @@ __all__ = [
 
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
 SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
-FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state the first two
+FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state, the first
+TIMED = 8  # units by which it is known how long one takes
 SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
 SHARE = 0.03  # of the time, for larger states
+WRITING = 2e-9  # seconds a byte, of a processor: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
 
 Values = list[list[Any]]  # for each variable, of each of its copies; [] for one that is not there
@@ -139,11 +141,10 @@ class Recorder:
         self.path = place.folder.path
         self.watched = Watched()
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
-        self.busy, self.began = 0.0, 0.0
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
         self.written: dict[int, int] = {}  # id of a Variable -> its number
         self._kept: list[Variable] = []  # so that no id is used again
-        self._fresh, self._largest, self._recorded = 0, 0, 0
+        self._fresh, self._largest, self._since = 0, 0, 0.0
         self._steps = 0  # recorded when the unit began
         self._writer = _Writer(self.path, values=place.worker == 0)
         self.paused = False
@@ -158,21 +159,17 @@ class Recorder:
 
     def begins(self, subject: Any) -> Any:
         """Before what may be a unit; `ends` gets what this returns."""
-        start, began = time.monotonic(), self.watched.position
+        began = self.watched.position
         known, self._steps = self.watched.trains(subject), progress(self.place).steps
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
-        self.busy += time.monotonic() - start
         return known, began, before
 
     def ends(self, subject: Any, begun: Any) -> None:
         known, began, before = begun
-        start = time.monotonic()
         after = take() if before is not None else None
         if self.watched.called(subject, before, after):
             self._unit(known, began, before, after)
-        end = time.monotonic()
-        self.busy += end - start
-        self.began = self.began or end
+        self._since = self._since or time.monotonic()
 
     def _wanted(self, known: bool) -> bool:
         fresh = not known or self._fresh > 0
@@ -223,17 +220,18 @@ class Recorder:
     def _plan(self, size: int) -> None:
         """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
         self.spent += size
-        self._recorded += size > 0
         self._largest = max(self._largest, size)
         if self.spent > self.stage:
             self.stride *= 2
             self.stage += (self.budget - self.stage) / 2
-        if size <= SMALL or self.units < 2:
+        if self._largest <= SMALL:
             return
         self._fresh = 0
-        each = (self.busy + self._writer.busy) / self._recorded
-        unit = (time.monotonic() - self.began) / (self.units - 1)  # the first one's time is that of making its graph
-        while self.stride * unit * SHARE < each:
+        if self.units < TIMED:
+            self.stride = max(self.stride, TIMED)
+            return
+        unit = (time.monotonic() - self._since) / (self.units - 1)  # the first one's time is that of making its graph
+        while self.stride * unit * SHARE < self._largest * WRITING:
             self.stride *= 2
 
     def finish(self, goes_on: bool = False) -> None:
@@ -258,7 +256,6 @@ class _Writer:
 
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
-        self.busy = 0.0  # seconds of a processor
         self._path = path
         self._queue: queue.Queue[Any] = queue.Queue()
         self._waiting, self._room = 0, threading.Condition()
@@ -290,7 +287,6 @@ class _Writer:
     def _next(self, variables: Any, units: Any, values: Any) -> bool:
         """Writes what was put next; returns whether more may come."""
         variable, unit = self._queue.get()
-        began = time.thread_time()
         try:
             if variable is not None:
                 _append(variables, variable)
@@ -302,7 +298,6 @@ class _Writer:
         except OSError as error:  # a full disk: what is written by now can be followed
             self.failed = str(error.strerror or error)
         finally:
-            self.busy += time.thread_time() - began
             if isinstance(unit, dict):
                 self._written.set()
             elif unit is not None:
