@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment, places, starts
+from dtk import environment, starts
 from dtk.errors import RunInterrupted
 from dtk.faults import Fault
 from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
-from dtk.launch.place import Place
+from dtk.launch.place import Place, here
 from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
 from dtk.records.attempts import Attempt
@@ -197,7 +197,7 @@ def run(
     began = time.monotonic()
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
-    place = places.named(on, isolate)
+    place = _place(on, isolate)
     fn = programs.what_to_call(fn, argv, args, kwargs)
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
@@ -267,9 +267,19 @@ def baseline(
         mode="single",
         share=workers,
         stall_timeout=None,
-        place=places.named(None, isolate),
+        place=_place(None, isolate),
     )
     return carry_out(job, began)
+
+
+def _place(on: Any, isolate: Any) -> Place:
+    """Where the workers are to be."""
+    machine = here(on, isolate)
+    if machine is not None:
+        return machine
+    from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
+
+    return places.named(on)
 
 
 def opened(path: str | Path) -> Run:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtk import environment, places
+from dtk import environment
 from dtk.errors import ClusterConfigError, WorkerFailed
 from dtk.inside.serve import serve
 from dtk.interactive.peers import Peer, admit, lost
@@ -18,7 +18,7 @@ from dtk.launch import launch, request, tf_config
 from dtk.launch.doors import Links
 from dtk.launch.folders import set_aside
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost, Site
+from dtk.launch.place import Place, Site, here
 from dtk.process import ship, wire
 from dtk.records import RunFolder
 from dtk.watch import explain
@@ -46,24 +46,29 @@ class Started:
 
 def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None, on: Any) -> Job:
     """The job of a cluster; ClusterConfigError where it can't be."""
-    place = places.named(on, isolate)
-    here = isinstance(place, Localhost)
-    request.check_sizes(workers, replicas, here)
-    if here and environment.on_colab() and workers > 1:
+    localhost = here(on, isolate)
+    request.check_sizes(workers, replicas, localhost is not None)
+    if localhost and environment.on_colab() and workers > 1:
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
         payload=b"",
-        **request.of_each_job(serve, seed, keras, start, None, record=False, force=not here),
+        **request.of_each_job(serve, seed, keras, start, None, record=False, force=localhost is None),
         workers=workers,
         replicas=replicas,
         mode="mirrored" if workers == 1 < replicas else "cluster",
         share=workers,
         stall_timeout=None,
-        place=place,
+        place=localhost or _elsewhere(on),
     )
-    request.check_memory(workers, job.fork, force=not here)
+    request.check_memory(workers, job.fork, force=localhost is None)
     return job
+
+
+def _elsewhere(on: Any) -> Place:
+    from dtk import places  # with what speaks to Ray and Slurm, which a cluster here does without
+
+    return places.named(on)
 
 
 def start(job: Job) -> Started:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtk import environment
+from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
 from dtk.launch.doors import Door, Links
 from dtk.process.vitals import Vitals
 from dtk.process.warm import ParentProcess, parent
@@ -20,7 +22,7 @@ from dtk.records import RunFolder
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Localhost", "Machine", "Place", "Site", "Source", "free_ports"]
+__all__ = ["Localhost", "Machine", "Place", "Site", "Source", "free_ports", "here"]
 
 
 @dataclass(frozen=True)
@@ -183,3 +185,14 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("", 0))
         return [int(each.getsockname()[1]) for each in sockets]
+
+
+def here(on: Any, isolate: Any) -> Localhost | None:
+    """This machine, as the place of `dtk.run(..., on=on, isolate=isolate)`; None where `on` asks for another."""
+    if isolate not in (None, False, True):
+        words = N_("isolate={given!r}: it takes True, False, or None for what DTK_ISOLATE says")
+        raise ClusterConfigError(_(words, given=isolate))
+    if on is not None and isolate:
+        words = N_("isolate=True with on={on!r}: a network of its own has no other machines; leave one of them out")
+        raise ClusterConfigError(_(words, on=on))
+    return Localhost(isolate) if on is None else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch.place import Localhost, Place
+from dtk.launch.place import Place
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
 from dtk.places.practice import Practice
@@ -29,16 +29,8 @@ _NAMED: dict[str, Engine] = {}  # by what `on` says: their agents stay for the n
 _KINDS: dict[str, Callable[[], Engine]] = {"ray": Ray, "slurm": Slurm}
 
 
-def named(on: Any, isolate: Any = None) -> Place:
-    """The place that `dtk.run(..., on=on, isolate=isolate)` means; None: this machine."""
-    if isolate not in (None, False, True):
-        words = N_("isolate={given!r}: it takes True, False, or None for what DTK_ISOLATE says")
-        raise ClusterConfigError(_(words, given=isolate))
-    if on is None:
-        return Localhost(isolate)
-    if isolate:
-        words = N_("isolate=True with on={on!r}: a network of its own has no other machines; leave one of them out")
-        raise ClusterConfigError(_(words, on=on))
+def named(on: Any) -> Place:
+    """The place that `dtk.run(..., on=on)` means."""
     if isinstance(on, Engine):
         return on
     if isinstance(on, str) and on in _KINDS:
