@@ -1,4 +1,4 @@
-"""Files of a dataset in tensorflow-datasets' cache: whether they are all there and whole."""
+"""Files of datasets: the digits that come with dtk, and whether those in tensorflow-datasets' cache are whole."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dtk import environment
 from dtk.errors import DatasetUnavailable
 from dtk.language import _
 
-__all__ = ["check", "damaged", "tfds"]
+__all__ = ["DIGITS", "check", "damaged", "digits", "original_digits", "tfds"]
 
+DIGITS = Path(__file__).parent / "data" / "digits.npz"  # its source and licence: data/README.md
 RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
 
 
@@ -70,3 +73,25 @@ def _read_through(place: Path, files: list[Path]) -> None:
             pass
     except tf.errors.DataLossError:
         raise damaged(place, _("a record's checksum is wrong")) from None
+
+
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """UCI's handwritten digits: images uint8 (1797, 28, 28, 1), labels int64 (1797,), in an order mixed once for all.
+
+    Each 8×8 image of values 0 to 16 is enlarged to 28×28 by bilinear interpolation and scaled to 0..255. They are those
+    of scikit-learn's `load_digits`.
+    """
+    small, labels = original_digits()
+    centres = (np.arange(28) + 0.5) * 8 / 28 - 0.5
+    weights = np.clip(1 - np.abs(centres[:, None] - np.arange(8)[None, :]), 0, None)
+    weights /= weights.sum(axis=1, keepdims=True)
+    large = np.einsum("ai,nij,bj->nab", weights, small, weights)
+    images = np.round(large * (255 / 16)).astype(np.uint8)[..., None]
+    order = np.random.default_rng(0).permutation(len(images))
+    return images[order], labels[order]
+
+
+def original_digits() -> tuple[np.ndarray, np.ndarray]:
+    """As they were published: images float64 (1797, 8, 8) of whole numbers from 0 to 16, labels int64 (1797,)."""
+    with np.load(DIGITS) as file:
+        return file["images"].astype(np.float64), file["labels"].astype(np.int64)

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dtk import environment
-from dtk.dataset_files import check, damaged, tfds
-from dtk.embedded import digits
+from dtk.dataset_files import check, damaged, digits, tfds
 from dtk.errors import DatasetUnavailable
 from dtk.language import N_, _
 from dtk.locks import alone

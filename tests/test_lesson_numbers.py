@@ -14,8 +14,8 @@ import pytest
 from lessons import FOLDER, cells_of, tags
 
 import dtk
+from dtk.dataset_files import original_digits
 from dtk.datasets import TEST_DIGITS
-from dtk.embedded import original_digits
 from dtk.lessons.exercises import lab_5
 
 LESSONS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))

@@ -346,8 +346,7 @@ def scaled_alike(case: Case, times: float) -> bool:
     where it has no variables of its own. What several steps have made in one call tells nothing.
     """
     steps = case.one
-    several = steps is not None and steps.whole and len(steps.followed) < case.steps
-    if steps is None or several or steps.coarse or not steps.parts or steps.step != _step(case):
+    if steps is None or steps.several(case.steps) or steps.coarse or not steps.parts or steps.step != _step(case):
         return True
     parts = of_gradients(steps)
     moments = any(part.name in steps.kept for part in parts)
@@ -410,13 +409,15 @@ def _settings(run: RunFolder, worker: int) -> list[tuple[str, dict[str, Any]]]:
 
 def unknown(case: Case) -> Diagnosis:
     """Nothing that is known fits: what was found, what was excluded, what would decide."""
-    tested = [by_test(_("every mistake of the table, and none fits")), *case.facts()]
-    what = N_("I don't know why: {failed}")
+    what, decide = N_("I don't know why: {failed}"), ""
     if case.many is None and case.replicas > 1 and case.one is not None:
         what = N_("I don't know why: {failed}; no run with {whom} was made")
+    elif case.one is not None and case.one.several(case.steps):
+        decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
     elif case.failed.reason in ("loss", "update") and case.one is not None:
         decide = N_(
             "what would decide: print each replica's loss and gradients at step {step}, before and after the sum"
         )
-        tested.append(_(decide, step=_step(case)))
+    tested = [by_test(_("every mistake of the table, and none fits")), *case.facts()]
+    tested += [_(decide, step=_step(case))] if decide else []
     return Diagnosis("unknown", _(what, failed=case.failed, whom=whom(case.replicas)), tuple(tested))

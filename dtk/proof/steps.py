@@ -78,6 +78,10 @@ class Steps:
     variables: Sequence[tuple[str, int]] = field(repr=False)
     read: Sequence[dict[str, Any]] = field(repr=False)
 
+    def several(self, steps: int) -> bool:
+        """Whether calls make several of the run's steps, whose updates can't be told apart."""
+        return self.whole and len(self.followed) < steps
+
     def tight(self, steps: int) -> list[bool]:
         """Of each step, whether its loss is from the run's state, or so soon after that rounding has not grown."""
         found, since, loose = [], INSIDE, False

@@ -145,11 +145,7 @@ def _header(ours: Evidence) -> Iterator[str]:
         f"mode={run.mode} workers={workers} replicas={ours.replicas} "
         f"global_batch={ours.global_batch} steps={ours.steps}"
     )
+    words = (N_("worker {worker} (chief): {steps} steps, exit 0"), N_("worker {worker}: {steps} steps, exit 0"))
     for worker in range(workers):
         # `collect` found each worker's "finished" event, which a worker writes only when its exit code is 0.
-        line = (
-            N_("worker {worker}: {steps} steps, exit 0")
-            if worker
-            else N_("worker {worker} (chief): {steps} steps, exit 0")
-        )
-        yield _(line, worker=worker, steps=ours.steps)
+        yield _(words[worker > 0], worker=worker, steps=ours.steps)
