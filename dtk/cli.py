@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     """The commands and their options; docs/reference is made from it, too."""
     found = argparse.ArgumentParser(prog="dtk", description="Synchronous data-parallel training, taught and shown.")
     found.add_argument("--version", action="version", version=f"dtk {dtk.__version__}")
-    commands = found.add_subparsers(dest="command", required=True)
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="run a program on localhost workers", usage=_USAGE))
     show = commands.add_parser("show", help="a run's table, from its directory")
     report = commands.add_parser("report", help="a run as one HTML file, from its directory")
@@ -35,11 +35,11 @@ def parser() -> argparse.ArgumentParser:
     _add_lessons(commands)
     _add_class(commands.add_parser("class", help="for teachers: editions of the lessons"))
     commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
-    agent = commands.add_parser("agent", help="on another machine: what `dtk.run(..., on=...)` starts workers through")
+    words = "on another machine: what `dtk.run(..., on=...)` starts workers through"
+    agent = commands.add_parser("agent", description=words)  # without `help`, it is not listed, as the next
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
-    worker = commands.add_parser(
-        "worker", help="one worker of what `dtk.export` wrote, by TF_CONFIG, Slurm or Kubernetes"
-    )
+    words = "one worker of what `dtk.export` wrote, by TF_CONFIG, Slurm or Kubernetes"
+    worker = commands.add_parser("worker", description=words)
     worker.add_argument("dir", type=Path, help="the directory that `dtk.export` wrote")
     worker.add_argument("--out", type=Path, metavar="DIR", help="where the run's directory goes (default: DIR/runs)")
     commands.add_parser("ps", help="the processes that dtk started for you and that run now")
