@@ -219,13 +219,6 @@ def _penalty(case: Case) -> tuple[str, ...] | None:
     excess = case.excess[_steps(case)]
     if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
         return None
-    if case.one is not None and beside_a_penalty(of_gradients(case.one), 1.0):
-        why = _("the update differs along the weights themselves: each replica adds the penalty whole")
-        return (
-            "regularisation",
-            why,
-            _("what the updates differ by is parallel to the weights, as a penalty's gradient is"),
-        )
     if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"

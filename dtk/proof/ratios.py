@@ -76,18 +76,21 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
 
 
 def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
-    """A loss that is some times one device's, but for a penalty that is right: the gradients tell."""
+    """A loss that is some times one device's, but for a penalty, or whose penalty is too large: the gradients tell."""
     steps = case.one
-    if steps is None or steps.coarse or steps.step != step or (steps.kept and step > 1):
-        return None  # an optimizer's variables hold earlier gradients, too
-    parts = of_gradients(steps)
+    if steps is None or steps.coarse or steps.step != step:
+        return None
+    parts, tested = of_gradients(steps), _("what is left of each gradient is nothing, or parallel to its weight")
+    if case.excess[step - 1] > 0 and beside_a_penalty(parts, 1.0):
+        said = N_(
+            "{losses}; the gradients differ by multiples of the weights alone: each replica adds the penalty whole"
+        )
+        return case.found("regularisation", _(said, losses=case.losses(step)), tested)
     for key, value, what in _known(case, step):
-        if beside_a_penalty(parts, value):
+        # After its first step, what an optimizer keeps holds earlier gradients, too.
+        if not (steps.kept and step > 1) and beside_a_penalty(parts, value):
             said = N_(
                 "{losses}; the gradients, but for multiples of the weights: {ratio}; beside it, a penalty is right"
-            )
-            tested = _(
-                "what is left of each gradient is nothing, or parallel to its weight, as a penalty's gradient is"
             )
             return case.found(key, _(said, losses=case.losses(step), ratio=what), tested)
     return None
