@@ -1,4 +1,4 @@
-"""`make bench`: figures measured side by side in one run; a table, and JSON in out/bench.json.
+"""Figures measured side by side in one run; a table, and JSON in out/bench.json.
 
 The machine may be shared and noisy: what is alternated is compared, medians of several rounds are quoted, and
 what counts is ratios.

@@ -191,9 +191,9 @@ def _short(words: str, most: int = 200) -> str:
 def document(programs: Mapping[str, Program], rows: list[Row]) -> str:
     return f"""# The gallery: programs as people write them, and what dtk says of them
 
-`make confusion` writes this page. Each program of `tests/gallery/` is written after the one that is named, small and on
-made-up data. `make test-gallery` trains each on two workers and on one device; its right answer is "pass", or the
-mistake that is true of it as it stands. A slip is a mistake that its author could have made.
+`benchmarks/confusion.py` writes this page. Each program of `tests/gallery/` is written after the one that is named,
+small and on made-up data. `tests/test_gallery.py` trains each on two workers and on one device; its right answer is
+"pass", or the mistake that is true of it as it stands. A slip is a mistake that its author could have made.
 
 {programs_table(programs)}
 

@@ -98,10 +98,10 @@ def page(rows: Sequence[Named], lines: Sequence[Line]) -> str:
     states = len({line.get("version") for line in lines})
     return f"""# Every fault told from its look-alikes
 
-`make look-alikes` writes this page. Each trial is a real run on two workers; which of them it happens to, and at which
-step, is drawn by the row's name and a seed, and `python benchmarks/look_alikes.py --only ROW --replay SEED` plays it
-again. A run ends after 5 s without progress, and what is healthy takes 8 s (rows with other numbers say so), so that a
-trial takes seconds; the machine had two cores and other work. A row has {least} or more, {len(lines)} in all, made by
+`benchmarks/look_alikes.py` writes this page. Each trial is a real run on two workers; which of them it happens to, and
+at which step, is drawn by the row's name and a seed, and `--only ROW --replay SEED` plays it again. A run ends after
+5 s without progress, and what is healthy takes 8 s (rows with other numbers say so), so that a trial takes seconds;
+the machine had two cores and other work. A row has {least} or more, {len(lines)} in all, made by
 {states} states of dtk's source: after a fix, the rows that it was for began anew.
 
 Right: what is said is so. Missed: no name, or no cause. Wrong name: another worker, or another cause. False alarm: a

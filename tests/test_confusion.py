@@ -1,4 +1,4 @@
-"""What `benchmarks/confusion.py` makes of its rows. The rows themselves are measured by `make confusion`."""
+"""What `benchmarks/confusion.py` makes of its rows. The rows themselves are measured by that program."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_interrupted_night_goes_on_where_nothing_has_changed(tmp_path):
 
 
 def test_the_page_has_the_programs_of_the_gallery():
-    """After a program has come or changed: `make confusion`."""
+    """After a program has come or changed: `python benchmarks/confusion.py --docs docs/explanation/gallery.md`."""
     page = ROOT / "docs" / "explanation" / "gallery.md"
     all_programs()
     if not PROGRAMS:

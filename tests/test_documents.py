@@ -13,7 +13,7 @@ import dtk
 from dtk.compat.keras import keras3
 
 ROOT = Path(__file__).parent.parent
-MARKDOWN = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/**/*.md")]
+MARKDOWN = [path for names in ("*", "benchmarks/*", "docs/**/*", "notebooks/**/*") for path in ROOT.glob(f"{names}.md")]
 NOW = [path for path in MARKDOWN if path.name != "CHANGELOG.md"]  # pages about what is there now
 REFERENCE = ROOT / "docs" / "reference"
 MADE_UP = (

@@ -1,6 +1,6 @@
 """Revived and native Estimator side by side: this lane's TensorFlow, and TensorFlow 2.15.1's own tf.estimator.
 
-The other lane's interpreter is that of `make setup-tf215`, or DTK_TF215_PYTHON; without one its half is skipped.
+The other lane's interpreter is that of `make .venv-tf215/.ready`, or DTK_TF215_PYTHON; without one its half is skipped.
 """
 
 import json
@@ -38,7 +38,7 @@ def native(tmp_path_factory):
     if compat.is_native():
         pytest.skip("this is the lane with TensorFlow's own tf.estimator")
     if not NATIVE.exists():
-        pytest.skip("no TensorFlow 2.15 lane here: make setup-tf215")
+        pytest.skip("no TensorFlow 2.15 lane here: make .venv-tf215/.ready")
     return outcome(NATIVE, tmp_path_factory.mktemp("lane") / "native.json")
 
 

@@ -1,6 +1,6 @@
 """Random small programs: `verify` passes or there is a true cause, and it is the one that `diagnose` names.
 
-`make test-fuzz CASES=500 SEED=7` draws as many; each goes to out/fuzz.jsonl as it is judged.
+`CASES=500 SEED=7 python -m pytest tests/test_fuzz.py` draws as many; each goes to out/fuzz.jsonl as it is judged.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_a_run_passes_or_its_cause_is_named(monkeypatch):
         if found.is_defect and kind not in defects:
             small = fuzzing.smallest(json.loads(key), found)
             defects[kind] = f"{fuzzing.replay(small)}\n    {found.verdict}: {found.said}"
-    again = f"make test-fuzz CASES={CASES} SEED={SEED} found (each alone by its command):"
+    again = f"CASES={CASES} SEED={SEED} found (each alone by its command):"
     assert not defects, "\n".join([again, *defects.values()])
 
 

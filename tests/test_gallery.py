@@ -16,7 +16,7 @@ from dtk.proof.mistakes import MISTAKES
 pytestmark = pytest.mark.trains
 
 PROGRAMS = all_programs()
-# Of several kinds, and quick: these run in `make test`, all by `make test-gallery`.
+# Of several kinds, and quick: these run in `make test`, all where this file is named.
 QUICK = [
     "custom_train_step",
     "endpoint_layer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def test_a_row_and_the_reasons(tmp_path, page):
     assert lanes_table.main([str(report), "--page", str(page)]) == 0
     text = page.read_text()
     assert "| colab-python3.13 | Python 3.13.0, tensorflow 2.20.0 | 1, 1, 1 | with the tests | 20" in text
-    assert "`make test-colab` |" in text
+    assert "`make lane LANE=colab` |" in text
     assert "- colab-python3.13: no JupyterLab there (1)\n" in text
     assert "old" not in text
     assert text.startswith("# Page\n")
@@ -86,3 +87,5 @@ def test_what_would_break_is_said(tmp_path, capsys):
 
 def test_every_lane_has_its_command():
     assert set(lanes_table.COMMANDS) == set(lanes.SKIPPED) == set(lanes.LESSONS)
+    made = re.search(r"^LANES := (.*)$", (lanes_table.ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert {"main", *made[1].split()} == set(lanes_table.COMMANDS)

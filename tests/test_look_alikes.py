@@ -1,4 +1,4 @@
-"""What `benchmarks/look_alikes.py` makes of its trials. The trials themselves are made by `make look-alikes`."""
+"""What `benchmarks/look_alikes.py` makes of its trials. The trials themselves are made by that program."""
 
 from __future__ import annotations
 

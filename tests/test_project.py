@@ -208,10 +208,28 @@ def test_nobody_is_told_to_install_what_is_somebody_elses():
 
 def test_the_documents_name_targets_that_exist():
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    first = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")
+    pages = [*map(ROOT.joinpath, first), *(ROOT / "docs").rglob("*.md")]
     code = "\n".join(" ".join(re.findall(r"`[^`]+`|```.*?```", page.read_text(), flags=re.DOTALL)) for page in pages)
     named = set(re.findall(r"\bmake ([a-z0-9-]+)\b", code))
-    assert {"demo", "lab", "test", "setup-tf215", "test-tf215"} <= named <= targets
+    assert {"demo", "lab", "test", "lane"} <= named <= targets
+
+
+def test_make_help_explains_all_targets_and_there_are_at_most_20():
+    makefile = (ROOT / "Makefile").read_text()
+    explained = re.findall(r"^([a-z0-9-]+):.*  ## \w.*$", makefile, flags=re.MULTILINE)
+    assert explained == re.findall(r"^([a-z0-9-]+):", makefile, flags=re.MULTILINE)
+    assert len(explained) <= 20
+    assert f".PHONY: {' '.join(explained)}\n" in makefile
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="no make on this system")
+@pytest.mark.parametrize("lane", ["", "main", "colab tf215"])
+def test_make_lane_lists_the_lanes_where_there_is_none_of_that_name(lane):
+    command = ["make", "-n", "lane", f"LANE={lane}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "NAME is one of: colab lowest tf215 canary" in done.stderr
 
 
 def test_the_lessons_tables_are_true():

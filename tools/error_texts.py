@@ -3,7 +3,7 @@
 It writes tests/texts/tf-VERSION.json, which `tests/test_texts.py` holds dtk's sentences to. What differs from run to
 run (ports, addresses, paths, ids) is replaced. Which of several texts comes of a lost worker is chance: texts are added
 to those that the file has of the same versions, --fresh leaves these out. --only "PATTERN" takes some of the cases,
---times repeats those in which a worker is lost. `make texts` does it in each lane.
+--times repeats those in which a worker is lost. benchmarks/README.md has the command for all lanes.
 """
 
 from __future__ import annotations

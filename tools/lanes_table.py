@@ -1,6 +1,6 @@
 """The lanes' table in docs/guide/versions.md, out of pytest's reports: `python tools/lanes_table.py [out/lanes/*.xml]`.
 
-Each lane's target leaves its reports in out/lanes. A lane that has none there keeps its row and its reasons. It exits
+Each lane leaves its reports in out/lanes. A lane that has none there keeps its row and its reasons. It exits
 with 1 where a test was skipped without a reason; with `--broken` it prints in Markdown what failed, and exits with 1
 where something did.
 """
@@ -21,11 +21,11 @@ PAGE = ROOT / "docs" / "guide" / "versions.md"
 BEGIN, END = "<!-- lanes: made by tools/lanes_table.py -->", "<!-- lanes end -->"
 ROWS = "| lane | versions | tests: passed, failed, skipped | lessons' | run |\n|---|---|---|---|---|\n"
 COMMANDS = {
-    "canary": "make test-canary",
-    "colab": "make test-colab",
-    "lowest": "make test-lowest",
+    "canary": "make lane LANE=canary",
+    "colab": "make lane LANE=colab",
+    "lowest": "make lane LANE=lowest",
     "main": "make test PYTHON={python}",
-    "tf215": "make test-tf215",
+    "tf215": "make lane LANE=tf215",
 }
 NO_REASON = "without a reason"
 

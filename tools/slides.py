@@ -3,7 +3,7 @@
 `jupyter nbconvert --to slides` reads it in the cells' metadata: slideshow, slide_type. A section is a slide; what does
 not fit on it goes to slides below. Left out are the set-up cell and what is for the learner alone: exercises, their
 checks, solutions, the report. What a lesson says of a picture, and the text of a section that begins behind a solution,
-are the speaker's notes; reveal.js shows one cell of notes a slide. `make slides` makes the talks.
+are the speaker's notes; reveal.js shows one cell of notes a slide. docs/teaching/slides.md says how to make the talks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heads import IS_SETUP
 
 __all__ = ["HEIGHT", "SHOWN", "TYPES", "height", "is_talk", "kind", "main", "private", "slides", "write"]
 
-HEIGHT = 1050  # of a slide that is 1600 wide, as in the Makefile
+HEIGHT = 1050  # of a slide that is 1600 wide, as in docs/teaching/slides.md
 TYPES = {"slide", "subslide", "fragment", "-", "skip", "notes"}
 SHOWN = TYPES - {"skip", "notes"}
 FITS = HEIGHT - 80  # the heights below are estimates
