@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtk import datasets as datasets  # cloudpickle names what is loaded: so the same function is the same bytes
 from dtk import environment, starts
 from dtk.errors import RunInterrupted
 from dtk.faults import Fault

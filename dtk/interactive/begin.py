@@ -16,18 +16,16 @@ from dtk.interactive.peers import Peer, admit, lost
 from dtk.language import N_, _
 from dtk.launch import launch, request, tf_config
 from dtk.launch.doors import Links
-from dtk.launch.folders import set_aside
+from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
 from dtk.launch.place import Place, Site, here
 from dtk.process import ship, wire
 from dtk.records import RunFolder
 from dtk.watch import explain
-from dtk.watch.watch import port_was_taken
 
 __all__ = ["Started", "checked", "end", "kill", "replace", "start"]
 
 START_SECONDS = 60.0
-PORT_ATTEMPTS = 3
 
 
 @dataclass
@@ -78,35 +76,28 @@ def start(job: Job) -> Started:
     folder = launch.new_folder(job)
     (folder.path / "function.pkl").write_bytes(ship.pack(serve, (), {}))
     try:
-        return _attempts(job, folder, clock)
+        return on_free_ports(folder, lambda: _started(job, folder, clock))
     except BaseException:
         job.place.end(folder)
         raise
 
 
-def _attempts(job: Job, folder: RunFolder, clock: float) -> Started:
-    for attempt in range(1, PORT_ATTEMPTS + 1):
-        site = job.place.open(job, folder, lambda: None)
-        configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
-        given = dict(enumerate(configs))
-        started = Started(job, folder, clock, site, site.links(), [], configs=configs)
-        try:
-            for member in folder.each:
-                spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
-                spec["env"][wire.DOOR] = str(folder.path / "door")  # elsewhere the agent has one of its own
-                started.specs.append(spec)
-                started.peers.append(_process(started, member.worker))
-            _connect(started, started.peers)
-            return started
-        except WorkerFailed:
-            _stop(started)
-            if attempt == PORT_ATTEMPTS or not port_was_taken(folder):
-                raise
-            set_aside(folder, f"port-taken-{attempt}")
-        except BaseException:
-            _stop(started)
-            raise
-    raise AssertionError("unreachable: the last attempt returns or raises")
+def _started(job: Job, folder: RunFolder, clock: float) -> Started:
+    site = job.place.open(job, folder, lambda: None)
+    configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
+    given = dict(enumerate(configs))
+    started = Started(job, folder, clock, site, site.links(), [], configs=configs)
+    try:
+        for member in folder.each:
+            spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
+            spec["env"][wire.DOOR] = str(folder.path / "door")  # elsewhere the agent has one of its own
+            started.specs.append(spec)
+            started.peers.append(_process(started, member.worker))
+        _connect(started, started.peers)
+    except BaseException:
+        _stop(started)
+        raise
+    return started
 
 
 def replace(started: Started, number: int) -> Peer:

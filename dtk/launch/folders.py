@@ -8,17 +8,22 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dtk import environment
+from dtk.errors import WorkerFailed
 from dtk.process.owned import start_of
 from dtk.records import RunFolder, WorkerFolder
 from dtk.records.events import Evaluation, Outcome, of_kind
+from dtk.watch.watch import port_was_taken
 
-__all__ = ["fresh", "in_use", "result", "set_aside"]
+__all__ = ["fresh", "in_use", "on_free_ports", "result", "set_aside"]
+
+T = TypeVar("T")
+PORT_ATTEMPTS = 3
 
 KEPT_RUNS = 100  # directories of earlier runs that stay; older ones make room
 _OWNER = "kernel"  # in a run's directory: pid and start of the kernel that made it
@@ -104,6 +109,18 @@ def set_aside(folder: RunFolder, name: str) -> None:
     for path in (*(member.path for member in folder.members), *how):
         if path.exists():
             path.rename(aside / path.name)
+
+
+def on_free_ports(folder: RunFolder, start: Callable[[], T]) -> T:
+    """Calls `start`, and again where it found that a port had been taken; what such a start left is set aside."""
+    for number in range(1, PORT_ATTEMPTS):
+        try:
+            return start()
+        except WorkerFailed:
+            if not port_was_taken(folder):
+                raise
+            set_aside(folder, f"port-taken-{number}-{folder.attempt}")
+    return start()
 
 
 # ---- after the end

@@ -15,7 +15,7 @@ from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, gpus, tf_config
-from dtk.launch.folders import set_aside
+from dtk.launch.folders import on_free_ports
 from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.process import ship
@@ -26,11 +26,9 @@ from dtk.watch.hindrances import refused_by_the_machine
 from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
-from dtk.watch.watch import port_was_taken
 
 __all__ = ["THREADS", "Job", "launch", "new_folder", "spec", "write_job"]
 
-PORT_ATTEMPTS = 3
 _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
@@ -87,28 +85,21 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
     Whatever ends this call, an interrupt included, the workers are gone when it returns.
     """
     with folders.in_use(reader.folder):
-        return _attempts(job, reader, clock, tick)
+        return on_free_ports(reader.folder, lambda: _launched(job, reader, clock, tick))
 
 
-def _attempts(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
+def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
     folder = reader.folder
     starting = ["starting"] * len(folder.members)
-    for attempt in range(1, PORT_ATTEMPTS + 1):
-        site = job.place.open(job, folder, lambda: tick(starting))
-        configs = _tf_configs(job, site)
-        given = dict(enumerate(configs))
-        specs = [
-            spec(job, site.machine(member.worker), clock, member, given.get(member.worker)) for member in folder.members
-        ]
-        try:
-            with Members(site, reader, specs, clock) as members:
-                _wait(members, job, clock, tick)
-            return configs
-        except WorkerFailed:
-            if attempt == PORT_ATTEMPTS or not port_was_taken(folder):
-                raise
-            set_aside(folder, f"port-taken-{attempt}-{folder.attempt}")
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    site = job.place.open(job, folder, lambda: tick(starting))
+    configs = _tf_configs(job, site)
+    given = dict(enumerate(configs))
+    specs = [
+        spec(job, site.machine(member.worker), clock, member, given.get(member.worker)) for member in folder.members
+    ]
+    with Members(site, reader, specs, clock) as members:
+        _wait(members, job, clock, tick)
+    return configs
 
 
 def _tf_configs(job: Job, site: Site) -> list[dict[str, Any]]:
