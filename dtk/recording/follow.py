@@ -43,6 +43,7 @@ FACTOR = 8.0  # how much larger a difference may be than what a change in the la
 LEAST = 2e-5  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
+FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 _ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
 FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
@@ -195,14 +196,13 @@ class Follower:
             feed = None
             with contextlib.suppress(TypeError, ValueError, NotImplementedError):
                 feed = Feed(value)
-            self._feeds = {id(value): (value, feed), **dict(list(self._feeds.items())[:3])}
+            self._feeds = dict([(id(value), (value, feed)), *self._feeds.items()][:FEEDS])
         return self._feeds[id(value)][1]
 
     def _all_feeds(self) -> list[Feed]:
         beside = [feed for _, feeds in self._beside.values() for feed in feeds]
-        return list(
-            {id(feed): feed for feed in (*beside, *(f for _, f in self._feeds.values() if f is not None))}.values()
-        )
+        given = [feed for _, feed in self._feeds.values() if feed is not None]
+        return list({id(feed): feed for feed in (*beside, *given)}.values())
 
     # ---- comparing
 
