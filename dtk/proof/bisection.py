@@ -360,7 +360,7 @@ def _rows_alone(case: Case) -> bool:
 
 def _factor(parts: Sequence[Part]) -> float | None:
     """By what all changes are longer than one device's, in the same direction; None where there is no such number."""
-    if not parts or any(abs(part.along - 1) > PARALLEL for part in parts):
+    if not parts or any(abs(part.along - 1) > PARALLEL or not np.isfinite(part.apart) for part in parts):
         return None
     longer = [part.longer for part in parts]
     return float(np.mean(longer)) if np.ptp(longer) <= SAME_RATIO * np.mean(longer) else None
