@@ -124,7 +124,8 @@ class Feed:
     def _kept(self, element: Any) -> Any:
         import tensorflow as tf
 
-        self._size += sum(leaf.numpy().nbytes for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor))
+        leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
+        self._size += sum(leaf.shape.num_elements() * (leaf.dtype.size or 8) for leaf in leaves)  # strings: 0
         self.lost = self.lost or self._size > self.MOST
         if not self.lost:
             self.given.append(element)

@@ -26,7 +26,7 @@ from dtk.compat.per_replica import local_values
 from dtk.records.facts import MOVING
 
 __all__ = [
-    "GENERATORS",
+    "GENERATOR",
     "InGraph",
     "Unit",
     "Variable",
@@ -45,10 +45,8 @@ __all__ = [
     "watch_variables",
 ]
 
-# Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
-# TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
 # Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
-GENERATORS = ("StateVar", "seed_generator_state")  # TensorFlow's and Keras's states of random numbers
+GENERATOR = "StateVar"
 
 Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []

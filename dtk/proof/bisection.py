@@ -183,7 +183,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
             return either(what, ["learning rate", "reduction"], tested, case.facts())
         return case.found("reduction", what, tested)
     if case.failed.reason == "update" and _rows_alone(case):
-        names = first_three(case.operations.sparse or [])
+        names = first_three(case.operations.sparse)
         tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
         return case.found("sparse gradient", where, tested)
     if case.failed.reason == "update" and case.operations.clips:
@@ -354,7 +354,7 @@ def scaled_alike(case: Case, times: float) -> bool:
 def _rows_alone(case: Case) -> bool:
     """Whether nothing differs but variables whose gradients come as rows, and what the optimizer has of them."""
     assert case.one is not None
-    rows = case.operations.sparse or []
+    rows = case.operations.sparse
     return bool(rows) and all(part.name in rows or weight_of(part.name, rows) for part in case.one.parts)
 
 

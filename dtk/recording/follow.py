@@ -267,7 +267,7 @@ class Follower:
         }
 
     def _goes_on_otherwise(self, variable: Variable) -> bool:
-        return self.place.replicas == 1 and variable.name.split("/")[-1] in states.GENERATORS
+        return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
 
     def _line(self, changes: list[Change], weights: dict[int, Any]) -> dict[str, Any]:
         """What changes are compared by, by the variable's number. weights: what optimizers' variables belong to."""

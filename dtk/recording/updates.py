@@ -1,7 +1,7 @@
 """In a worker: what was trained, as against what was recorded: every optimizer's updates, counted and written down.
 
-Of the events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and
-`Updates`, at the function's end, says what was made and recorded.
+Of the events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and `Updates`, at the function's
+end, says what was made and recorded.
 """
 
 from __future__ import annotations

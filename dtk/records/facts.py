@@ -43,7 +43,9 @@ __all__ = [
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
 # or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
 SAME_DATA = 1e-3
-MOVING = ("moving_mean", "moving_variance")  # of the names of statistics that each replica has of its own
+# Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
+# TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
+MOVING = ("moving_mean", "moving_variance")
 
 
 class RunLike(Protocol):
@@ -73,29 +75,30 @@ class Operations(NamedTuple):
 
     draws: list[str] | None
     clips: list[str] | None
-    sparse: list[str] | None
+    sparse: list[str]
     augments: list[str]
     python: list[str]
     files: list[str]
 
 
 def operations(*runs: RunLike) -> Operations:
-    """What any of the runs has; [] for draws, clips and sparse only where each run is known to have none."""
-    traced, data = ([events(run, kind) for run in runs] for kind in (Traced, Augments))
-    known = {
-        name: _unique([getattr(event, name) for event in each] or [None] for each in traced)
-        for name in ("draws", "clips", "sparse")
-    }
-    found = {
-        name: _unique([getattr(event, name) for event in each] for each in data) or []
-        for name in ("draws", "python", "files")
-    }
-    return Operations(**known, augments=found["draws"], python=found["python"], files=found["files"])
+    """What any of the runs has; [] for draws and clips only where each run is known to have none."""
+    silent = Traced(0.0, optimizer="", draws=None, clips=None)  # stands for a run that says nothing
+    traced = [event for run in runs for event in events(run, Traced) or [silent]]
+    data = [event for run in runs for event in events(run, Augments)]
+    return Operations(
+        draws=_unique(event.draws for event in traced),
+        clips=_unique(event.clips for event in traced),
+        sparse=_unique(event.sparse for event in traced) or [],
+        augments=_unique(event.draws for event in data) or [],
+        python=_unique(event.python for event in data) or [],
+        files=_unique(event.files for event in data) or [],
+    )
 
 
-def _unique(lists: Iterable[list[list[str] | None]]) -> list[str] | None:
+def _unique(lists: Iterable[list[str] | None]) -> list[str] | None:
     """All that stands in any of them, once; None where that is nothing, and one of them is not known."""
-    said = [each for some in lists for each in some]
+    said = list(lists)
     return list(dict.fromkeys(one for each in said for one in each or [])) or (None if None in said else [])
 
 
