@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import proof_programs
 import pytest
+from training import batches
 
 import dtk
 from dtk.proof.steps import judged, parted
@@ -217,6 +218,31 @@ def test_a_variable_that_is_gone_by_a_steps_end_is_not_compared():
         data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32, 2), (1, 2))).batch(8)
         for batch in strategy.experimental_distribute_dataset(data):
             dtk.record_step(step(batch), batch=batch, model=model)
+
+    assert dtk.verify(dtk.run(train)).verdict == "one device"
+
+
+@pytest.mark.trains
+def test_an_evaluation_may_be_one_call_here_and_several_there():
+    def train(strategy):
+        import keras
+
+        class Counted(keras.layers.Layer):
+            def build(self, _):
+                self.calls = self.add_weight(
+                    shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
+                )
+
+            def call(self, flow):
+                self.calls.assign_add(1)
+                return flow
+
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((64,)), Counted(), keras.layers.Dense(10)])
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("sgd", loss, steps_per_execution=2)
+        data = batches(32, 8)
+        model.fit(data, epochs=2, validation_data=data, callbacks=[dtk.Recorder()], verbose=0)
 
     assert dtk.verify(dtk.run(train)).verdict == "one device"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,14 @@ class Recorded:
             if self.units[k].ended == position:
                 return k
         return None
+
+    def without_update(self, place: int) -> Iterator[int]:
+        """The places of the units that follow one without an update, up to the next update."""
+        updates, moved = self.units[place].ended
+        for k in range(place + 1, len(self.units) if moved else 0):
+            if self.units[k].began != self.units[k - 1].ended or self.units[k].ended[0] != updates:
+                return
+            yield k
 
     def before(self, place: int) -> State:
         """What all variables held before a unit; units are asked for in their order."""
