@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import dtk
-from dtk.process.warm import parent
+from dtk.launch.warm import parent
 
 STEPS, TURNS = 300, 5
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import psutil
 
 import dtk
-from dtk.process import owned
+from dtk.launch import owned
 
 MISHAPS = ("error on one", "error on all", "interrupt", "unlike shapes", "step left out", "lone variable", "kill")
 EACH = 10  # mishaps that a cluster lives through

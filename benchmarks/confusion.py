@@ -62,6 +62,7 @@ def measure(program: Program, slip: str | None) -> Row:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(dtk.VerificationError):
         dtk.verify(run, baseline)
         row["passed"] = True
+    row["steps"] = int(run.records.step.max()) if len(run.records) else 0
     found = dtk.diagnose(run, baseline)
     row |= {"said": found.mistake, "also": list(found.also), "why": str(found)}
     kind = classify(row)
@@ -220,10 +221,13 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, help="write this Markdown page as well")
     parser.add_argument("--programs", nargs="*", help="these alone")
     parser.add_argument("--slips", nargs="*", help="these alone; none: the programs as they are")
+    parser.add_argument("--steps", type=int, help="so many in each epoch, not as many as the program's data has")
     options = parser.parse_args()
-    if options.docs and (options.programs is not None or options.slips is not None):
-        parser.error("--docs writes of all programs and slips; leave out --programs and --slips")
+    if options.docs and (options.programs is not None or options.slips is not None or options.steps):
+        parser.error("--docs writes of all programs and slips as they are; leave out the other options")
     os.environ["DTK_LIVE"] = "off"
+    if options.steps:
+        os.environ["GALLERY_STEPS"] = str(options.steps)
     programs, now = all_programs(), version()
     rows = kept(options.out, now)
     done = {(row["program"], row["slip"]) for row in rows}

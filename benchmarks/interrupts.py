@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import dtk
-from dtk.process import owned, warm
+from dtk.launch import owned, warm
 
 LIMIT = 3.0  # s
 STAY = ("guard", "parent", "multiprocessing's resource tracker")

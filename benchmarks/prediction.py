@@ -23,12 +23,12 @@ import dtk
 from dtk import environment
 from dtk.demo import train
 from dtk.launch import launch
-from dtk.measure.parts import step_parts
-from dtk.measure.timing import throughput
-from dtk.model.fitting import fit
-from dtk.model.job import Cluster, Job
-from dtk.model.links import Link
-from dtk.model.prediction import predict
+from dtk.scaling.fitting import fit
+from dtk.scaling.job import Cluster, Job
+from dtk.scaling.links import Link
+from dtk.scaling.parts import step_parts
+from dtk.scaling.prediction import predict
+from dtk.scaling.timing import throughput
 
 BATCH = 32  # examples a replica
 STEPS = 40

@@ -21,7 +21,7 @@ from typing import Any
 from dtk.launch.launch import THREADS
 from dtk.launch.place import free_ports
 from dtk.launch.tf_config import build
-from dtk.process.warm import MALLOC
+from dtk.launch.warm import MALLOC
 
 GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
 PROGRAM = """

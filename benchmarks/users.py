@@ -25,7 +25,7 @@ from typing import Any
 
 import dtk
 from dtk import limits
-from dtk.process import owned
+from dtk.launch import owned
 
 CORES, MEMORY, TOO_LITTLE = 1, 2_000_000_000, 400_000_000  # bytes
 PATIENCE = 900  # s, for all of them

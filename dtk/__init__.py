@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from dtk import model as model
     from dtk import places as places
     from dtk import plot as plot
-    from dtk.clusters import Cluster as Cluster
-    from dtk.clusters import cluster as cluster
     from dtk.compat.keras.correct import correct_keras as correct_keras
+    from dtk.course.ask import ask as ask
+    from dtk.course.check import check as check
+    from dtk.course.kept import answers as answers
+    from dtk.course.report import report as report
     from dtk.environment import is_chief as is_chief
     from dtk.environment import run_dir as run_dir
     from dtk.environment import training_ended as training_ended
@@ -37,38 +39,36 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
+    from dtk.interactive.clusters import Cluster as Cluster
+    from dtk.interactive.clusters import cluster as cluster
     from dtk.interactive.failed import CellFailed as CellFailed
-    from dtk.lessons.ask import ask as ask
-    from dtk.lessons.check import check as check
-    from dtk.lessons.kept import answers as answers
-    from dtk.lessons.report import report as report
-    from dtk.measure.parts import step_parts as step_parts
-    from dtk.measure.parts import step_reductions as step_reductions
+    from dtk.launch.warm import warm as warm
     from dtk.places.exporting import export as export
-    from dtk.process.warm import warm as warm
     from dtk.proof.diagnose import diagnose as diagnose
     from dtk.proof.verify import verify as verify
-    from dtk.recording.estimator import EstimatorRecorder as EstimatorRecorder
-    from dtk.recording.keras import Recorder as Recorder
-    from dtk.recording.loop import record_step as record_step
-    from dtk.recording.ring import ring as ring
     from dtk.runs import Run as Run
     from dtk.runs import baseline as baseline
     from dtk.runs import run as run
+    from dtk.scaling.parts import step_parts as step_parts
+    from dtk.scaling.parts import step_reductions as step_reductions
     from dtk.studies.all_reduce import benchmark_allreduce as benchmark_allreduce
     from dtk.studies.shards import shards as shards
     from dtk.studies.study import Study as Study
     from dtk.studies.study import study as study
+    from dtk.worker.estimator import EstimatorRecorder as EstimatorRecorder
+    from dtk.worker.keras import Recorder as Recorder
+    from dtk.worker.loop import record_step as record_step
+    from dtk.worker.ring import ring as ring
 
 _HOMES = {
     "CellFailed": "dtk.interactive.failed",
-    "Cluster": "dtk.clusters",
+    "Cluster": "dtk.interactive.clusters",
     "ClusterConfigError": "dtk.errors",
     "DatasetUnavailable": "dtk.errors",
     "DtkError": "dtk.errors",
-    "EstimatorRecorder": "dtk.recording.estimator",
+    "EstimatorRecorder": "dtk.worker.estimator",
     "NotShippable": "dtk.errors",
-    "Recorder": "dtk.recording.keras",
+    "Recorder": "dtk.worker.keras",
     "Run": "dtk.runs",
     "RunInterrupted": "dtk.errors",
     "RunTimeout": "dtk.errors",
@@ -76,12 +76,12 @@ _HOMES = {
     "VerificationError": "dtk.errors",
     "WorkerFailed": "dtk.errors",
     "WorkerStalled": "dtk.errors",
-    "answers": "dtk.lessons.kept",
-    "ask": "dtk.lessons.ask",
+    "answers": "dtk.course.kept",
+    "ask": "dtk.course.ask",
     "baseline": "dtk.runs",
     "benchmark_allreduce": "dtk.studies.all_reduce",
-    "check": "dtk.lessons.check",
-    "cluster": "dtk.clusters",
+    "check": "dtk.course.check",
+    "cluster": "dtk.interactive.clusters",
     "correct_keras": "dtk.compat.keras.correct",
     "datasets": "dtk.datasets",
     "diagnose": "dtk.proof.diagnose",
@@ -93,18 +93,18 @@ _HOMES = {
     "model": "dtk.model",
     "places": "dtk.places",
     "plot": "dtk.plot",
-    "record_step": "dtk.recording.loop",
-    "report": "dtk.lessons.report",
-    "ring": "dtk.recording.ring",
+    "record_step": "dtk.worker.loop",
+    "report": "dtk.course.report",
+    "ring": "dtk.worker.ring",
     "run": "dtk.runs",
     "run_dir": "dtk.environment",
-    "step_parts": "dtk.measure.parts",
-    "step_reductions": "dtk.measure.parts",
+    "step_parts": "dtk.scaling.parts",
+    "step_reductions": "dtk.scaling.parts",
     "shards": "dtk.studies.shards",
     "study": "dtk.studies.study",
     "training_ended": "dtk.environment",
     "verify": "dtk.proof.verify",
-    "warm": "dtk.process.warm",
+    "warm": "dtk.launch.warm",
 }
 
 _MODULES = {
@@ -181,7 +181,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext dtk`: `%%workers` and `%%worker`, for which `import dtk` in a notebook is enough."""
-    importlib.import_module("dtk.magics").register(shell)
+    importlib.import_module("dtk.interactive.magics").register(shell)
 
 
 # Also without a cluster, so that the magics can say that there is none.

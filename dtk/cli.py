@@ -150,7 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
-    from dtk import language, lesson_files
+    from dtk import language
+    from dtk.course import lesson_files
 
     if options.language in language.languages():
         os.environ[language.ASKED] = options.language  # for what is said here, and in JupyterLab's kernels
@@ -164,9 +165,9 @@ def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
 
 
 def _class_build(options: argparse.Namespace) -> None:
-    from dtk import lesson_files
-    from dtk.classroom.build import build
-    from dtk.classroom.lesson import lessons
+    from dtk.course import lesson_files
+    from dtk.course.build import build
+    from dtk.course.lesson import lessons
 
     if options.lessons == Path("notebooks") and not options.lessons.is_dir():
         options.lessons = lesson_files.brought()  # without a clone
@@ -208,13 +209,13 @@ def _demo(out: Path, workers: int) -> None:
 
 
 def _agent(storage: str) -> None:
-    from dtk.process import piped
+    from dtk.launch import piped
 
     piped.main(storage)
 
 
 def _ps() -> None:
-    from dtk.process import owned
+    from dtk.launch import owned
 
     found = owned.processes()
     if not found:
@@ -228,7 +229,7 @@ def _ps() -> None:
 
 
 def _clean(everything: bool) -> None:
-    from dtk.process import owned
+    from dtk.launch import owned
 
     found = owned.processes()
     chosen = [each for each in found if everything or each.left]

@@ -20,8 +20,7 @@ from dtk.compat import versions
 from dtk.compat.estimators import revived as estimator
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns, ngettext
-from dtk.launch import request
-from dtk.process import owned
+from dtk.launch import owned, request
 from dtk.published import page
 from dtk.runs import run
 
@@ -223,7 +222,7 @@ def _reached(addresses: list[str]) -> list[str]:
 
 
 def _isolation() -> Iterator[Finding]:
-    try_it = "from dtk.process import isolation; isolation.enter()"
+    try_it = "from dtk.worker import isolation; isolation.enter()"
     done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2]

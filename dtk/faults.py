@@ -9,7 +9,7 @@ the first call, which in a loop without `tf.function` comes after that step was 
 counts no steps, and nothing comes. Faults that end a worker first wait until its peers have recorded the step before,
 so that what a failed run has recorded does not depend on chance.
 
-This module says what is asked for; `dtk.recording.injecting` does it, in the worker.
+This module says what is asked for; `dtk.worker.injecting` does it, in the worker.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from dtk.environment import versions
 from dtk.errors import DtkError, VerificationError
 from dtk.language import _
 from dtk.live.show import heading
-from dtk.measure import summary
 from dtk.proof.diagnose import diagnose
 from dtk.proof.proof import kept
 from dtk.proof.verify import prove
 from dtk.records.facts import RunLike
+from dtk.scaling import summary
 from dtk.view.canvas import alternative
 from dtk.view.page import figure, page, table, text
 from dtk.view.palette import member_name

@@ -19,11 +19,11 @@ from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, here
-from dtk.recording.injecting import never_came
 from dtk.records import RunFolder
 from dtk.records.attempts import Attempt
 from dtk.records.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
+from dtk.worker.injecting import never_came
 
 if TYPE_CHECKING:
     import numpy as np

@@ -27,13 +27,13 @@ from test_wait_for import ended, error_of, waits
 import dtk
 from dtk import plot
 from dtk.errors import WorkerFailed
-from dtk.measure.sharding import from_lists
-from dtk.model.job import Cluster
-from dtk.model.links import ETHERNET_10
 from dtk.proof.proof import Proof
 from dtk.proof.steps import judged
 from dtk.records import Journal
 from dtk.records.events import Failed, FaultCame, Finished
+from dtk.scaling.job import Cluster
+from dtk.scaling.links import ETHERNET_10
+from dtk.scaling.sharding import from_lists
 from dtk.view.what_if import EXAMPLE
 
 __all__ = ["DRAWN", "texts"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import dtk
-from dtk.recording.progress import progress
 from dtk.records import Record
+from dtk.worker.progress import progress
 
 
 def steps_of(count, first=1, then=None):

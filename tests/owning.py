@@ -12,7 +12,7 @@ from pathlib import Path
 from waiting import wait_for, wait_gone
 
 import dtk
-from dtk.process import owned
+from dtk.launch import owned
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -1,4 +1,4 @@
-"""Synchronous SGD played message by message, to check what `dtk.model.prediction` computes by formula.
+"""Synchronous SGD played message by message, to check what `dtk.scaling.prediction` computes by formula.
 
 What the formulas take together, this takes apart: every worker has its own seconds of computation in every step, sends
 as soon as it has something to send, and begins its next step when its own last all-reduce has ended. Two ways, which
@@ -21,10 +21,10 @@ import numpy as np
 import played
 
 from dtk.errors import ClusterConfigError
-from dtk.model.communication import check
-from dtk.model.job import Cluster, Job
-from dtk.model.links import Link
-from dtk.model.published import RESULTS, Result, compare
+from dtk.scaling.communication import check
+from dtk.scaling.job import Cluster, Job
+from dtk.scaling.links import Link
+from dtk.scaling.published import RESULTS, Result, compare
 
 if TYPE_CHECKING:
     import pandas
@@ -177,7 +177,7 @@ def all_reduce_events(cluster: Cluster, ready: np.ndarray, size: float, chunks: 
 
 
 def simulated(steps: int = 10) -> pandas.DataFrame:
-    """The table of published results (`dtk.model.published`) with a column more: so many steps played."""
+    """The table of published results (`dtk.scaling.published`) with a column more: so many steps played."""
     table = compare()
     table["simulated"] = [_played(result, steps) for result in RESULTS]
     return table

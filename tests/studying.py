@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dtk.environment import here
-from dtk.recording.progress import progress
 from dtk.records import Record
 from dtk.studies import study as studies
+from dtk.worker.progress import progress
 
 STEPS = 6
 PER_EXAMPLE = 0.001  # s

@@ -7,7 +7,7 @@ import sys
 import cloudpickle
 import pytest
 
-from dtk.process import beside
+from dtk.worker import local_modules as beside
 
 
 def uses_them():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtk.measure.binned import Bins, Marks, Steps, seconds
-from dtk.measure.parts import PARTS, step_parts
-from dtk.measure.timing import step_times
 from dtk.records import Journal, Record, RunFolder
 from dtk.runs import Run
+from dtk.scaling.binned import Bins, Marks, Steps, seconds
+from dtk.scaling.parts import PARTS, step_parts
+from dtk.scaling.timing import step_times
 
 NAN = float("nan")
 WIDTH = 0.25

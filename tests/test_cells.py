@@ -77,7 +77,7 @@ def test_a_traceback_shows_the_cells_lines(execute):
     assert (error.ename, error.evalue) == ("WorkerFailed", "worker 0 raised IndexError: list index out of range")
     shown = "\n".join(error.traceback)
     assert "return shares[7]   # the learner's own line" in shown
-    assert "dtk/process" not in shown
+    assert "dtk/launch" not in shown
 
 
 @pytest.mark.trains

@@ -25,8 +25,8 @@ from dtk.environment import scratch
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.launch import folders, launch, members
 from dtk.live import show
-from dtk.measure.fates import fates
 from dtk.records.events import Event, parse
+from dtk.scaling.fates import fates
 from dtk.watch import reader, signs, waiting
 
 SEQUENCES = int(os.environ.get("SEQUENCES", 1000))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dtk import cli
-from dtk.classroom.build import EDITIONS, build
-from dtk.classroom.lesson import Lesson, lessons, read
+from dtk.course.build import EDITIONS, build
+from dtk.course.check import all_exercises
+from dtk.course.lesson import Lesson, lessons, read
 from dtk.errors import DtkError
-from dtk.lessons.check import all_exercises
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 LESSONS = lessons(FOLDER)

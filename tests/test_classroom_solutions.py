@@ -9,8 +9,8 @@ import pytest
 from lessons import FOLDER
 from nbclient import NotebookClient
 
-from dtk.classroom.build import build
-from dtk.classroom.lesson import lessons
+from dtk.course.build import build
+from dtk.course.lesson import lessons
 
 LESSONS = {each.name: each for each in lessons(FOLDER)}
 

@@ -10,7 +10,7 @@ from waiting import wait_gone
 
 import dtk
 from dtk.errors import ClusterConfigError
-from dtk.process import owned
+from dtk.launch import owned
 
 pytestmark = pytest.mark.trains
 
@@ -142,7 +142,7 @@ def test_a_debugger_asks_by_the_workers_name(cluster, capsys, monkeypatch):
 
 
 def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
-    from dtk import clusters
+    from dtk.interactive import clusters
 
     monkeypatch.setattr(clusters, "_open", None)  # beside that of this file
     other = dtk.cluster(workers=1, replicas=2)

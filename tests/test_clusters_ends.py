@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_for, wait_gone
 
-from dtk.process import owned
+from dtk.launch import owned
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ import pytest
 from waiting import wait_for
 
 import dtk
-from dtk import clusters
 from dtk.errors import ClusterConfigError
+from dtk.interactive import clusters
 from dtk.interactive.failed import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]

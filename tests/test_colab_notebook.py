@@ -16,8 +16,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import dtk
 from dtk.live.dashboard import Dashboard
-from dtk.process import worker
 from dtk.watch.reader import Reader
+from dtk.worker import worker
 
 ROOT = Path(__file__).parent.parent
 STANDINS = str(ROOT / "tests" / "standins")

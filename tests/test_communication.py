@@ -10,10 +10,10 @@ import pandas
 import pytest
 
 from dtk import ClusterConfigError
-from dtk.model import communication, fitting
-from dtk.model.communication import ALGORITHMS, all_reduce
-from dtk.model.fitting import fit
-from dtk.model.links import H100_NVLINK, LINKS, Link, ethernet
+from dtk.scaling import communication, fitting
+from dtk.scaling.communication import ALGORITHMS, all_reduce
+from dtk.scaling.fitting import fit
+from dtk.scaling.links import H100_NVLINK, LINKS, Link, ethernet
 
 LINK = Link("test", latency=1e-3, bandwidth=1e6)
 COLUMNS = ["workers", "bytes", "seconds"]

@@ -18,7 +18,7 @@ NOW = [path for path in MARKDOWN if path.name != "CHANGELOG.md"]  # pages about 
 REFERENCE = ROOT / "docs" / "reference"
 MADE_UP = (
     "CONTRIBUTING.md",
-    "dtk/lessons/exercises/lesson_NN.py",
+    "dtk/course/exercises/lesson_NN.py",
     "dtk/places/NAME.py",
     "dtk/view/NAME.py",
     "tests/cluster/test_NAME.py",
@@ -86,7 +86,7 @@ def test_contributing_has_the_rooms_in_the_order_that_lint_holds():
 def test_the_files_that_a_page_names_are_there(path):
     text = path.read_text(encoding="utf-8")
     roots = {"dtk": ROOT, "tests": ROOT, "tools": ROOT, "benchmarks": ROOT, "constraints": ROOT}
-    short = dict.fromkeys(("launch", "process", "recording", "watch"), ROOT / "dtk") if path.name == MADE_UP[0] else {}
+    short = dict.fromkeys(("launch", "worker", "watch"), ROOT / "dtk") if path.name == MADE_UP[0] else {}
     homes = {**roots, **short}
     for room, rest in re.findall(rf"(?<![\w/.])({'|'.join(homes)})/([\w/.]+\.(?:py|txt))\b", text):
         assert (homes[room] / room / rest).exists() or f"{room}/{rest}" in MADE_UP[1:], f"{room}/{rest}"

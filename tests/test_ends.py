@@ -17,7 +17,7 @@ from starting import mostly_warm
 from waiting import newest_run, wait_for, wait_gone
 
 import dtk
-from dtk.process.owned import start_of
+from dtk.launch.owned import start_of
 
 pytestmark = pytest.mark.trains
 
@@ -115,7 +115,7 @@ def test_no_process_outlives_a_killed_kernel(start, tmp_path):
 
 @pytest.mark.slow  # a new parent for each
 def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
-    from dtk.process import warm
+    from dtk.launch import warm
 
     dtk.run(lone_pid, start=start)
     parent = warm.parent(start == "warm")

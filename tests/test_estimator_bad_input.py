@@ -9,7 +9,7 @@ import lanes
 import pytest
 
 import dtk
-from dtk.process import ship
+from dtk.worker import ship
 
 NO_CLUSTER = "put it into a function, and have dtk start it"
 

@@ -14,8 +14,8 @@ import pytest
 
 import dtk
 from dtk import cli
+from dtk.launch import source
 from dtk.launch.place import free_ports
-from dtk.process import source
 from dtk.runs import opened
 
 STEPS = 6

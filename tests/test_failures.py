@@ -74,7 +74,7 @@ def test_the_culprit_is_named_and_nothing_is_lost(start, end, code, words):
     assert list(error.records.worker) == [0, 1]
     if end is raise_it:
         assert "raise ValueError" in error.traceback
-        assert "dtk/process" not in error.traceback, "the learner's lines, not dtk's"
+        assert "dtk/launch" not in error.traceback, "the learner's lines, not dtk's"
     if end is segfault:
         assert "segfault" in error.logs[1], "faulthandler shows the function's name"
 

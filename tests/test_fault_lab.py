@@ -7,7 +7,7 @@ from faking import steps_of
 
 import dtk
 from dtk import faults
-from dtk.labs.fault_lab import ALONE, ANSWERS, CHOICES, FaultLab, seen
+from dtk.view.fault_lab import ALONE, ANSWERS, CHOICES, FaultLab, seen
 
 
 def train(count=6):

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import dtk
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
+from dtk.course.exercises import lab_5, lesson_04
+from dtk.course.rehearsal import rehearse
 from dtk.errors import DtkError
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
-from dtk.lessons.exercises import lab_5, lesson_04
-from dtk.lessons.rehearsal import rehearse
 
 FUNCTIONS = {n: e for n, e in all_exercises().items() if isinstance(e, Exercise) and e.cases is not None}
 PLAIN = {name: exercise for name, exercise in FUNCTIONS.items() if exercise.play is None}

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 import dtk
-from dtk.process import warm
+from dtk.launch import warm
 
 pytestmark = pytest.mark.trains
 

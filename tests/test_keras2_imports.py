@@ -11,7 +11,7 @@ from starting import mostly_warm
 
 import dtk
 from dtk.compat.keras import keras2
-from dtk.process import ship
+from dtk.worker import ship
 
 pytestmark = pytest.mark.trains
 

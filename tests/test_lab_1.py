@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import dtk
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.course.exercise import CheckFailed, NotSolved
 
 SHAPES = ((64, 32), (32,), (32, 10), (10,))
 

@@ -9,8 +9,8 @@ import pytest
 from lessons import cells_of, tags
 
 import dtk
-from dtk.lessons.exercise import CheckFailed, NotSolved
-from dtk.lessons.exercises import lab_2
+from dtk.course.exercise import CheckFailed, NotSolved
+from dtk.course.exercises import lab_2
 from dtk.proof.mistakes import MISTAKES
 
 EXERCISES = lab_2.EXERCISES

@@ -12,9 +12,9 @@ import catalogues
 import pytest
 
 import dtk
+from dtk.course.check import all_exercises
+from dtk.course.exercise import Exercise
 from dtk.language import N_, _, language, languages, ngettext
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import Exercise
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "dtk").rglob("*.py"))

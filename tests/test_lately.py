@@ -8,8 +8,8 @@ from live_folder import announce, busy_step, empty, step
 
 from dtk.live import lately as module
 from dtk.live.lately import BINS, Lately
-from dtk.measure.parts import PARTS
 from dtk.records import Journal
+from dtk.scaling.parts import PARTS
 from dtk.watch import reader as reading
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line

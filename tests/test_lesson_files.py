@@ -11,8 +11,8 @@ import sys
 import pytest
 
 import dtk
-from dtk import cli, language, lesson_files
-from dtk.classroom import build, lesson
+from dtk import cli, language
+from dtk.course import build, lesson, lesson_files
 from dtk.errors import DtkError
 
 FIRST = lesson_files.FIRST
@@ -136,7 +136,7 @@ def test_bad_input_gets_one_sentence(tmp_path, capsys, options, sentence):
 
 
 def test_an_installation_without_lessons_says_where_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "lesson_files.py"))
+    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "course" / "lesson_files.py"))
     with pytest.raises(DtkError, match=r"without its lessons; they are at https://\S+/tree/main$"):
         lesson_files.brought()
 
@@ -146,7 +146,7 @@ def test_lessons_inside_the_package_come_first(tmp_path, monkeypatch):
     for folder in (inside, tmp_path / "notebooks"):
         folder.mkdir(parents=True)
         (folder / FIRST).touch()
-    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "lesson_files.py"))
+    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "course" / "lesson_files.py"))
     assert lesson_files.brought() == inside
 
 

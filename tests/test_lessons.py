@@ -8,9 +8,9 @@ import pytest
 
 import dtk
 from dtk import language
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
-from dtk.lessons.kept import kept
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
+from dtk.course.kept import kept
 
 FUNCTIONS = {n: e for n, e in all_exercises().items() if isinstance(e, Exercise) and e.cases is not None}
 
@@ -258,6 +258,6 @@ def test_without_an_answer_there_is_no_report(own_file):
 
 
 def test_a_report_of_nothing_at_all_is_a_line(own_file, capsys, monkeypatch):
-    monkeypatch.setattr("dtk.lessons.report.current_lesson", lambda: "")
+    monkeypatch.setattr("dtk.course.report.current_lesson", lambda: "")
     dtk.report()
     assert "nothing was answered or checked yet" in capsys.readouterr().out

@@ -11,8 +11,8 @@ from fabricate import fabricate, losses
 from lessons import cells_of, names, tags
 
 import dtk
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, NotSolved
 
 LESSONS = ("00_start_here", "01_all_reduce", "02_loss_scaling")
 RUN = {"01.all_gather", "02.penalty"}  # judged by runs

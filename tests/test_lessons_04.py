@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, NotSolved
 
 EXERCISE = all_exercises("04")["04.strategy"]
 

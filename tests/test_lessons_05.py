@@ -9,8 +9,8 @@ import pandas
 import pytest
 
 import dtk
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, NotSolved
 
 SHARES = [(1, 0, 1.0, 4), (1, 1, 0.5, 4), (2, 0, 0.5, 3), (2, 1, 0.25, 2)]
 RUN = SimpleNamespace(

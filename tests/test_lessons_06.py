@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dtk
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.course.exercise import CheckFailed, NotSolved
 
 
 def order(examples, batch, context, shuffle=None, shard=True, divide=True, first=0):

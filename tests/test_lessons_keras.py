@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from lessons import cells_of
 
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, NotSolved
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, NotSolved
 
 EXERCISE = all_exercises("keras")["keras.clip"]
 

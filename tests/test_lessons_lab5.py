@@ -8,10 +8,10 @@ import pytest
 from lessons import cells_of
 
 import dtk
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, NotSolved
+from dtk.course.exercises import lab_5
 from dtk.errors import WorkerFailed
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, NotSolved
-from dtk.lessons.exercises import lab_5
 
 CHOICE = all_exercises("lab5")["lab5.choice"]
 START = {"workers": 1, "batch": 32, "rate": 0.02, "warm_up": 0}

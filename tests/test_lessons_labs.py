@@ -11,8 +11,8 @@ import pytest
 from lessons import cells_of, tags
 
 import dtk
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import Exercise, NotSolved
+from dtk.course.check import all_exercises
+from dtk.course.exercise import Exercise, NotSolved
 
 LABS = ["lab_3_sharded_optimizer", "lab_4_another_all_reduce", "lab_5_time_to_accuracy"]
 

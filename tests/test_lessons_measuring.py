@@ -7,9 +7,9 @@ import re
 import pytest
 from lessons import cells_of, tags
 
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import CheckFailed, Exercise, NotSolved
-from dtk.lessons.exercises import lesson_07, lesson_08, lesson_09
+from dtk.course.check import all_exercises
+from dtk.course.exercise import CheckFailed, Exercise, NotSolved
+from dtk.course.exercises import lesson_07, lesson_08, lesson_09
 from dtk.model import Cluster, Job, Link, predict
 
 LESSONS = ("07_fault_tolerance", "appendix_checkpoints", "08_measuring", "09_predicting", "10_batch_and_rate")

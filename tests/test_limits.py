@@ -10,8 +10,7 @@ import pytest
 
 import dtk
 from dtk import limits
-from dtk.launch import request
-from dtk.process import warm
+from dtk.launch import request, warm
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from reaching import accepted, held, own_addresses
 import dtk
 from dtk.compat import binding
 from dtk.errors import ClusterConfigError
-from dtk.process import isolation
-from dtk.process.warm import ParentProcess
+from dtk.launch.warm import ParentProcess
+from dtk.worker import isolation
 
 LOOPBACK = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"
 
@@ -113,7 +113,7 @@ def test_tensorflow_still_listens_everywhere_by_itself(monkeypatch):
 
 @pytest.mark.trains
 def test_an_isolated_run_is_reached_by_nobody():
-    try_it = "from dtk.process import isolation; isolation.enter()"
+    try_it = "from dtk.worker import isolation; isolation.enter()"
     if subprocess.run([sys.executable, "-c", try_it], capture_output=True).returncode:
         pytest.skip("this system has no network namespaces for us")
     with held(isolate=True) as listens:
@@ -133,7 +133,7 @@ def test_a_function_that_wants_a_network_there_hears_why_it_has_none():
 
 
 def test_the_environment_decides_where_nobody_says(monkeypatch):
-    from dtk.process import warm
+    from dtk.launch import warm
 
     assert not warm.isolates()
     for value, isolates in (("1", True), ("0", False), ("", False)):

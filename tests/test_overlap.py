@@ -12,7 +12,7 @@ from fabricate import fabricate
 from test_parts import with_marks
 
 import dtk
-from dtk.measure.parts import step_reductions
+from dtk.scaling.parts import step_reductions
 from dtk.view.canvas import alternative
 
 

@@ -15,7 +15,7 @@ from waiting import newest_run, wait_for, wait_gone
 
 import dtk
 from dtk.cli import main
-from dtk.process import owned, warm
+from dtk.launch import owned, warm
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
 

@@ -9,8 +9,7 @@ import owning
 import pytest
 
 import dtk
-from dtk.launch import folders
-from dtk.process import warm
+from dtk.launch import folders, warm
 
 import endurance  # isort: skip  (benchmarks/, which `owning` puts on the path)
 

@@ -14,10 +14,10 @@ from fabricate import fabricate
 from pacing import paced
 
 import dtk
-from dtk.measure import pace as module
-from dtk.measure.pace import pace, typical_steps, within_epochs
-from dtk.measure.timing import step_times
 from dtk.records import frame
+from dtk.scaling import pace as module
+from dtk.scaling.pace import pace, typical_steps, within_epochs
+from dtk.scaling.timing import step_times
 from dtk.view.canvas import alternative
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dtk.labs.widgets import DIVISORS, numbers
-from dtk.lessons.exercises.lesson_01 import CHUNK
-from dtk.model.job import Cluster
-from dtk.model.links import LINKS
-from dtk.model.prediction import predict
-from dtk.model.stragglers import slowest_mean
+from dtk.course.exercises.lesson_01 import CHUNK
+from dtk.scaling.job import Cluster
+from dtk.scaling.links import LINKS
+from dtk.scaling.prediction import predict
+from dtk.scaling.stragglers import slowest_mean
 from dtk.view.what_if import EXAMPLE
+from dtk.view.widgets import DIVISORS, numbers
 
 ROOT = Path(__file__).parent.parent
 LABS = ROOT / "docs/_static/labs"

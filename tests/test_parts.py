@@ -12,8 +12,8 @@ from fabricate import fabricate
 
 import dtk
 from dtk.live.lately import Lately
-from dtk.measure.parts import PARTS, step_parts
-from dtk.measure.timing import step_times
+from dtk.scaling.parts import PARTS, step_parts
+from dtk.scaling.timing import step_times
 from dtk.watch.reader import Reader
 
 

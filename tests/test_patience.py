@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dtk.process.vitals import Vitals
 from dtk.records import Journal, Record, RunFolder
 from dtk.watch import signs
 from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
 from dtk.watch.watch import Watch
+from dtk.worker.vitals import Vitals
 
 
 @pytest.mark.parametrize(

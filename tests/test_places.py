@@ -14,10 +14,9 @@ import psutil
 import pytest
 
 import dtk
-from dtk.launch import cluster_of
+from dtk.launch import agent, cluster_of, piped
+from dtk.launch.news import News
 from dtk.places import carriers, mirror
-from dtk.process import agent, piped
-from dtk.process.news import News
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}

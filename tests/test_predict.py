@@ -12,14 +12,14 @@ import pytest
 from simulate import simulated
 
 from dtk import ClusterConfigError
-from dtk.model import prediction as module
-from dtk.model import published, stragglers
-from dtk.model.communication import all_reduce
-from dtk.model.job import Cluster, Job
-from dtk.model.links import ETHERNET_10, ETHERNET_100, ETHERNET_400, Link
-from dtk.model.prediction import LIMITS, predict
-from dtk.model.published import RESULTS
-from dtk.model.stragglers import slowest, slowest_mean
+from dtk.scaling import prediction as module
+from dtk.scaling import published, stragglers
+from dtk.scaling.communication import all_reduce
+from dtk.scaling.job import Cluster, Job
+from dtk.scaling.links import ETHERNET_10, ETHERNET_100, ETHERNET_400, Link
+from dtk.scaling.prediction import LIMITS, predict
+from dtk.scaling.published import RESULTS
+from dtk.scaling.stragglers import slowest, slowest_mean
 
 JOB = Job(per_example=0.001, batch=100, gradient_bytes=1e8)
 INSTANT = Link("instant", 0.0, 1e15)

@@ -18,8 +18,8 @@ from matplotlib.patches import FancyBboxPatch
 import dtk
 from dtk.digits import bytes_of
 from dtk.errors import WorkerFailed
-from dtk.measure.parts import step_messages
 from dtk.records import Journal
+from dtk.scaling.parts import step_messages
 from dtk.view.canvas import NO_RECORDS, alternative
 from dtk.view.palette import worker_color
 

@@ -14,10 +14,10 @@ import pytest
 import questions as tool
 from lessons import ORDER
 
-from dtk.lessons.check import all_exercises
-from dtk.lessons.exercise import same
-from dtk.measure import scaling
+from dtk.course.check import all_exercises
+from dtk.course.exercise import same
 from dtk.model import Cluster, Job, Link, ethernet, predict
+from dtk.scaling import shares as scaling
 
 BANK = Path(__file__).parent.parent / "docs" / "teaching" / "questions.gift"
 TEXT = BANK.read_text(encoding="utf-8")

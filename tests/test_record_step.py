@@ -101,7 +101,7 @@ def watched(strategy):
     """What the last weight is at the moment of each record, and after the function."""
     import tensorflow as tf
 
-    from dtk.recording import loop
+    from dtk.worker import loop
 
     data, model, _, step = parts(strategy)
     seen = []

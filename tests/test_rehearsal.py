@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtk.lessons.rehearsal import NoMessage, rehearse
+from dtk.course.rehearsal import NoMessage, rehearse
 
 
 def test_what_comes_and_what_is_sent():

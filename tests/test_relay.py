@@ -12,12 +12,13 @@ import pytest
 
 from dtk.errors import ClusterConfigError
 from dtk.interactive import begin
-from dtk.launch.doors import Door
+from dtk.launch import agent, news
+from dtk.launch.agent_links import Doors
+from dtk.launch.links import Door
 from dtk.places.carriers import Lent
 from dtk.places.relay import Relay, Relayed
 from dtk.places.remote import Remote
-from dtk.process import agent, news, wire
-from dtk.process.doors import Doors
+from dtk.worker import wire
 
 
 @pytest.fixture

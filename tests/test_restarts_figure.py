@@ -13,8 +13,8 @@ from fabricate import fabricate
 
 import dtk
 from dtk.errors import WorkerFailed
-from dtk.measure import fates as module
-from dtk.measure.fates import fates
+from dtk.scaling import fates as module
+from dtk.scaling.fates import fates
 from dtk.view.canvas import NO_RECORDS, alternative
 
 

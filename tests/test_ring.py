@@ -13,10 +13,10 @@ from rings import all_reduce, gradient
 
 import dtk
 from dtk.launch.place import free_ports
-from dtk.measure.ring import story
-from dtk.recording.neighbours import Neighbours, RingBroken
-from dtk.recording.ring import _Arrival, _use_of
 from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
+from dtk.scaling.ring import story
+from dtk.worker.neighbours import Neighbours, RingBroken
+from dtk.worker.ring import _Arrival, _use_of
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from matplotlib.patches import Rectangle
 from rings import all_reduce
 
 import dtk
-from dtk.measure.ring import Message, story
 from dtk.records import Journal, RunFolder
+from dtk.scaling.ring import Message, story
 from dtk.view.palette import worker_color
 from dtk.view.ring import NO_MESSAGES
 from dtk.view.ring import ring as draw

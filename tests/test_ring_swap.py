@@ -9,7 +9,7 @@ import pytest
 
 import dtk
 from dtk.launch.place import free_ports
-from dtk.recording.neighbours import Neighbours, RingBroken
+from dtk.worker.neighbours import Neighbours, RingBroken
 
 
 def together(work, workers, timeout=20.0):

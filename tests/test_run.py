@@ -12,7 +12,7 @@ import pytest
 from starting import mostly_warm
 
 import dtk
-from dtk.process import warm
+from dtk.launch import warm
 
 pytestmark = pytest.mark.trains
 

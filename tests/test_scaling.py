@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dtk import digits
-from dtk.measure import scaling
-from dtk.measure.scaling import by_step, global_loss, replica_means, uneven, weighted_loss
 from dtk.records import frame
+from dtk.scaling import shares as scaling
+from dtk.scaling.shares import by_step, global_loss, replica_means, uneven, weighted_loss
 
 
 @pytest.mark.parametrize(("module", "examples"), [(scaling, 9), (digits, 7)])

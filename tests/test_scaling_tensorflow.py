@@ -1,4 +1,4 @@
-"""The arithmetic of `dtk.measure.scaling` against TensorFlow itself, on two replicas."""
+"""The arithmetic of `dtk.scaling.shares` against TensorFlow itself, on two replicas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dtk
-from dtk.measure import scaling
+from dtk.scaling import shares as scaling
 
 pytestmark = pytest.mark.trains
 

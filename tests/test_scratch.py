@@ -8,8 +8,7 @@ import pytest
 
 from dtk.environment import scratch
 from dtk.errors import DtkError
-from dtk.launch import folders
-from dtk.process import owned
+from dtk.launch import folders, owned
 
 
 @pytest.fixture

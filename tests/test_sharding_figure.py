@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle, StepPatch
 
 from dtk import plot as plots
-from dtk.measure.sharding import from_lists
+from dtk.scaling.sharding import from_lists
 from dtk.view.palette import worker_color
 
 

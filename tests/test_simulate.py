@@ -13,10 +13,10 @@ from played import Events, trees
 from simulate import all_reduce_ends, all_reduce_events, simulate
 
 from dtk import ClusterConfigError
-from dtk.model.communication import all_reduce
-from dtk.model.job import Cluster, Job
-from dtk.model.links import ETHERNET_100, H100_NVLINK, Link
-from dtk.model.prediction import predict, schedule
+from dtk.scaling.communication import all_reduce
+from dtk.scaling.job import Cluster, Job
+from dtk.scaling.links import ETHERNET_100, H100_NVLINK, Link
+from dtk.scaling.prediction import predict, schedule
 
 FAR, NEAR = Link("far", 1e-4, 1e9), Link("near", 5e-6, 10e9)
 SIZES = [1e3, 1e6, 1e8]  # bytes: latency decides, both do, bandwidth decides

@@ -38,7 +38,7 @@ READING = dump(
 GENERATOR = dump((f"{STDLIB}/threading.py", 1, "wait"), ("/home/me/data.py", 4, "rows"), head="Thread") + IN_A_FUNCTION
 CALLED_BACK = (
     dump(
-        ("/v/site-packages/dtk/recording/injecting.py", 1, "f"),
+        ("/v/site-packages/dtk/worker/injecting.py", 1, "f"),
         (f"{TF}/ops/script_ops.py", 5, "__call__"),
         head="Thread",
     )
@@ -74,7 +74,7 @@ def test_what_a_stack_tells(text, told):
 
 @pytest.mark.trains
 def test_the_frames_that_started_the_worker_are_left_out():
-    from dtk.process import worker
+    from dtk.worker import worker
 
     below = (f"{STDLIB}/multiprocessing/process.py", 108, "run")
     text = dump(MADE, OWN, (worker.__file__, 125, "_work"), MADE, below)

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from dtk.inside.own import Files
-from dtk.inside.stands import NoName, frames, resolve
-from dtk.interactive import beside
+from dtk.interactive import compare_replicas as beside
+from dtk.interactive.frames import NoName, frames, resolve
+from dtk.interactive.own_files import Files
 
 
 @pytest.fixture

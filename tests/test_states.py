@@ -13,9 +13,9 @@ from training import batches
 
 import dtk
 from dtk.proof.steps import judged, parted
-from dtk.recording.follow import Follower
-from dtk.recording.recorded import Damaged, Recorded
 from dtk.records import RunFolder
+from dtk.worker.follow import Follower
+from dtk.worker.recorded import Damaged, Recorded
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
 PASS = "check every step vs one device: PASS"

@@ -14,7 +14,7 @@ from dtk.live import lately, sketch, text
 from dtk.live.lately import BINS, Window
 from dtk.live.sketch import image, stack
 from dtk.live.strips import SHOWN, in_words, strips
-from dtk.measure.parts import PARTS
+from dtk.scaling.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color
 from dtk.watch.reader import Reader
 

@@ -10,10 +10,10 @@ import pytest
 from studying import counted, silent, steps
 
 import dtk
-from dtk.measure import efficiency
-from dtk.process import ship
+from dtk.scaling import efficiency
 from dtk.studies import study as studies
 from dtk.studies.plan import make_plan
+from dtk.worker import ship
 
 
 @pytest.fixture(autouse=True)

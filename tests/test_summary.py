@@ -11,9 +11,9 @@ from fabricate import fabricate
 
 from dtk import cli
 from dtk.live.fold import Fold, label
-from dtk.measure import summary
 from dtk.records import Journal, events
 from dtk.runs import opened
+from dtk.scaling import summary
 
 
 class Clock:

@@ -11,7 +11,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import dtk
-from dtk import clusters
+from dtk.interactive import clusters
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 

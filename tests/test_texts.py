@@ -14,12 +14,12 @@ from error_cases import CASES, kept
 
 from dtk.compat import causes
 from dtk.extras import command
-from dtk.recording import neighbours
 from dtk.records import RunFolder
 from dtk.watch import explain
 from dtk.watch.explain import in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
 from dtk.watch.known import KNOWN
 from dtk.watch.watch import Watch
+from dtk.worker import neighbours
 
 KEPT = kept()
 TEXTS = [

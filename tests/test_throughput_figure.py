@@ -13,7 +13,7 @@ import pytest
 from fabricate import fabricate, said
 
 from dtk import plot as plots
-from dtk.measure import timing
+from dtk.scaling import timing
 
 
 @pytest.fixture

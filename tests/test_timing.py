@@ -7,9 +7,9 @@ import doctest
 import numpy as np
 import pytest
 
-from dtk.measure import timing
-from dtk.measure.timing import step_times, throughput
 from dtk.records import frame
+from dtk.scaling import timing
+from dtk.scaling.timing import step_times, throughput
 
 
 def test_the_docstrings_examples_hold():

@@ -10,9 +10,9 @@ import pytest
 
 import dtk
 from dtk.environment import Here, enter, training_ended
-from dtk.recording.evaluation import evaluated
 from dtk.records import Journal, RunFolder
 from dtk.records.events import Finished, Running
+from dtk.worker.evaluation import evaluated
 
 
 @pytest.fixture

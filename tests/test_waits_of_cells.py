@@ -12,14 +12,13 @@ from dataclasses import replace
 
 import pytest
 
-from dtk import clusters, magics
 from dtk.errors import ClusterConfigError
-from dtk.inside.gate import Gate, Stopped
-from dtk.interactive import cells
+from dtk.interactive import cells, clusters, magics
+from dtk.interactive.barrier import Gate, Stopped
 from dtk.interactive.repair import Settled
 from dtk.interactive.table import table
 from dtk.interactive.waits import Unlike, Wait, Where, stuck, unlike
-from dtk.process import wire
+from dtk.worker import wire
 
 HERE, THERE = ("<cell 1>", 3, "<cell 1>", 3), ("<cell 1>", 5, "<cell 1>", 5)
 
@@ -268,7 +267,7 @@ def test_a_look_from_another_thread_collects_no_garbage():
     """Below Python 3.12 a collection within `sys._current_frames` that ends a `threading.local` never ends."""
     code = """
 import gc, threading
-from dtk.inside.gate import Gate
+from dtk.interactive.barrier import Gate
 
 def look():
     for _ in range(100):

@@ -16,9 +16,9 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.digits import three
-from dtk.model.job import Cluster, Job
-from dtk.model.links import ETHERNET_10, ETHERNET_100, LINKS, Link
-from dtk.model.prediction import LIMITS, predict
+from dtk.scaling.job import Cluster, Job
+from dtk.scaling.links import ETHERNET_10, ETHERNET_100, LINKS, Link
+from dtk.scaling.prediction import LIMITS, predict
 from dtk.view import what_if as module
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if
 

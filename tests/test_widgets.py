@@ -15,10 +15,10 @@ from fabricate import said
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.labs import widgets
-from dtk.labs.widgets import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
-from dtk.measure import scaling
+from dtk.scaling import shares as scaling
+from dtk.view import widgets
 from dtk.view.palette import worker_color
+from dtk.view.widgets import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
 
 GLOBAL, LOCAL, REPLICAS = DIVISORS
 

@@ -16,11 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dtk.labs.widgets import _LOSSES
-from dtk.measure.parts import PARTS
-from dtk.model.links import LINKS
+from dtk.scaling.links import LINKS
+from dtk.scaling.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color
 from dtk.view.what_if import EXAMPLE
+from dtk.view.widgets import _LOSSES
 
 FILE = Path(__file__).resolve().parent.parent / "docs/_static/labs/data.json"
 STEPS = 24
@@ -58,7 +58,7 @@ def train(strategy: Any, global_batch: int = 512) -> None:
 
 def recorded(run: Any) -> dict[str, Any]:
     """Each step's seconds of each worker by what they went for, and its share of the loss; without the first step."""
-    from dtk.measure.parts import step_parts
+    from dtk.scaling.parts import step_parts
 
     parts = step_parts(run).set_index(["step", "worker"])
     shares = run.records.groupby(["step", "worker"]).loss.sum()

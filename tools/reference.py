@@ -60,12 +60,12 @@ _ERRORS = (
     "WorkerStalled",
     "RunTimeout",
 )
-_OF_LESSONS = ("dtk.lessons.ask:Prediction", "dtk.lessons.exercise:CheckFailed", "dtk.lessons.exercise:NotSolved")
+_OF_LESSONS = ("dtk.course.ask:Prediction", "dtk.course.exercise:CheckFailed", "dtk.course.exercise:NotSolved")
 PAGES = {
     "runs": Page("Runs", "dtk", _RUNS, ("dtk.records.attempts:Attempt",)),
     "clusters": Page("A cluster that stays", "dtk", ("cluster", "Cluster")),
     "recording": Page(
-        "Recording", "dtk", ("Recorder", "record_step", "EstimatorRecorder", "ring"), ("dtk.recording.ring:Ring",)
+        "Recording", "dtk", ("Recorder", "record_step", "EstimatorRecorder", "ring"), ("dtk.worker.ring:Ring",)
     ),
     "checks": Page("Proof and diagnosis", "dtk", ("verify", "diagnose"), ("dtk.proof.verdict:Diagnosis",)),
     "lessons": Page("Questions and checks of lessons", "dtk", ("ask", "check", "answers", "report"), _OF_LESSONS),
@@ -74,7 +74,7 @@ PAGES = {
     "errors": Page("Errors", "dtk", (*_ERRORS, "VerificationError", "DatasetUnavailable", "RunInterrupted")),
     "places": _of("Other machines", "dtk.places"),
     "plot": _of("Figures and labs", "dtk.plot"),
-    "model": _of("The model of a cluster", "dtk.model", "dtk.model.fitting:Fit"),
+    "model": _of("The model of a cluster", "dtk.model", "dtk.scaling.fitting:Fit"),
     "faults": _of("Faults", "dtk.faults"),
     "datasets": _of("Data", "dtk.datasets"),
     "estimator": _of("Estimator", "dtk.estimator"),

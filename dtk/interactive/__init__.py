@@ -1,7 +1,9 @@
-"""The kernel's side of a cluster that stays: `dtk.clusters` has its public face.
+"""A cluster that stays: `%%workers`, by `dtk.cluster`.
 
-`begin` starts the workers, `peers` is what is known of each, `talk` sends and waits, `output` shows what they print and
-display, `labels` says whose that is, `view` draws what is recorded, `waits` finds who waits for whom, `beside` shows a
-name on all workers, `repair` makes a cluster usable again, `cells` checks a cell and says how it ended, `bring`
-puts files where workers see none of this machine's. What runs in the workers is `dtk.inside`.
+In the kernel: `clusters` is its public face, `magics` the cells, `begin` starts the workers, `peers` is what is known
+of each, `talk` sends and waits, `output` shows what they print and display, `view` draws what is recorded, `waits`
+finds who waits for whom, `repair` makes a cluster usable again, `sessions` makes a run of what was recorded.
+In each worker: `serve` runs the learner's cells, one after another, by `shell`; `barrier` stands before each
+collective, `control` answers while a cell runs, `inspection` reads what the namespace holds, `frames` where the worker
+is, `replay` runs a session's cells once more as a function.
 """

@@ -11,17 +11,17 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, WorkerFailed
-from dtk.inside.serve import serve
 from dtk.interactive.peers import Peer, admit, lost
+from dtk.interactive.serve import serve
 from dtk.language import N_, _
 from dtk.launch import launch, request, tf_config
-from dtk.launch.doors import Links
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
+from dtk.launch.links import Links
 from dtk.launch.place import Place, Site, here
-from dtk.process import ship, wire
 from dtk.records import RunFolder
 from dtk.watch import explain
+from dtk.worker import ship, wire
 
 __all__ = ["Started", "checked", "end", "kill", "replace", "start"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.interactive import beside, bring
+from dtk.interactive import compare_replicas as beside
+from dtk.interactive import upload as bring
 from dtk.interactive.failed import CellFailed
 from dtk.interactive.labels import named
 from dtk.interactive.peers import Peer
@@ -18,8 +19,8 @@ from dtk.interactive.talk import Outcome, Talk
 from dtk.interactive.waits import Place
 from dtk.interactive.words import in_line, workers_in_words
 from dtk.language import N_, _
-from dtk.process import ship
 from dtk.watch import explain
+from dtk.worker import ship
 
 __all__ = [
     "Stays",

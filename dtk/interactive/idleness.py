@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from dtk.language import N_, _
-from dtk.process.warm import idle_seconds
+from dtk.launch.warm import idle_seconds
 
 __all__ = ["end_when_idle"]
 

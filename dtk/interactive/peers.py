@@ -9,10 +9,10 @@ from typing import Any
 
 from dtk.errors import DtkError
 from dtk.language import N_, _
-from dtk.launch.doors import Link, Links
+from dtk.launch.links import Link, Links
 from dtk.launch.place import Site
-from dtk.process.wire import Message
 from dtk.view.palette import worker_name
+from dtk.worker.wire import Message
 
 __all__ = ["Peer", "admit", "lost"]
 

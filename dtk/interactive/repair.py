@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dtk.interactive import begin, bring
+from dtk.interactive import begin
+from dtk.interactive import upload as bring
 from dtk.interactive.talk import Outcome, Talk
 from dtk.interactive.words import workers_in_words
 from dtk.language import N_, _, ngettext

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from dtk.interactive import begin, bring, repair
+from dtk.interactive import begin, repair
+from dtk.interactive import upload as bring
 from dtk.interactive.talk import Talk
 from dtk.language import _, ngettext
 

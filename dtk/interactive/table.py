@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def table(looks: Mapping[int, Sequence[Row]]) -> pandas.DataFrame:
-    """One row a name; looks: of each worker (`dtk.inside.look`)."""
+    """One row a name; looks: of each worker (`dtk.interactive.inspection`)."""
     import pandas as pd
 
     by_worker = {worker: {row["name"]: row for row in rows} for worker, rows in looks.items()}

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk.errors import ClusterConfigError
-from dtk.interactive import begin, beside
+from dtk.interactive import begin
+from dtk.interactive import compare_replicas as beside
 from dtk.interactive.labels import named
 from dtk.interactive.output import Output
 from dtk.interactive.peers import Peer, lost
@@ -232,7 +233,7 @@ class Talk:
             peer.ask("open")
 
     def do(self, what: str, targets: Sequence[int] | None = None, **more: Any) -> dict[int, Message]:
-        """A task (`dtk.inside.tasks`) on idle workers, all at a time; ClusterConfigError with the first refusal."""
+        """A task (`interactive.tasks`) on idle workers, all at a time; ClusterConfigError with the first refusal."""
         chosen = [self.peers[worker] for worker in targets] if targets is not None else self.idle()
         number = time.monotonic_ns()
         for peer in chosen:

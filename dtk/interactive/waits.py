@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["Place", "Unlike", "Wait", "Where", "place_of", "stuck", "unlike"]
 
 _BUSY = 0.2  # of a core: above, a worker computes and does not wait
-Place = tuple[str, int, str, int]  # of `dtk.inside.gate`
+Place = tuple[str, int, str, int]  # of `dtk.interactive.barrier`
 
 
 @dataclass(frozen=True)

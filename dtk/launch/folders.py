@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dtk import environment
 from dtk.errors import WorkerFailed
-from dtk.process.owned import start_of
+from dtk.launch.owned import start_of
 from dtk.records import RunFolder, WorkerFolder
 from dtk.records.events import Evaluation, Outcome, of_kind
 from dtk.watch.watch import port_was_taken

@@ -18,14 +18,14 @@ from dtk.launch import folders, gpus, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
-from dtk.process import ship
 from dtk.published import page
-from dtk.recording.injecting import write_faults
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch.hindrances import refused_by_the_machine
 from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
+from dtk.worker import ship
+from dtk.worker.injecting import write_faults
 
 __all__ = ["THREADS", "Job", "launch", "new_folder", "spec", "write_job"]
 
@@ -63,8 +63,8 @@ class Job:
     communication: Mapping[str, Any] = field(default_factory=dict)  # of the strategy: bytes_per_pack, implementation
     sources: Mapping[str, str] | None = None  # of cells; None: those of this process
     without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
-    follow: Mapping[str, Any] = field(default_factory=dict)  # the run whose steps are followed (`dtk.recording.follow`)
-    states: bool = True  # each step's state is recorded, to be followed (`dtk.recording.states`)
+    follow: Mapping[str, Any] = field(default_factory=dict)  # the run whose steps are followed (`dtk.worker.follow`)
+    states: bool = True  # each step's state is recorded, to be followed (`dtk.worker.states`)
     record: bool = False  # every Keras fit gets a Recorder
     program: str = ""  # the name of the program that is run in the place of a function
     gpus: tuple[str, ...] = ()  # what each worker sees of this machine's; (): all see all

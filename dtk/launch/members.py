@@ -13,7 +13,6 @@ from typing import Any
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.launch.place import Site
-from dtk.process.vitals import Vitals
 from dtk.watch import reasons, waiting
 from dtk.watch.explain import cut_off, slept
 from dtk.watch.reader import Reader
@@ -21,6 +20,7 @@ from dtk.watch.signs import Signs
 from dtk.watch.state import Line, State
 from dtk.watch.waiting import Waiting
 from dtk.watch.watch import Watch
+from dtk.worker.vitals import Vitals
 
 __all__ = ["Members"]
 

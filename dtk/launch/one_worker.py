@@ -9,7 +9,7 @@ from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _
-from dtk.process import ship
+from dtk.worker import ship
 
 __all__ = ["Layout", "layout"]
 

@@ -20,14 +20,14 @@ from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import again, cluster_of, launch
+from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
 from dtk.launch.place import Machine
-from dtk.process import ship
-from dtk.process.agent import MODULES, TURN_SECONDS, Agent
-from dtk.process.program import Program
+from dtk.launch.program import Program
 from dtk.records import RunFolder
 from dtk.records.events import Finished, of_kind
 from dtk.watch.explain import exit_in_words
 from dtk.watch.state import called
+from dtk.worker import ship
 
 __all__ = ["PROGRAM", "main"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch.doors import Door, Links
-from dtk.process.vitals import Vitals
-from dtk.process.warm import ParentProcess, parent
+from dtk.launch.links import Door, Links
+from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
+from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
@@ -125,7 +125,7 @@ class Place(Protocol):
 class Localhost:
     """This machine, the only place that forks its workers from the kernel's own warm parent.
 
-    isolated: whether they have a network of their own (`dtk.process.isolation`); None: as DTK_ISOLATE says.
+    isolated: whether they have a network of their own (`dtk.worker.isolation`); None: as DTK_ISOLATE says.
     """
 
     name = ""

@@ -11,7 +11,7 @@ from typing import Any
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import tf_config
-from dtk.process.program import Program
+from dtk.launch.program import Program
 
 __all__ = ["environment", "what_to_call"]
 

@@ -11,9 +11,9 @@ from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
 from dtk.launch import gpus, programs, which_keras
-from dtk.process import ship
-from dtk.process.program import Program
-from dtk.process.warm import is_warm
+from dtk.launch.program import Program
+from dtk.launch.warm import is_warm
+from dtk.worker import ship
 
 __all__ = [
     "check_count",

@@ -10,8 +10,8 @@ from dtk.compat.keras import keras2
 from dtk.compat.versions import installed_keras_2, why_not_keras_3
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.process import ship
-from dtk.process.program import Program
+from dtk.launch.program import Program
+from dtk.worker import ship
 
 __all__ = ["checked", "uses_estimator"]
 

@@ -1,7 +1,7 @@
 """What each worker did in the last seconds, from records and marks while they are written; bounded memory.
 
 A worker says what it did when it has done it: a record stands at the end of its step, a mark at the end of a wait for
-data or an all-reduce (`dtk.recording`). So of a step that goes on nothing is known yet, except where the watch has
+data or an all-reduce (`dtk.worker`). So of a step that goes on nothing is known yet, except where the watch has
 found out that a silent worker waits for another.
 """
 
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtk.measure.binned import Bins, Marks, Steps, seconds
-from dtk.measure.parts import PARTS
 from dtk.records import Record
 from dtk.records.events import Event
+from dtk.scaling.binned import Bins, Marks, Steps, seconds
+from dtk.scaling.parts import PARTS
 from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 

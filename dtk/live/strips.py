@@ -15,7 +15,7 @@ import numpy as np
 
 from dtk.language import N_, _
 from dtk.live.lately import BINS, Window
-from dtk.measure.parts import PARTS
+from dtk.scaling.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color
 
 __all__ = ["SHOWN", "in_words", "strips"]

@@ -3,7 +3,7 @@
     dtk.run(train, workers=2, on="ray")
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
-Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.process.agent`) and back, `remote`
+Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.launch.agent`) and back, `remote`
 starts workers through them, `examine` looks at the machines before, `relay` connects workers that stay. `ray`, `slurm`
 and `hosts` ask an engine; `practice` makes machines of this one, on Ray by `ray_nodes`. `exporting`, with `manifests`,
 writes what starts without a kernel.

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.process.piped import ALIVE_SECONDS
+from dtk.launch.piped import ALIVE_SECONDS
 
 __all__ = ["Carrier", "Heard", "Lent", "Pipes"]
 

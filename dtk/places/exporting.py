@@ -13,13 +13,14 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import cluster_of, launch, request
+from dtk.launch import cluster_of, launch, request, source
+from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PROGRAM
 from dtk.places import manifests
-from dtk.process import beside, ship, source
-from dtk.process.agent import MODULES
 from dtk.published import page
+from dtk.worker import local_modules as beside
+from dtk.worker import ship
 
 __all__ = ["export"]
 

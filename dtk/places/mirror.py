@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from dtk.process import beside
-from dtk.process.agent import MODULES
-from dtk.process.news import write
+from dtk.launch.agent import MODULES
+from dtk.launch.news import write
+from dtk.worker import local_modules as beside
 
 __all__ = ["files", "known", "write"]
 

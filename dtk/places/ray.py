@@ -13,9 +13,9 @@ from typing import Any
 from dtk import extras
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
+from dtk.launch.agent import Agent
 from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
-from dtk.process.agent import Agent
 
 __all__ = ["Ray"]
 

@@ -1,4 +1,4 @@
-"""Connections with workers that stay on other machines: their agents pass on what is said (`dtk.process.doors`)."""
+"""Connections with workers that stay on other machines: their agents pass messages on (`dtk.launch.agent_links`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dtk.launch.doors import Link
+from dtk.launch.links import Link
 from dtk.places.carriers import Carrier
-from dtk.process.wire import Message
+from dtk.worker.wire import Message
 
 __all__ = ["Bell", "Relay", "Relayed"]
 

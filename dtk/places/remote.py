@@ -18,9 +18,9 @@ from dtk.launch.place import Machine
 from dtk.places import examine, mirror
 from dtk.places.carriers import Heard, Lent
 from dtk.places.relay import Bell, Relay
-from dtk.process.vitals import Vitals
 from dtk.records import RunFolder
 from dtk.watch.state import called
+from dtk.worker.vitals import Vitals
 
 __all__ = ["Remote"]
 

@@ -7,5 +7,5 @@ same), `following` (does a follower make the same steps, by `steps` and `losses`
 is said. The recognisers are in `examples` (data), `ratios` (losses) and `bisection` (updates, and workers that
 diverge); `facts` is what the workers wrote down beside their numbers.
 
-The recording of states, and the follower itself, are in the worker's room: `dtk.recording`.
+The recording of states, and the follower itself, are in the worker's room: `dtk.worker`.
 """

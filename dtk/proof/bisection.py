@@ -16,16 +16,16 @@ import numpy as np
 from dtk.digits import first_three, rounded
 from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
-from dtk.measure.scaling import uneven
 from dtk.proof.case import Case, said_of
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
 from dtk.proof.verdict import Diagnosis, by_test, either
-from dtk.recording.recorded import weight_of
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
 from dtk.records.facts import outside, rates_known, scope_of
+from dtk.scaling.shares import uneven
+from dtk.worker.recorded import weight_of
 
 __all__ = [
     "beside_a_penalty",

@@ -11,7 +11,6 @@ import numpy as np
 from dtk.digits import first_three, relative, rounded
 from dtk.errors import VerificationError
 from dtk.language import N_, _
-from dtk.measure.scaling import global_loss, weighted_loss
 from dtk.proof.evidence import Evidence
 from dtk.proof.following import Following
 from dtk.proof.steps import Steps
@@ -19,6 +18,7 @@ from dtk.proof.verdict import Diagnosis, found
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.facts import RunLike
+from dtk.scaling.shares import global_loss, weighted_loss
 
 __all__ = ["Case", "said_of"]
 

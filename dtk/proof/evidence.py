@@ -10,11 +10,11 @@ import numpy as np
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _
-from dtk.measure.scaling import by_step
 from dtk.records import RunFolder, Weights
 from dtk.records.events import Finished, Loop, of_kind
 from dtk.records.facts import RunLike
 from dtk.records.tables import NAMED
+from dtk.scaling.shares import by_step
 
 __all__ = ["Evidence", "check_arguments", "collect"]
 

@@ -18,14 +18,14 @@ from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
-from dtk.measure.scaling import global_loss
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged
-from dtk.recording.recorded import Recorded
 from dtk.records import facts
 from dtk.records.events import Loop
 from dtk.records.facts import MOVING, RunLike
+from dtk.scaling.shares import global_loss
+from dtk.worker.recorded import Recorded
 
 __all__ = ["Following", "can_be_followed", "check_every_step", "followed", "has_parts_of_its_own"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from dtk.digits import relative
 from dtk.errors import VerificationError
 from dtk.language import N_, _
-from dtk.measure.scaling import global_loss, uneven, weighted_loss
 from dtk.proof.evidence import Evidence
+from dtk.scaling.shares import global_loss, uneven, weighted_loss
 
 __all__ = ["CANCELLING", "RTOL", "TOO_SMALL", "allowed", "check_loss", "check_named_losses", "spread"]
 

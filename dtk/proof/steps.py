@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dtk.recording.changes import differs
-from dtk.recording.recorded import weight_of
 from dtk.records import RunFolder
+from dtk.worker.changes import differs
+from dtk.worker.recorded import weight_of
 
 __all__ = ["Part", "Parted", "Steps", "judged", "parted"]
 
@@ -105,7 +105,7 @@ class Steps:
 
 
 def judged(lines: Sequence[dict[str, Any]]) -> Steps:
-    """Judges the lines of a follower (`dtk.recording.follow.Follower`)."""
+    """Judges the lines of a follower (`dtk.worker.follow.Follower`)."""
     variables = lines[0]["variables"] if lines else []
     last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed"}
     levels = {int(number): level for number, level in last.get("levels", {}).items()}

@@ -17,7 +17,7 @@ A run's directory (mode 0700):
         records.jsonl    one line a (step, replica); see COLUMNS
         marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
-        variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.recording.states`)
+        variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
         losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
         weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `weights`
         result.pkl       what the function returned
@@ -213,7 +213,7 @@ class Journal:
         _append(self._events, write(event))
 
     def mark(self, kind: str, began: float, ended: float, size: int) -> None:
-        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.recording.marks`.
+        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.worker.marks`.
 
         Times to the microsecond, which is what TensorFlow's clock tells: JSON's writer and reader of all digits take
         twice as long. Rounded down, so that what ended in a step does not end after it.

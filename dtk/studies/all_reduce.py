@@ -115,7 +115,7 @@ def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, 
 
 def _say_fit(table: pandas.DataFrame) -> None:
     try:
-        fitting = importlib.import_module("dtk.model.fitting")
+        fitting = importlib.import_module("dtk.scaling.fitting")
     except ModuleNotFoundError:
         return
     try:

@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.measure.sharding import Sharding, from_lists
-from dtk.recording.fingerprint import first_leaf
 from dtk.runs import Run, baseline, run
+from dtk.scaling.sharding import Sharding, from_lists
+from dtk.worker.fingerprint import first_leaf
 
 __all__ = ["Seen", "see_each_pipeline", "see_examples", "shards"]
 

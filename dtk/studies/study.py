@@ -17,10 +17,10 @@ from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch, request, which_keras
-from dtk.measure.efficiency import MEASURES, measures, summary
-from dtk.process import ship
 from dtk.runs import carry_out
+from dtk.scaling.efficiency import MEASURES, measures, summary
 from dtk.studies.plan import PLACING, Cell, Plan, environment_of, make_plan
+from dtk.worker import ship
 
 if TYPE_CHECKING:
     import pandas
@@ -58,7 +58,7 @@ class Study:
         rows: what `points` is made of.
         cores: of the machine.
         function: name of the function studied.
-        fingerprint: of what it does (`dtk.process.ship.digest`).
+        fingerprint: of what it does (`dtk.worker.ship.digest`).
         switches: by name, as they were given.
         path: the JSON file that holds it; None without one.
     """
@@ -74,7 +74,7 @@ class Study:
     def points(self) -> pandas.DataFrame:
         """One row a run: scaling ("strong", "weak" or both), kind ("cluster", "baseline" or "ceiling"), workers,
         global_batch and per_replica_batch (examples), switch, threads (of each worker; 0: TensorFlow's default),
-        repeat, examples_per_second, the parts of a step (s, `dtk.measure.parts`), and failed: what went wrong, or "".
+        repeat, examples_per_second, the parts of a step (s, `dtk.scaling.parts`), and failed: what went wrong, or "".
         """
         import pandas as pd
 
@@ -84,7 +84,7 @@ class Study:
 
     @property
     def summary(self) -> pandas.DataFrame:
-        """Medians, ranges, efficiency and where the rest went, one row per point: `dtk.measure.efficiency.summary`."""
+        """Medians, ranges, efficiency and where the rest went, one row per point: `dtk.scaling.efficiency.summary`."""
         return summary(self.points)
 
     def save(self, path: str | os.PathLike[str]) -> None:

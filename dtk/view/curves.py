@@ -10,8 +10,9 @@ from matplotlib.ticker import MaxNLocator
 
 from dtk.digits import three
 from dtk.language import N_, _, ngettext
-from dtk.measure import scaling, timing
 from dtk.proof.proof import kept as kept_proof
+from dtk.scaling import shares as scaling
+from dtk.scaling import timing
 from dtk.view.canvas import NO_RECORDS, axes, counts, edges, headline, ink, only_text, thinned
 from dtk.view.palette import replica_name, worker_color, worker_name
 from dtk.view.study import Studied, study_throughput

@@ -10,8 +10,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
-from dtk.measure.scaling import by_step, global_loss
 from dtk.proof.losses import CANCELLING, RTOL, allowed
+from dtk.scaling.shares import by_step, global_loss
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text, thinned
 from dtk.view.palette import CURVE_COLORS
 

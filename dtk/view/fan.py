@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.language import _, ngettext
-from dtk.measure import scaling
+from dtk.scaling import shares as scaling
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.palette import replica_name, worker_color
 

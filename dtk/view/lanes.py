@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dtk.measure import timing
-from dtk.measure.pace import within_epochs
 from dtk.records import evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
+from dtk.scaling import timing
+from dtk.scaling.pace import within_epochs
 from dtk.view.palette import EVALUATOR_COLOR, member_name, worker_color
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dtk.digits import bytes_of, three
 from dtk.language import N_, _
-from dtk.measure.parts import step_reductions
+from dtk.scaling.parts import step_reductions
 from dtk.view.canvas import axes, headline, ink, only_text
 from dtk.view.palette import PART_COLORS
 

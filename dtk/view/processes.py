@@ -10,8 +10,8 @@ from matplotlib.patches import FancyBboxPatch
 
 from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
-from dtk.measure.parts import step_messages
 from dtk.records.facts import MOVING
+from dtk.scaling.parts import step_messages
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.palette import EVALUATOR_COLOR, worker_color, worker_name
 

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from dtk.language import N_, _, columns
-from dtk.measure.fates import fates, spans
+from dtk.scaling.fates import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.letters import wrapped
 from dtk.view.palette import CURVE_COLORS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
-from dtk.measure.ring import Message, Story, story
+from dtk.scaling.ring import Message, Story, story
 from dtk.view.canvas import axes, headline, ink, only_text
 from dtk.view.palette import worker_color, worker_name
 

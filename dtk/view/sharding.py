@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from dtk.language import _
-from dtk.measure.sharding import Sharding, from_lists, in_words
+from dtk.scaling.sharding import Sharding, from_lists, in_words
 from dtk.view.canvas import axes, headline, ink
 from dtk.view.palette import replica_name, worker_color, worker_name
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk.digits import three
 from dtk.language import N_, _
-from dtk.measure.parts import PARTS, step_parts
+from dtk.scaling.parts import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.palette import PART_COLORS, worker_name
 

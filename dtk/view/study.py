@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 
 from dtk.language import N_, _, columns, ngettext
-from dtk.measure.efficiency import GAPS, losses
+from dtk.scaling.efficiency import GAPS, losses
 from dtk.view.canvas import axes, counts, headline, ink, only_text
 from dtk.view.palette import PART_COLORS, worker_color
 
@@ -61,7 +61,7 @@ def efficiency(study: Studied, ax: Axes | None = None) -> Axes:
 
     The mark is the ceiling: what the same workers would reach without any communication. What lies below it, down to
     what was measured, is divided like the seconds of communication, stragglers, input and other; what lies above, up
-    to ideal, like those of cores and smaller batch (`dtk.measure.efficiency.summary`; a gap that noise made negative
+    to ideal, like those of cores and smaller batch (`dtk.scaling.efficiency.summary`; a gap that noise made negative
     is left out). The bracket is the range of the repeats.
 
     Args:

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from dtk.digits import three
 from dtk.language import N_, _, columns
-from dtk.measure.pace import Pace, pace, typical_steps
+from dtk.scaling.pace import Pace, pace, typical_steps
 from dtk.view.annotations import mark_faults, mark_start, restarted
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, only_text
 from dtk.view.lanes import Lane, end, starts

@@ -1,6 +1,6 @@
 """What if there were more workers: predicted throughput and efficiency up to 10,000, and what limits them where.
 
-`tell` says the same in words; `dtk.labs.what_if_lab` has sliders.
+`tell` says the same in words; `dtk.view.what_if_lab` has sliders.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from matplotlib.ticker import NullFormatter
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, columns, ngettext
-from dtk.model.communication import BIGGEST_CLUSTER, check
-from dtk.model.job import Cluster, Job
-from dtk.model.prediction import LIMITS, TOLERATED, predict
+from dtk.scaling.communication import BIGGEST_CLUSTER, check
+from dtk.scaling.job import Cluster, Job
+from dtk.scaling.prediction import LIMITS, TOLERATED, predict
 from dtk.view import canvas
 from dtk.view.canvas import axes, headline, ink
 
@@ -104,7 +104,7 @@ def what_if(
 def tell(table: pandas.DataFrame, workers: int) -> list[str]:
     """The figure in words: the number of workers asked for, then each limit with the workers from which on it holds.
 
-    >>> from dtk.model.links import ETHERNET_10
+    >>> from dtk.scaling.links import ETHERNET_10
     >>> job = Job(per_example=0.001, batch=64, gradient_bytes=1e8)
     >>> for line in tell(predict(job, Cluster(ETHERNET_10), [1, 2, 100]), workers=100):
     ...     print(line)

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable
 from dtk import extras
 from dtk.errors import in_words
 from dtk.language import N_, _
-from dtk.recording.neighbours import RingPortTaken
 from dtk.records import RunFolder
 from dtk.records.events import FaultCame, of_kind
 from dtk.watch.known import KNOWN
 from dtk.watch.state import called
+from dtk.worker.neighbours import RingPortTaken
 
 __all__ = [
     "cut_off",

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dtk.language import N_, _
-from dtk.process.vitals import Vitals
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
 from dtk.watch.stack import Activity, activity, own_part
 from dtk.watch.state import State
+from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from dtk.watch.watch import Heard, Watch

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from waiting import wait_for
 
-from dtk.process import owned
+from dtk.launch import owned
 
 ROOT = Path(__file__).parent.parent.parent
 EXTENSIONS = "@jupyterlab/apputils-extension"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dtk
-from dtk import clusters
+from dtk.interactive import clusters
 from dtk.interactive.failed import CellFailed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

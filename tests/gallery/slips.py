@@ -7,6 +7,7 @@ is the key of the diagnosis that is true of it (`dtk.proof.mistakes`).
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any
 
 __all__ = ["DATA", "LOOP", "SHARE", "average", "batches", "clipped", "penalised", "rate", "scope"]
@@ -37,6 +38,8 @@ def batches(dataset: Any, batch: int, strategy: Any, slip: str | None = None) ->
         dataset = dataset.shuffle(10_000, seed=n)
     if slip == "steps" and n > 1:
         dataset = dataset.concatenate(dataset.take(batch))
+    if steps := int(os.environ.get("GALLERY_STEPS", 0)):  # as long an epoch
+        dataset = dataset.repeat().take(steps * batch + batch * (slip == "steps" and n > 1))
     size = batch * n if slip == "global batch" else batch
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = policies.OFF if slip == "sharding off" else policies.DATA

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dtk.classroom.build import build
-from dtk.classroom.lesson import read
+from dtk.course.build import build
+from dtk.course.lesson import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains, pytest.mark.timeout(900)]
 

@@ -1,4 +1,4 @@
-// The predictor of dtk/model in JavaScript: the same formulas, whose sources are named there. Weak scaling.
+// The predictor of dtk/scaling in JavaScript: the same formulas, whose sources are named there. Weak scaling.
 // tests/test_page_labs.py compares both over hundreds of inputs.
 
 const POINTS = 2001;
@@ -64,7 +64,7 @@ export function buckets(job) {
   }));
 }
 
-/** A step's seconds and its parts, examples/s, efficiency, what limits: one row of dtk.model.prediction.predict. */
+/** A step's seconds and its parts, examples/s, efficiency, what limits: one row of dtk.scaling.prediction.predict. */
 export function predict(job, cluster, workers) {
   const compute = job.fixed + job.per_example * job.batch;
   const parts = buckets(job).map((each) => ({

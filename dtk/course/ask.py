@@ -1,0 +1,198 @@
+"""`ask`: a prediction that is made before a run, kept, and compared with what the learner's own run shows."""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtk.course.kept import keep, kept, shown
+from dtk.environment import live_mode
+from dtk.errors import DtkError
+from dtk.language import N_, _
+from dtk.view.controls import STYLE, beside, styled
+
+__all__ = ["Prediction", "ask"]
+
+_CLOSE = 0.1  # a number within a tenth counts as right
+
+
+def ask(
+    name: str,
+    question: str,
+    options: Sequence[str] | Mapping[str, float] | None = None,
+    *,
+    between: tuple[float, float] | None = None,
+    unit: str = "",
+    answer: float | None = None,
+) -> Prediction:
+    """Asks for a prediction, keeps it, and later says how it compares with what your own run shows.
+
+        speed = dtk.ask("00.speed", "How many times as fast are two workers?", between=(0.5, 2), unit="times")
+        ...
+        speed.came_out(1.16)    # you said 2 times; here it is 1.16 times: off by a factor of 1.7
+
+    In a notebook it shows itself as a widget; elsewhere as text, to be answered by `answer=`. Without an answer
+    everything goes on as well. The first answer counts: `dtk.answers(forget=name)` removes it.
+
+    Args:
+        name: the question's own, "LESSON.WORD".
+        question: one sentence.
+        options: what can be chosen, at least two. As a mapping: each option and the number that it stands for.
+        between: instead of options, the least and the greatest number that can be given.
+        unit: of the number, such as "times" or "s".
+        answer: the number of the option, counted from 1, or the number itself.
+
+    Returns:
+        The prediction.
+
+    Raises:
+        DtkError: neither options nor between, or both; an answer that is none of the options or out of bounds.
+    """
+    prediction = Prediction(name, question, options, between, unit)
+    if answer is not None:
+        prediction.keep(answer)
+    return prediction
+
+
+class Prediction:
+    """A question and, once it is given, the learner's answer. Made by `ask`.
+
+    Attributes:
+        name, question, unit: as given to `ask`.
+        options: the texts of the options; () where a number is asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        question: str,
+        options: Sequence[str] | Mapping[str, float] | None,
+        between: tuple[float, float] | None,
+        unit: str,
+    ):
+        if (options is None) == (between is None) or (options is not None and len(options) < 2):
+            what = _("the question {name} has no bounds", name=name)
+            raise DtkError(what, remedy=_("pass options=[...] or between=(least, most)"))
+        lesson, __, word = name.partition(".")
+        if not lesson or not word:
+            what = _("{name!r} is no name of a question", name=name)
+            raise DtkError(what, remedy=_('name it "LESSON.WORD", such as "00.speed"'))
+        self.name, self.question, self.unit = name, question, unit
+        self.options = tuple(options or ())
+        self._values = tuple(options.values()) if isinstance(options, Mapping) else ()
+        self._between = between or (1, len(self.options))
+
+    @property
+    def given(self) -> float | None:
+        """The answer: an option's number, counted from 1, or the number itself; None before one is kept."""
+        entries = kept().get(self.name, {}).get("predicted")
+        return entries[0]["value"] if entries else None
+
+    def keep(self, answer: float) -> None:
+        """Keeps this answer, unless there is one already.
+
+        Raises:
+            DtkError: the answer is none of the options, or out of bounds.
+        """
+        least, most = self._between
+        whole = not self.options or answer in range(1, len(self.options) + 1)
+        if isinstance(answer, bool) or not isinstance(answer, int | float) or not (least <= answer <= most and whole):
+            what = N_("answer={answer!r} is not a number from {least:g} to {most:g}")
+            if self.options:
+                what = N_("answer={answer!r} is not the number of an option, from {least:g} to {most:g}")
+            raise DtkError(_(what, answer=answer, least=least, most=most))
+        if self.given is None:
+            keep("predicted", self.name, value=answer, question=self.question, **self._words(answer))
+
+    def came_out(self, value: float) -> None:
+        """Prints what was predicted beside what came out, and keeps both.
+
+        Args:
+            value: what your own run shows: the number; with options, the number of the option that holds, counted
+                from 1; with options that stand for numbers, the measured number, of which the nearest option holds.
+        """
+        said, true = self.given, value
+        if self._values:
+            true = min(range(len(self._values)), key=lambda at: abs(self._values[at] - value)) + 1
+        keep("came out", self.name, value=value, **self._words(true))
+        here = self._shown(true)
+        if said is None:
+            print(_("{name}: no prediction; here it is {here}", name=self.name, here=here))
+        else:
+            words = N_("{name}: you said {said}; here it is {here}: {off}")
+            print(_(words, name=self.name, said=self._shown(said), here=here, off=self._off(said, true)))
+
+    def _words(self, answer: float) -> dict[str, str]:
+        """The answer as it is kept, whatever language is spoken: an option's text, or a number with its unit."""
+        if self.options:
+            return {"words": self.options[int(answer) - 1]}
+        number = f"{answer:,.3g}" if abs(answer) < 1e6 else f"{answer:,.0f}"
+        return {"words": f"{number} {self.unit}".strip(), "unit": self.unit}
+
+    def _shown(self, answer: float) -> str:
+        return shown(self._words(answer))
+
+    def _off(self, said: float, true: float) -> str:
+        if self.options:
+            return _("right") if said == true else _("not what you expected")
+        if abs(said - true) <= _CLOSE * abs(true):
+            return _("right, to a tenth")
+        if said * true > 0:
+            return _("off by a factor of {factor:.2g}", factor=max(said / true, true / said))
+        return _("off by {difference:.3g} {unit}", difference=abs(said - true), unit=_(self.unit)).strip()
+
+    def __repr__(self) -> str:
+        lines = [_("Predict ({name}): {question}", name=self.name, question=_(self.question))]
+        lines += [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
+        if not self.options:
+            least, most = self._between
+            bounds = _("a number from {least:g} to {most:g} {unit}", least=least, most=most, unit=_(self.unit))
+            lines += [f"  {bounds}".rstrip()]
+        if self.given is None:
+            return "\n".join([*lines, _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")])
+        return "\n".join([*lines, _("you said {answer}", answer=self._shown(self.given))])
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
+            display(beside(self._box(), repr(self)), raw=True)
+        else:
+            display({"text/plain": repr(self)}, raw=True)
+
+    def _box(self) -> Any:
+        import ipywidgets
+
+        head = _("Predict.")
+        words = ipywidgets.HTML(f"{STYLE}<b>{head}</b> {html.escape(_(self.question))}")
+        line = ipywidgets.HTML()
+        if self.options:
+            control = ipywidgets.RadioButtons(
+                options=[(_(text), number) for number, text in enumerate(self.options, 1)],
+                value=None,
+                layout=ipywidgets.Layout(width="auto"),
+            )
+        else:
+            least, most = self._between
+            control = ipywidgets.BoundedFloatText(value=least, min=least, max=most, step=None, description=_(self.unit))
+        button = ipywidgets.Button(description=_("Keep my answer"))
+
+        def show() -> None:
+            said = self.given
+            control.disabled = button.disabled = said is not None
+            if said is not None:
+                words = _("You said: {answer}. A later cell compares it with your run.", answer=self._shown(said))
+                line.value = html.escape(words)
+
+        def on_click(clicked: Any) -> None:
+            if control.value is None:
+                line.value = _("Choose one first.")
+                return
+            self.keep(control.value)
+            show()
+
+        button.on_click(on_click)
+        show()
+        return styled(ipywidgets.VBox([words, control, button, line]))

@@ -1,0 +1,236 @@
+"""`dtk class build`: the lessons as students, teachers and graders need them, from the lessons' own marks.
+
+    student    exercises as they are handed out, no solution, no output
+    solution   the same with each exercise solved
+    nbgrader   source/LESSON/LESSON.ipynb and nbgrader_config.py, for `nbgrader generate_assignment LESSON`
+    otter      LESSON/LESSON.ipynb, for `otter assign LESSON.ipynb dist`
+
+Two builds of the same lessons are equal to the byte. A variant draws other numbers for the checks' cases. Hidden cases
+are drawn from a word that students don't know: the lessons are public, so a case that stood in them would be hidden
+from nobody.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dtk.course.exercise import Exercise
+from dtk.course.lesson import Cell, Lesson, Task, text_without_solution
+from dtk.errors import DtkError
+from dtk.language import ENGLISH, _, languages
+
+__all__ = ["EDITIONS", "build", "texts"]
+
+_BADGE = re.compile(
+    r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\(https://colab[^)]*/github/([^)]*)/notebooks/[^)]*\)\n*", re.MULTILINE
+)
+_UP = re.compile(r"\]\(((?:\.\./)+)")
+_NBGRADER = """\
+# Written by `dtk class build`. What takes the place of a solution stands behind the exercise as it is handed out.
+c = get_config()
+c.ClearSolutions.code_stub = {"python": "# write your answer above, in place of what stands there"}
+c.ClearSolutions.enforce_metadata = False
+"""
+_SOLVED = ("### BEGIN SOLUTION", "### END SOLUTION")
+_HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
+
+
+def build(
+    edition: str, lessons: Sequence[Lesson], folder: Path, out: Path, variant: str = "", hidden: str = ""
+) -> list[Path]:
+    """Writes an edition of these lessons, which lie in `folder`, into `out`.
+
+    Args:
+        edition: one of EDITIONS.
+        variant: draws the cases of checks, for a student or a group; "": the lessons' own.
+        hidden: a word that students don't know; graders' editions draw the hidden cases from it. "": there are none.
+
+    Returns:
+        The files, in the order of their names.
+
+    Raises:
+        DtkError: `out` holds something already.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise DtkError(f"{out} is not empty", remedy="name a new folder; nothing of another build may be left in it")
+    found = texts(edition, lessons, folder, variant, hidden)
+    for place, text in found.items():
+        file = out / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return [out / place for place in sorted(found)]
+
+
+def texts(edition: str, lessons: Sequence[Lesson], folder: Path, variant: str = "", hidden: str = "") -> dict[str, str]:
+    """{place in the folder: text} of what `build` writes."""
+    found: dict[str, str] = {}
+    for lesson in lessons:
+        place, notebook = EDITIONS[edition](lesson, hidden)
+        cells = [_for_class(cell, _settings(folder, variant), _published(lesson)) for cell in notebook]
+        metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
+        whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+        found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    return found | _beside(edition, lessons, folder)
+
+
+def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:
+    """The texts that lie beside the lessons, such as the glossary; in a student's edition a README of its own."""
+    own = {"nbgrader": "source/", "otter": ""}  # these take a folder a lesson
+    places = [f"{own[edition]}{lesson.name}/" for lesson in lessons] if edition in own else [""]
+    texts = {
+        file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md")) if file.stem != "README"
+    }
+    found = {place + name: text for place in places for name, text in texts.items()}
+    more = {"student": {"README.md": _readme(lessons)}, "nbgrader": {"nbgrader_config.py": _NBGRADER}}
+    return found | more.get(edition, {})
+
+
+def _readme(lessons: Sequence[Lesson]) -> str:
+    how = _(
+        "Open a lesson in JupyterLab and run its cells from the top. Predict where it asks you to, write your answers "
+        "into the cells of the exercises, and run the checks below them. Hand in the notebook, and the file "
+        "answers.jsonl beside it, which holds your predictions."
+    )
+    rows = [f"- [{lesson.name}]({lesson.name}.ipynb): {lesson.title}" for lesson in lessons]
+    return "\n".join(["# " + _("Lessons"), "", how, "", *rows, ""])
+
+
+# ---- cells
+
+
+def _published(lesson: Lesson) -> str:
+    """Where the repository is that the lesson's badge opens it from; "" without a badge."""
+    found = [match[1] for cell in lesson.cells for match in _BADGE.finditer(cell["source"])]
+    return f"https://github.com/{found[0]}/" if found else ""
+
+
+def _for_class(cell: Cell, settings: list[str], published: str) -> Cell:
+    """A cell without output, set up as the class is; without the badge, which opens the lesson with solutions."""
+    source, metadata = cell["source"], {key: value for key, value in cell["metadata"].items() if key != "dtk"}
+    if cell["cell_type"] == "markdown":
+        source = _BADGE.sub("", source)
+        source = _UP.sub(f"]({published}", source) if published else source
+    if cell["id"] == "setup":
+        source = "\n".join([source, "", *settings])
+    kept: Cell = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
+    if cell["cell_type"] == "code":
+        kept |= {"execution_count": None, "outputs": []}
+    return {**kept, "source": source.splitlines(keepends=True)}
+
+
+def _settings(folder: Path, variant: str) -> list[str]:
+    spoken = folder.resolve().name
+    settings = {"DTK_ANSWERS": "answers.jsonl"}
+    settings |= {"DTK_LANG": spoken} if spoken in languages() and spoken != ENGLISH else {}
+    settings |= {"DTK_VARIANT": variant} if variant else {}
+    return [
+        "import os",
+        "",
+        *(f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in settings.items()),
+    ]
+
+
+def _student(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    return f"{lesson.name}.ipynb", _without_solutions(lesson)
+
+
+def _solution(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    solved = {task.cell: task.solution for task in lesson.tasks}
+    cells = lesson.cells
+    for cell in cells:
+        cell["source"] = solved.get(cell["id"], cell["source"])
+    return f"{lesson.name}.ipynb", cells
+
+
+def _without_solutions(lesson: Lesson) -> list[Cell]:
+    """The lesson's cells; a text that held nothing but a solution is left out."""
+    cells = [
+        {**cell, "source": text_without_solution(cell["source"])} if cell["cell_type"] == "markdown" else cell
+        for cell in lesson.cells
+    ]
+    return [cell for cell in cells if cell["source"]]
+
+
+def _with_marks(task: Task, begin: str, end: str, stub: str) -> str:
+    """What is handed out, and behind it the solution, between marks; a cell that writes a file has it in its place."""
+    first, _newline, _rest = task.solution.partition("\n")
+    if first.startswith("%%"):
+        return "\n".join([first, begin, _rest, end])
+    return "\n".join([stub, begin, task.solution, end])
+
+
+def _nbgrader(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    tasks = {task.cell: task for task in lesson.tasks}
+    checks = {question.cell: question for question in lesson.questions}
+    cells = _without_solutions(lesson)
+    for cell in cells:
+        mark: dict[str, Any] = {"schema_version": 3, "grade_id": cell["id"], "task": False}
+        if task := tasks.get(cell["id"]):
+            cell["source"] = _with_marks(task, *_SOLVED, task.stub)
+            cell["metadata"]["nbgrader"] = {**mark, "grade": False, "locked": False, "solution": True}
+        elif question := checks.get(cell["id"]):
+            if hidden and _has_cases(question.exercise):
+                cell["source"] = "\n".join([question.call, _HIDDEN[0], _seeded(question.call, hidden), _HIDDEN[1]])
+            cell["metadata"]["nbgrader"] = {**mark, "grade": True, "locked": True, "solution": False, "points": 1}
+    return f"source/{lesson.name}/{lesson.name}.ipynb", cells
+
+
+def _otter(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    """Otter's form: raw cells around each exercise, its solution and its tests, which are functions that raise."""
+    tasks = {task.cell: task for task in lesson.tasks}
+    checks = {question.cell for question in lesson.questions}
+    config = ["# ASSIGNMENT CONFIG", f"name: {lesson.name}", "init_cell: false", "check_all_cell: false"]
+    config += ["export_cell: false", "tests:", "    ok_format: false"]
+    cells = [_raw("otter", *config)]
+    for cell in _without_solutions(lesson):
+        task = tasks.get(cell["id"])
+        if task is None:
+            cells += [cell] if cell["id"] not in checks else []
+            continue
+        name = f"q{task.questions[0].name.replace('.', '_')}"
+        cells.append(_raw(f"{cell['id']}-q", "# BEGIN QUESTION", f"name: {name}", f"points: {len(task.questions)}"))
+        stub = f'""" # BEGIN PROMPT\n{task.stub}\n"""; # END PROMPT'
+        solved = _with_marks(task, "# BEGIN SOLUTION NO PROMPT", "# END SOLUTION", stub)
+        cells += [_raw(f"{cell['id']}-s", "# BEGIN SOLUTION"), {**cell, "source": solved}]
+        cells += [_raw(f"{cell['id']}-e", "# END SOLUTION"), _raw(f"{cell['id']}-t", "# BEGIN TESTS")]
+        for question in task.questions:
+            cells.append(_test(question.cell, question.call, hidden=False))
+            if hidden and _has_cases(question.exercise):
+                cells.append(_test(f"{question.cell}-h", _seeded(question.call, hidden), hidden=True))
+        cells += [_raw(f"{cell['id']}-u", "# END TESTS"), _raw(f"{cell['id']}-z", "# END QUESTION")]
+    return f"{lesson.name}/{lesson.name}.ipynb", cells
+
+
+def _raw(name: str, *lines: str) -> Cell:
+    return {"cell_type": "raw", "id": name, "metadata": {}, "source": "\n".join(lines)}
+
+
+def _test(name: str, call: str, hidden: bool) -> Cell:
+    """A test of Otter's: a function that gets what it names from the student's notebook."""
+    names = sorted({node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)})
+    head = ['""" # BEGIN TEST CONFIG', "hidden: true", '""" # END TEST CONFIG'] if hidden else []
+    lines = [*head, f"def test_{re.sub(r'[^a-z0-9]', '_', name.lower())}({', '.join(names)}):"]
+    lines += [f"    {line}" for line in call.splitlines()]
+    return {"cell_type": "code", "id": name, "metadata": {}, "source": "\n".join(lines)}
+
+
+def _has_cases(exercise: Any) -> bool:
+    return isinstance(exercise, Exercise) and exercise.cases is not None
+
+
+def _seeded(call: str, seed: str) -> str:
+    """`dtk.check("02.shares", shares)` with `seed=`."""
+    return f"{call.rstrip()[:-1]}, seed={json.dumps(seed)})"
+
+
+EDITIONS: dict[str, Callable[[Lesson, str], tuple[str, list[Cell]]]] = {
+    "student": _student,
+    "solution": _solution,
+    "nbgrader": _nbgrader,
+    "otter": _otter,
+}

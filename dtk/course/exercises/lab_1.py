@@ -1,0 +1,221 @@
+"""Exercises of lab 1, a cluster without dtk: TF_CONFIG, environment and place of a worker; what two of them trained."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from dtk.course.exercise import Exercise, Misconception, NotSolved, Trial
+from dtk.language import N_, _
+
+__all__ = ["EXERCISES"]
+
+_CLOSE = 1e-5  # of weights after 28 steps; rounding alone makes 1e-7
+_PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+
+
+def _addresses(count: int) -> list[str]:
+    return [f"10.0.0.{4 + index}:{2222 + index}" for index in range(count)]
+
+
+def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
+    return [(_addresses(2), 0), (_addresses(2), 1), *((_addresses(n), draw.randrange(1, n)) for n in (3, 4, 8))]
+
+
+def _config(addresses: Sequence[str], index: int) -> dict[str, Any]:
+    return {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}}
+
+
+_CONFIG = Exercise(
+    "lab1.config",
+    right=_config,
+    cases=_clusters,
+    wrong=[
+        Misconception(
+            lambda addresses, index: _config(addresses, 0),
+            N_("with the same index everywhere, every process takes itself for worker 0"),
+        ),
+        Misconception(
+            lambda addresses, index: _config(addresses[index : index + 1], 0),
+            N_("a worker has to know the addresses of all workers, its own among them"),
+        ),
+        Misconception(
+            lambda addresses, index: _config([each for each in addresses if each != addresses[index]], index),
+            N_("the list is the same on all workers, and each one's own address is in it"),
+        ),
+        Misconception(
+            lambda addresses, index: {
+                **_config(addresses, index),
+                "task": {"type": "worker" if index else "chief", "index": index},
+            },
+            N_("there is no job of that name in the cluster; the chief is worker 0"),
+        ),
+        Misconception(lambda addresses, index: _config(addresses, index + 1), N_("indices count from 0")),
+        Misconception(
+            lambda addresses, index: {**_config(addresses, index), "cluster": {"workers": list(addresses)}},
+            N_("the job is called `worker`, as the task's type is"),
+        ),
+    ],
+    hint=N_("compare with run.tf_config of any run"),
+)
+
+
+def _environments(draw: random.Random) -> list[tuple[dict[str, str], dict[str, Any]]]:
+    plain: dict[str, str] = {"PATH": "/bin", "HOME": "/home/me"}
+    proxies = [dict.fromkeys(names, "http://proxy:8080") for names in ((), _PROXIES[:2], _PROXIES[2:], _PROXIES)]
+    more: list[dict[str, str]] = [{}, {}, {"LANG": "C", "USER": "me"}, {"VIRTUAL_ENV": "/home/me/.venv"}]
+    return [
+        ({**plain, **own, **proxy}, _config(_addresses(2), draw.randrange(2)))
+        for own, proxy in zip(more, proxies, strict=True)
+    ]
+
+
+def _with_plain_json(answer: Callable[..., Any], base: dict[str, str], config: Any) -> Any:
+    """What an answer makes, its TF_CONFIG with json.dumps's own spaces and order: others are as good."""
+    made = answer(base, config)
+    if isinstance(made, Mapping) and isinstance(made.get("TF_CONFIG"), str):
+        with contextlib.suppress(ValueError):
+            return {**made, "TF_CONFIG": json.dumps(json.loads(made["TF_CONFIG"]), sort_keys=True)}
+    return made
+
+
+def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] = _PROXIES) -> dict[str, str]:
+    kept = {name: value for name, value in base.items() if name not in leave_out}
+    return {**kept, "TF_CONFIG": json.dumps(config)}
+
+
+_ENVIRONMENT = Exercise(
+    "lab1.environment",
+    right=_environment,
+    cases=_environments,
+    wrong=[
+        Misconception(
+            lambda base, config: {"TF_CONFIG": json.dumps(config)},
+            N_("the process needs the rest of the environment as well, PATH for one"),
+        ),
+        Misconception(
+            lambda base, config: {"PATH": base["PATH"], "HOME": base["HOME"], "TF_CONFIG": json.dumps(config)},
+            N_("the process may need any variable of the environment, not only those that you know"),
+        ),
+        Misconception(
+            lambda base, config: _environment(base, config, ()),
+            N_("with a proxy the workers send their messages there, and wait for ever"),
+        ),
+        Misconception(
+            lambda base, config: _environment(base, config, _PROXIES[:2]),
+            N_("the names of proxies are in use in capital letters, too"),
+        ),
+        Misconception(
+            lambda base, config: {**_environment(base, config), "TF_CONFIG": str(config)},
+            N_("TensorFlow reads JSON, in which strings have double quotes"),
+        ),
+        Misconception(
+            lambda base, config: {**_environment(base, config), "TF_CONFIG": config},
+            N_("a variable of the environment is a text"),
+        ),
+    ],
+    play=_with_plain_json,
+    hint=N_("a new dictionary: what is in base without four names, and TF_CONFIG"),
+)
+
+
+def _places(draw: random.Random) -> list[tuple[str, int]]:
+    return [("out", 0), ("out", 1), ("runs/7", 0), *((f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5))]
+
+
+def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
+    """What an answer makes, a path as its text: "out/worker-1" for "./out/worker-1" and Path("out", "worker-1")."""
+    made = answer(folder, index)
+    return Path(made).as_posix() if isinstance(made, str | PurePath) else made
+
+
+_PLACE = Exercise(
+    "lab1.place",
+    right=lambda folder, index: folder if index == 0 else f"{folder}/worker-{index}",
+    cases=_places,
+    wrong=[
+        Misconception(lambda folder, index: folder, N_("two workers that write to one file destroy each other's")),
+        Misconception(
+            lambda folder, index: f"{folder}/worker-{index}",
+            N_("the chief's files are those that are read later: they lie in the folder itself"),
+        ),
+        Misconception(
+            lambda folder, index: folder if index == 0 else f"{folder}/worker",
+            N_("from three workers on, two of them share a place"),
+        ),
+        Misconception(
+            lambda folder, index: folder if index == 0 else f"worker-{index}",
+            N_("a place outside of the folder is found by no one, and is not removed with it"),
+        ),
+        Misconception(
+            lambda folder, index: f"{folder}/worker-{index}" if index == 0 else folder,
+            N_("the wrong way round: index 0 is the chief"),
+        ),
+    ],
+    play=_as_text,
+    hint=N_("the chief's is the folder itself, another worker's is in it"),
+)
+
+
+def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
+    """What is wrong with the weights that two processes left in `folder`. baseline: its first result are weights.
+
+    draw: not needed, as the learner made the runs.
+    """
+    places = [Path(folder), Path(folder) / "worker-1"]
+    files = [place / "weights.npz" for place in places]
+    if not any(file.exists() for file in files):
+        words = _("{exercise} is not solved yet: no process has written its weights", exercise="lab1.train")
+        raise NotSolved(words, remedy=_("write train.py"))
+    for index, file in enumerate(files):
+        if not file.exists():
+            words = N_("worker {worker} has left no {file} in its place, {place}; see its log")
+            return _(words, worker=index, file=file.name, place=file.parent.as_posix())
+    try:
+        (mine, replicas), (others, __) = map(_read, files)
+    except (ValueError, OSError, TypeError, zipfile.BadZipFile) as error:
+        return _("a weights.npz can't be read ({error}); is it written by np.savez, and at the end?", error=error)
+    alone = [np.asarray(weight) for weight in baseline.results[0]]
+    shapes = [weight.shape for weight in alone]
+    if [weight.shape for weight in mine] != shapes or [weight.shape for weight in others] != shapes:
+        return _("these are not the weights of this model, in its order: save model.get_weights()")
+    if replicas is None:
+        return _("how many replicas were there? save it beside the weights, as replicas=strategy.num_replicas_in_sync")
+    if replicas == 1:
+        return _("one replica: each process has trained alone, on everything. Which strategy reads TF_CONFIG?")
+    if replicas != 2:
+        return _("{replicas} replicas: two workers with one device each have two", replicas=replicas)
+    if not _apart(mine, others) <= _CLOSE:
+        return _("the workers hold different weights: was the model made in the strategy's scope?")
+    if _apart(mine, alone) == 0:
+        return _(
+            "these are one device's weights to the last bit; two replicas add up in another order, and round another "
+            "way. Which strategy reads TF_CONFIG, and is `replicas` what it says?"
+        )
+    if not _apart(mine, alone) <= _CLOSE:  # a weight that is no number is not close either
+        return _(
+            "the workers agree with each other, and not with one device: was the seed set before the model was made, "
+            "and do all of them divide the same global batch?"
+        )
+    return ""
+
+
+def _read(file: Path) -> tuple[list[Any], int | None]:
+    """The weights in a file, and the number of replicas that it says there were."""
+    with np.load(file) as found:
+        weights = [found[name] for name in found.files if name != "replicas"]
+        return weights, int(found["replicas"]) if "replicas" in found.files else None
+
+
+def _apart(ones: Sequence[Any], others: Sequence[Any]) -> float:
+    return max(float(np.abs(one - other).max()) for one, other in zip(ones, others, strict=True))
+
+
+EXERCISES = [_CONFIG, _ENVIRONMENT, _PLACE, Trial("lab1.train", _hint_for)]

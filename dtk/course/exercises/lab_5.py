@@ -1,0 +1,242 @@
+"""Exercises of lab 5, time to accuracy: the warm-up, when the target was reached, the seconds expected, the choice."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from dtk import runs
+from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.errors import WorkerFailed
+from dtk.language import N_, _
+
+__all__ = ["EXERCISES"]
+
+# ---- the rate in the warm-up
+
+
+def _moments(draw: random.Random) -> list[tuple[int, float, int]]:
+    return [(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0), (draw.randint(2, 8), 0.3, 10)]
+
+
+_WARM_UP = Exercise(
+    "lab5.warm_up",
+    right=lambda step, rate, warm_up: rate * min(1.0, (step + 1) / max(1, warm_up)),
+    wrong=[
+        Misconception(
+            lambda step, rate, warm_up: rate * min(1.0, step / max(1, warm_up)),
+            N_("step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"),
+        ),
+        Misconception(
+            lambda step, rate, warm_up: rate * (step + 1) / max(1, warm_up),
+            N_("the rate goes on growing after the warm-up: where does it stop?"),
+        ),
+        Misconception(lambda step, rate, warm_up: rate, N_("this is the rate without a warm-up")),
+        Misconception(
+            lambda step, rate, warm_up: rate if step >= warm_up else 0.0,
+            N_("no training at all is no warm-up: the rate grows in equal steps"),
+        ),
+        Misconception(
+            lambda step, rate, warm_up: rate * max(0.0, 1 - (step + 1) / max(1, warm_up)),
+            N_("the rate falls; in a warm-up it grows"),
+        ),
+    ],
+    cases=_moments,
+    hint=N_("write down the rates of steps 0, 1, 2, 3 and 4 with a warm-up of 4 steps"),
+)
+
+# ---- when the target was reached
+
+
+def _curves(draw: random.Random) -> list[tuple[list[float], list[float], float]]:
+    found = [
+        ([1.0, 2.0, 3.0, 4.0], [0.5, 0.92, 0.88, 0.95], 0.9),
+        ([0.5, 0.7, 1.1], [0.2, 0.9, 0.91], 0.9),
+        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.2], 0.9),
+        ([0.4, 0.6, 0.9], [0.95, 0.8, 0.97], 0.9),
+    ]
+    for __ in range(2):
+        seconds = sorted(draw.uniform(0, 9) for _ in range(8))
+        found.append((seconds, [0.3, 0.5, 0.7, 0.82, 0.79, 0.84, 0.9, 0.86], 0.8))
+    return found
+
+
+def _first(seconds: list[float], accuracies: list[float], target: float, least: int = 0) -> float:
+    return next((at for at, value in list(zip(seconds, accuracies, strict=True))[least:] if value >= target), math.inf)
+
+
+def _last_below(seconds: list[float], accuracies: list[float], target: float) -> float:
+    below = [place for place, value in enumerate(accuracies) if value < target]
+    after = max(below, default=-1) + 1
+    return seconds[after] if after < len(seconds) else math.inf
+
+
+_REACHED = Exercise(
+    "lab5.reached",
+    right=_first,
+    wrong=[
+        Misconception(
+            lambda seconds, accuracies, target: seconds[-1], N_("this is when training ended, not when the target came")
+        ),
+        Misconception(
+            lambda seconds, accuracies, target: seconds[accuracies.index(max(accuracies))],
+            N_("this is when accuracy was best; the target came earlier, or never"),
+        ),
+        Misconception(
+            lambda seconds, accuracies, target: next(
+                (at for at, value in zip(seconds, accuracies, strict=True) if value > target), math.inf
+            ),
+            N_("an accuracy that equals the target has reached it"),
+        ),
+        Misconception(
+            lambda seconds, accuracies, target: min(
+                zip(seconds, accuracies, strict=True), key=lambda pair: abs(pair[1] - target)
+            )[0],
+            N_("the accuracy nearest to the target may be below it"),
+        ),
+        Misconception(
+            lambda seconds, accuracies, target: next(
+                (at for at, value in zip(seconds, accuracies, strict=True) if value >= target), seconds[-1]
+            ),
+            N_("where the target was never reached there is no time: math.inf"),
+        ),
+        Misconception(_last_below, N_("the first time counts; that accuracy falls again later changes nothing")),
+    ],
+    cases=_curves,
+    hint=N_("go through both lists at once, and stop at the first accuracy that is high enough"),
+)
+
+# ---- the seconds expected
+
+
+def _jobs(draw: random.Random) -> list[tuple[int, int, int, float, float]]:
+    """(examples needed, global batch, workers, seconds an example, seconds an all-reduce)."""
+    found = [(6400, 64, 1, 0.0001, 0.002), (6400, 64, 2, 0.0001, 0.002), (12000, 100, 4, 0.0002, 0.001)]
+    return found + [
+        (256 * draw.randint(10, 90), 256, workers, draw.randint(1, 9) * 1e-4, draw.randint(1, 9) * 1e-3)
+        for workers in (1, 2, 8)
+    ]
+
+
+def _seconds(
+    examples: int, batch: int, workers: int, each: float, reduce: float, *, shared: bool = True, alone: bool = False
+) -> float:
+    compute = batch / workers * each if shared else batch * each
+    return examples / batch * (compute + (reduce if workers > 1 or alone else 0.0))
+
+
+_EXPECTED = Exercise(
+    "lab5.expected",
+    right=_seconds,
+    wrong=[
+        Misconception(lambda *job: _seconds(*job, alone=True), N_("one worker has no other to all-reduce with")),
+        Misconception(
+            lambda *job: _seconds(*job, shared=False),
+            N_("the global batch is shared: each worker computes its own part"),
+        ),
+        Misconception(
+            lambda examples, batch, workers, each, reduce: examples * each / workers,
+            N_("the steps' all-reduces are missing: there is one in each step"),
+        ),
+        Misconception(
+            lambda examples, batch, workers, each, reduce: examples * each / workers + reduce * (workers > 1),
+            N_("there is an all-reduce in each step, not one in all"),
+        ),
+        Misconception(
+            lambda examples, batch, workers, each, reduce: _seconds(examples, batch, workers, each, reduce) / workers,
+            N_("the workers are counted twice: they share a step's examples, and make equally many steps"),
+        ),
+    ],
+    cases=_jobs,
+    hint=N_("how many steps are there, and what does one of them take?"),
+)
+
+# ---- the choice, which is run
+
+SEED = 11  # not the lab's
+LEAST = 1.5  # times as fast as the lab's first choice
+_KEYS = {"workers": Integral, "batch": Integral, "rate": Real, "warm_up": Integral}
+MOST = {"workers": 8, "batch": 8192, "rate": 1e3, "warm_up": 10**6}
+
+
+def _not_possible(choice: Any) -> str:
+    if not isinstance(choice, Mapping) or set(choice) != set(_KEYS):
+        return _("a choice is a dictionary with {keys}", keys=", ".join(_KEYS))
+    for name, kind in _KEYS.items():
+        value, least = choice[name], 0 if name in ("rate", "warm_up") else 1
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if not number or not least <= value <= MOST[name]:
+            words = N_("{name} takes a number from {least} to {most:g}")
+            if kind is Integral:
+                words = N_("{name} takes a whole number from {least} to {most:g}")
+            return _(words, name=name, least=least, most=MOST[name])
+    return "" if choice["batch"] % choice["workers"] == 0 else _("the workers have to share the batch evenly")
+
+
+def _raced(train: Callable[..., Any], choice: Mapping[str, Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    numbers = {"batch": int(choice["batch"]), "rate": float(choice["rate"]), "warm_up": int(choice["warm_up"])}
+    kwargs = {**settings, **numbers}
+    run = runs.run(train, workers=int(choice["workers"]), kwargs=kwargs, seed=SEED, force=True, timeout=300.0)
+    result: Mapping[str, Any] = run.results[0]
+    return result
+
+
+def _hint_for(
+    choice: Any, train: Callable[..., Any], start: Mapping[str, Any], settings: Mapping[str, Any], draw: random.Random
+) -> str:
+    """Runs the choice and the lab's first one, on a seed that the lab does not show.
+
+    draw: not used, as what a choice needs differs too much from seed to seed to be judged by one bound.
+    """
+    wrong = _not_possible(choice)
+    if wrong:
+        return wrong
+    try:
+        mine = _raced(train, choice, settings)
+    except WorkerFailed as failed:
+        return _("a worker failed with it: {error}", error=failed)
+    if mine["seconds"] == math.inf:
+        return _why_never(choice, mine)
+    first = _raced(train, start, settings)
+    times = first["seconds"] / mine["seconds"]
+    return "" if times >= LEAST else _why_slow(choice, start, mine, first, times)
+
+
+def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    if choice["warm_up"] >= mine["steps"]:
+        return _("the target was never reached: in {steps} steps the warm-up was not over", steps=mine["steps"])
+    first, last = mine["loss"][0], mine["loss"][-1]
+    if not math.isfinite(last) or last > first:
+        return _("the target was never reached: the loss did not fall: the rate is too large")
+    if last > 0.9 * first and choice["rate"] < 0.005:
+        return _("the target was never reached: the loss hardly moved, so the rate is too small")
+    words = N_("the target was never reached: {steps} steps were too few; a smaller batch makes more of them")
+    return _(words, steps=mine["steps"])
+
+
+def _why_slow(
+    choice: Mapping[str, Any],
+    start: Mapping[str, Any],
+    mine: Mapping[str, Any],
+    first: Mapping[str, Any],
+    times: float,
+) -> str:
+    steps, each = mine["reached"] / first["reached"], first["reached"] / mine["reached"] / times
+    words = N_(
+        "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
+        "as many steps: what makes a step bring more?"
+    )
+    if each > max(1.0, steps):
+        words = N_(
+            "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; a step takes "
+            "{each:.2g} times as long: more workers than the first choice has, or a larger batch, make a step longer"
+        )
+    return _(words, times=times, least=LEAST, steps=steps, each=each)
+
+
+_CHOICE = Trial("lab5.choice", _hint_for)
+
+EXERCISES = [_WARM_UP, _REACHED, _EXPECTED, _CHOICE]

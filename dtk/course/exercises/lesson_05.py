@@ -1,0 +1,220 @@
+"""Exercises of lesson 05 and its appendix: losses of steps and epochs, accuracy as a share, a penalty once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dtk.course.exercise import Exercise, Misconception, Trial, not_solved
+from dtk.course.trials import NO_GRADIENT, both, first_loss, left_empty, not_verified, same_weights, why_it_fails
+from dtk.environment import quiet
+from dtk.errors import WorkerFailed
+from dtk.language import N_, _
+from dtk.runs import Run, baseline
+
+__all__ = ["EXERCISES"]
+
+_OWN_MEAN = N_(
+    "this is the mean over the replica's own examples; means of parts of different size do not add up to a mean"
+)
+
+
+def _short_step(run: Run) -> tuple[list[float], int, int]:
+    """The first step with fewer examples than a full batch: (shares, its examples, a full batch)."""
+    steps = run.records.groupby("step").examples.sum()
+    full = int(steps.max())
+    step = steps.index[steps < full][0]
+    return run.records[run.records.step == step].loss.tolist(), int(steps[step]), full
+
+
+def _of_short_step(formula: Callable[[list[float], int, int], float]) -> Callable[[Run], float]:
+    return lambda run: formula(*_short_step(run))
+
+
+def _epochs(draw: random.Random) -> list[tuple[list[list[float]]]]:
+    """Shares by step and replica, for one to four replicas."""
+    sizes = ((3, 4), (1, 3), (4, 5))
+    drawn = [[[draw.randint(1, 40) / 8 for _ in range(n)] for _ in range(steps)] for n, steps in sizes]
+    return [([[1.25, 2.25], [1.0, 2.0]],), ([[0.5, 1.0], [0.25, 0.75], [0.5, 0.25]],), *((each,) for each in drawn)]
+
+
+def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """(guesses, labels, global batch) of one replica, some of them with fewer examples than their fair part."""
+    cases = [(np.array([1, 2, 3]), np.array([1, 0, 3]), 5), (np.array([4, 5]), np.array([4, 5]), 5)]
+    for mine, whole in ((4, 8), (5, 12), (3, 9)):
+        labels = np.array([draw.randint(0, 9) for _ in range(mine)])
+        cases.append((np.where(np.arange(mine) % 3 == 1, labels + 1, labels), labels, whole))
+    return cases
+
+
+def _steps(draw: random.Random) -> list[tuple[int, int]]:
+    """(step, steps in an epoch), both counted from 1: first, last and middle steps of epochs."""
+    return [(1, 12), (12, 12), (13, 12), (24, 12), (30, 12), (10, 10), (draw.randint(50, 90), 7), (5, 1)]
+
+
+def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Random) -> str:
+    """What is wrong with a replica's share of loss and penalty: two workers and one device, the last batch short."""
+    if left_empty(share):
+        raise not_solved("05.penalty", N_("write the function first"))
+    batches = {"global_batch": draw.choice((80, 96, 112))}
+    try:
+        cluster, alone = both(train, {**batches, "share": share})
+    except WorkerFailed as failed:
+        return why_it_fails(failed)
+    with quiet():
+        reference = baseline(train, kwargs={**batches, "share": whole_penalty})
+    right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
+    if np.isclose(own, right, rtol=1e-4):
+        if mine > right * (1 + 1e-4):
+            return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
+        if mine < right * (1 - 1e-4):
+            return _("one device's loss is right, the cluster's too small: the penalty is divided more than once")
+        if not_verified(cluster, alone):
+            return _(
+                "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?"
+            )
+        return "" if same_weights(alone, reference) else _(NO_GRADIENT)
+    if np.isclose(mine, right, rtol=1e-4):
+        return _(
+            "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
+        )
+    if np.isclose(mine, own, rtol=1e-5):
+        return _("cluster and device agree, but the penalty is gone, or smaller than it was")
+    return _("also on one device, where nothing is to be divided, the penalty should stay what it was")
+
+
+EXERCISES = [
+    Exercise(
+        "05.short",
+        right=_of_short_step(lambda shares, examples, full: sum(shares) * full / examples),
+        wrong=[
+            Misconception(
+                _of_short_step(lambda shares, examples, full: sum(shares)),
+                N_(
+                    "this is the recorded loss, the sum over the images divided by a full batch; the step has fewer "
+                    "images"
+                ),
+            ),
+            Misconception(
+                _of_short_step(lambda shares, examples, full: sum(shares) * examples / full),
+                N_("this makes it smaller still: the sum has to be divided by a smaller number, so the loss grows"),
+            ),
+            Misconception(
+                _of_short_step(lambda shares, examples, full: shares[0] * full / examples),
+                N_("this is one replica's part; the loss of the step is the sum of all shares"),
+            ),
+            Misconception(
+                _of_short_step(lambda shares, examples, full: sum(shares) / len(shares) * full / examples),
+                N_("the mean of the shares is divided once too often; shares are added up"),
+            ),
+            Misconception(
+                _of_short_step(lambda shares, examples, full: sum(shares) / examples),
+                N_("this divides by the full batch and by the step's images; undo the first division"),
+            ),
+        ],
+        hint=N_("by what was each share of this step divided, and how many images are in the step?"),
+        close=1e-3,
+    ),
+    Exercise(
+        "05.epoch",
+        right=lambda shares: sum(sum(step) for step in shares) / len(shares),
+        cases=_epochs,
+        wrong=[
+            Misconception(
+                lambda shares: float(np.mean([share for step in shares for share in step])),
+                N_(
+                    "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
+                ),
+            ),
+            Misconception(
+                lambda shares: sum(sum(step) for step in shares),
+                N_("that is the sum over the epoch's steps, not their mean"),
+            ),
+            Misconception(
+                lambda shares: 2 * float(np.mean([share for step in shares for share in step])),
+                N_("a number of replicas that is typed in holds for one cluster only"),
+            ),
+            Misconception(
+                lambda shares: sum(step[0] for step in shares) / len(shares),
+                N_("this is the first replica's part alone; a step's loss is the sum over its replicas"),
+            ),
+            Misconception(lambda shares: sum(shares[-1]), N_("that is the last step's loss, not the epoch's")),
+        ],
+    ),
+    Exercise(
+        "05.accuracy",
+        right=lambda guesses, labels, global_batch: float(np.sum(guesses == labels)) / global_batch,
+        cases=_guesses,
+        wrong=[
+            Misconception(lambda guesses, labels, global_batch: float(np.mean(guesses == labels)), _OWN_MEAN),
+            Misconception(
+                lambda guesses, labels, global_batch: float(np.sum(guesses == labels)),
+                N_(
+                    "that is a count: what the replicas return is added up, so that it has to be a share of the "
+                    "accuracy"
+                ),
+            ),
+            Misconception(
+                lambda guesses, labels, global_batch: float(np.mean(guesses == labels)) / global_batch,
+                N_("this divides twice: by the replica's own examples and by the global batch"),
+            ),
+            Misconception(
+                lambda guesses, labels, global_batch: float(np.mean(guesses == labels)) / 2,
+                N_("the mean over replicas is right only where all have equally many examples"),
+            ),
+            Misconception(
+                lambda guesses, labels, global_batch: float(np.sum(guesses != labels)) / global_batch,
+                N_("this counts the wrong guesses"),
+            ),
+        ],
+    ),
+    Trial("05.penalty", _penalty_hint),
+    Exercise(
+        "05.counter",
+        right=lambda step, steps_an_epoch: (step - 1) // steps_an_epoch + 1,
+        cases=_steps,
+        wrong=[
+            Misconception(
+                lambda step, steps_an_epoch: step // steps_an_epoch,
+                N_("try the first step: it belongs to epoch 1, not 0"),
+            ),
+            Misconception(
+                lambda step, steps_an_epoch: step // steps_an_epoch + 1,
+                N_("try an epoch's last step: it still belongs to its epoch"),
+            ),
+            Misconception(
+                lambda step, steps_an_epoch: (step - 1) % steps_an_epoch + 1,
+                N_("that is the number of the step within its epoch"),
+            ),
+            Misconception(lambda step, steps_an_epoch: step / steps_an_epoch, N_("an epoch's number is whole")),
+            Misconception(lambda step, steps_an_epoch: steps_an_epoch, N_("that is how many steps an epoch has")),
+        ],
+    ),
+    Exercise(
+        "05.numbers",
+        right=lambda run: sum(int(weight.size) for weight in run.weights),
+        wrong=[
+            Misconception(
+                lambda run: len(run.weights), N_("that counts the arrays; each of them holds many numbers: see `.size`")
+            ),
+            Misconception(
+                lambda run: 4 * sum(int(weight.size) for weight in run.weights), N_("that counts bytes; count numbers")
+            ),
+            Misconception(
+                lambda run: run.workers * sum(int(weight.size) for weight in run.weights),
+                N_("that adds up the workers; each of them hands in one gradient for each weight"),
+            ),
+            Misconception(
+                lambda run: sum(int(weight.size) for weight in run.weights) // run.workers,
+                N_("the model is not divided among the workers: each has all of it"),
+            ),
+            Misconception(
+                lambda run: max(int(weight.size) for weight in run.weights), N_("that is the largest array alone")
+            ),
+        ],
+        hint=N_("how many arrays are in run.weights, and how many numbers are in one of them?"),
+    ),
+]

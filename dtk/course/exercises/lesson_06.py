@@ -1,0 +1,243 @@
+"""Exercises of lesson 06 and its appendix: what Estimator leaves to its user, and what its defaults do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dtk.course.exercise import CheckFailed, Exercise, Misconception, Trial, not_solved
+from dtk.course.trials import both, first_loss, left_empty, not_verified, why_it_fails
+from dtk.environment import quiet
+from dtk.errors import WorkerFailed
+from dtk.language import N_, _
+from dtk.runs import baseline
+from dtk.scaling.sharding import Sharding, from_lists
+
+__all__ = ["EXERCISES"]
+
+
+def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
+    """(examples, global batch, workers)"""
+    return [(8 * draw.randint(5, 8), 8, 2), (12 * draw.randint(4, 6), 12, 3)]
+
+
+def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any]]:
+    """In one process: what each worker's input function deals out, and what one device's does."""
+
+    def seen(examples: int, batch: int, workers: int, worker: int) -> list[list[int]]:
+        context = SimpleNamespace(num_input_pipelines=workers, input_pipeline_id=worker)
+        steps = itertools.islice(
+            make(examples, batch, context).as_numpy_iterator(), examples + 1
+        )  # repeat() has no end
+        return [[int(each) for each in step] for step in steps]
+
+    return [([seen(*deal, worker) for worker in range(deal[-1])], seen(deal[0], deal[1], 1, 0)) for deal in deals]
+
+
+def _input_hint(make: Any, draw: random.Random) -> str:
+    """What is wrong with an input function: its orders without any seed of dtk's."""
+    if left_empty(make):
+        raise not_solved("06.input", N_("write the function first"))
+    deals = _deals(draw)
+    try:
+        with quiet():
+            orders = baseline(_orders, args=(make, deals), seed=None).results[0]
+    except WorkerFailed as failed:
+        return why_it_fails(failed)
+    for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
+        order = [number for step in alone for number in step]
+        if len(alone) > examples:
+            return _("the data has no end: one epoch is asked for, so without `repeat`")
+        if sorted(order) != list(range(examples)) or len(alone[0]) != batch:
+            words = N_("one device should see each of {examples} examples once, in batches of {batch}")
+            return _(words, examples=examples, batch=batch)
+        if order == sorted(order):
+            return _("one device reads the examples in their order: nothing is shuffled")
+        hint = _deal_hint(from_lists(workers, alone=alone), batch)
+        if hint:
+            return hint
+    return ""
+
+
+def _deal_hint(seen: Sharding, batch: int) -> str:
+    if seen.each_sees_all:
+        return _("every worker sees all examples: nothing divides them")
+    if seen.repeated or seen.gaps:
+        return _("some examples came to two workers, others to none: all workers have to shuffle alike, by one seed")
+    together = int((seen.table.step == 1).sum())
+    if together != batch:
+        words = N_("in a step the workers together see {seen} examples, one device {batch}: each batches its own part")
+        return _(words, seen=together, batch=batch)
+    if seen.parts_at is not None:
+        words = N_("each example came once, but at step {step} not those that one device sees: mind the order")
+        return _(words, step=seen.parts_at)
+    return ""
+
+
+def _divisor_hint(loss_of: Any, train: Any, draw: random.Random) -> str:
+    """What is wrong with a replica's loss under a v1 optimizer: two workers and one device, the last batch odd."""
+    if left_empty(loss_of):
+        raise not_solved("06.divides", N_("write its line first"))
+    batches = {"batch": draw.choice((90, 92, 96, 100, 104)), "even": False}  # 17 steps are more than an epoch
+    try:
+        cluster, alone = both(train, {**batches, "steps": 17, "loss_of": loss_of})
+    except WorkerFailed as failed:
+        return why_it_fails(failed)
+    if cluster.workers != 2:
+        raise CheckFailed(_("{exercise}: this check needs two workers", exercise="06.divides"))
+    with quiet():
+        right = first_loss(baseline(train, kwargs={**batches, "steps": 1}))
+    mine, own = first_loss(cluster), first_loss(alone)
+    if not np.isclose(own, right, rtol=1e-4):
+        if np.isclose(mine, right, rtol=1e-4):
+            return _(
+                "two workers are right, one device is not: a number of workers that is typed in holds for one cluster"
+            )
+        return _("on one device, a full batch's loss should stay the mean of its losses")
+    if np.isclose(2 * mine, own, rtol=1e-4):
+        return _("two workers get half of the loss: the optimizer divides by the number of replicas once more")
+    if not_verified(cluster, alone):
+        return _(
+            "right for a full batch, but not where worker 0 has one image more than worker 1: a mean over the "
+            "worker's own batch counts the images of the smaller part more"
+        )
+    return ""
+
+
+def _evaluations(draw: random.Random) -> list[tuple[int, int, int | None]]:
+    """(images, batch, steps of EvalSpec): more images than the steps take, fewer, and all."""
+    plain: list[tuple[int, int, int | None]] = [(10_000, 64, 100), (300, 100, 100), (10_000, 64, None)]
+    return [*plain, (draw.randint(900, 990), 32, 10), (50, 64, 1), (draw.randint(1000, 2000), 128, None)]
+
+
+def _all_of(images: int, steps: int | None, taken: float) -> float:
+    return images if steps is None else taken
+
+
+def _last_batches(draw: random.Random) -> list[tuple[int, int, float]]:
+    """(images, batch, mean loss): last batches that are short, half and full."""
+    return [(60_000, 64, 2.304), (1_497, 128, 1.0), (1_280, 64, 2.0), (100, 8, draw.randint(3, 9) / 2), (70, 30, 3.0)]
+
+
+def _checkpoints(draw: random.Random) -> list[tuple[int, int]]:
+    """(steps, steps between two saves): fewer than five files, more, and a last step that is no multiple."""
+    return [(60, 20), (200, 20), (50, 20), (draw.randint(90, 99), 10), (1_000, 100), (7, 3)]
+
+
+def _saved(steps: int, every: int) -> list[int]:
+    """All steps that Estimator saves: before the first, each multiple, the last."""
+    return sorted({*range(0, steps + 1, every), steps})
+
+
+def _gradients(draw: random.Random) -> list[tuple[int, int, int]]:
+    """(weights, images, batch); the last three leave a short batch, in one of them almost a full one."""
+    return [
+        (1_000, 1_280, 128),
+        (1_000, 1_280, 512),
+        (draw.randint(5_000, 9_000), 60_000, 256),
+        (10, 100, 7),
+        (10, 127, 16),
+    ]
+
+
+EXERCISES = [
+    Trial("06.input", _input_hint),
+    Exercise(
+        "06.evaluated",
+        right=lambda images, batch, steps: _all_of(images, steps, min(images, (steps or 0) * batch)),
+        cases=_evaluations,
+        wrong=[
+            Misconception(
+                lambda images, batch, steps: images, N_("that is the whole test set, which only `steps=None` evaluates")
+            ),
+            Misconception(
+                lambda images, batch, steps: _all_of(images, steps, (steps or 0) * batch),
+                N_("a test set that is smaller than the steps would take ends earlier"),
+            ),
+            Misconception(lambda images, batch, steps: steps or 0, N_("that is the number of batches, not of images")),
+            Misconception(
+                lambda images, batch, steps: min(images, 100 * batch), N_("100 is only the default; take `steps`")
+            ),
+            Misconception(
+                lambda images, batch, steps: min(math.ceil(images / batch), steps or 10**9),
+                N_("that counts batches; how many images are in them?"),
+            ),
+        ],
+    ),
+    Exercise(
+        "06.last",
+        right=lambda images, batch, mean: mean * (images % batch or batch) / batch,
+        cases=_last_batches,
+        wrong=[
+            Misconception(
+                lambda images, batch, mean: mean, N_("the sum over a short batch is divided by the size of a full one")
+            ),
+            Misconception(
+                lambda images, batch, mean: mean / 2, N_("half is right only where half of the images are left over")
+            ),
+            Misconception(
+                lambda images, batch, mean: mean * (images % batch) / batch,
+                N_("where nothing is left over the last batch is a full one; this makes its loss 0"),
+            ),
+            Misconception(
+                lambda images, batch, mean: mean * batch / (images % batch or batch),
+                N_("fewer losses divided by the same number are less, not more"),
+            ),
+            Misconception(
+                lambda images, batch, mean: mean * (images % batch or batch),
+                N_("that is the sum of the losses; divide it"),
+            ),
+        ],
+    ),
+    Trial("06.divides", _divisor_hint),
+    Exercise(
+        "06.kept",
+        right=lambda steps, every: _saved(steps, every)[-5:],
+        cases=_checkpoints,
+        wrong=[
+            Misconception(_saved, N_("these are all that were written; Estimator keeps the last five")),
+            Misconception(lambda steps, every: _saved(steps, every)[:5], N_("it is the oldest that are deleted")),
+            Misconception(
+                lambda steps, every: list(range(0, steps + 1, every))[-5:],
+                N_("the last step is always saved, also where it is no multiple"),
+            ),
+            Misconception(
+                lambda steps, every: [step for step in _saved(steps, every) if step][-5:],
+                N_("there is one before the first step, too: step 0"),
+            ),
+            Misconception(lambda steps, every: len(_saved(steps, every)[-5:]), N_("list the steps, not their number")),
+        ],
+    ),
+    Exercise(
+        "06.gradients",
+        right=lambda weights, images, batch: images // batch * weights * 4,
+        cases=_gradients,
+        wrong=[
+            Misconception(
+                lambda weights, images, batch: images // batch * weights, N_("a float32 number has more than one byte")
+            ),
+            Misconception(
+                lambda weights, images, batch: images * weights * 4,
+                N_("gradients are added up once for each batch, not for each image"),
+            ),
+            Misconception(
+                lambda weights, images, batch: batch * weights * 4,
+                N_("how large a batch is does not matter; how many there are does"),
+            ),
+            Misconception(lambda weights, images, batch: weights * 4, N_("that is one step; an epoch has several")),
+            Misconception(
+                lambda weights, images, batch: math.ceil(images / batch) * weights * 4,
+                N_("the short batch at the end is dropped here"),
+            ),
+            Misconception(
+                lambda weights, images, batch: round(images / batch) * weights * 4,
+                N_("rounded, a batch that is almost full counts as one; it is dropped as well"),
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,266 @@
+"""Exercises of lesson 07 and its appendix: steps that are computed, the data that is left, who is waited for, roles."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.course.trials import watched
+from dtk.language import N_, _
+
+__all__ = ["EXERCISES"]
+
+
+def _ends(draw: random.Random) -> list[tuple[int, int, int]]:
+    """(steps in all, steps between two saves, the step before which a worker dies)."""
+    return [(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)] + [
+        (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
+    ]
+
+
+_COMPUTED = Exercise(
+    "07.computed",
+    right=lambda steps, every, dies: dies - 1 + steps - (dies - 1) // every * every,
+    cases=_ends,
+    wrong=[
+        Misconception(
+            lambda steps, every, dies: steps, N_("so many count; those whose work was lost were computed, too")
+        ),
+        Misconception(
+            lambda steps, every, dies: dies - 1 + steps,
+            N_("this begins again with step 1; what was saved does not have to be computed again"),
+        ),
+        Misconception(
+            lambda steps, every, dies: dies + steps - dies // every * every,
+            N_("the worker dies before that step: it is not computed in the first attempt"),
+        ),
+        Misconception(
+            lambda steps, every, dies: dies - 1 + steps - dies // every * every,
+            N_("a worker that dies before a step does not save after it: which step is the last that was computed?"),
+        ),
+        Misconception(
+            lambda steps, every, dies: steps + every, N_("that is the most that can be lost; here less may be lost")
+        ),
+        Misconception(
+            lambda steps, every, dies: steps - (dies - 1) // every * every,
+            N_("those are the second attempt's; the first attempt computed, too"),
+        ),
+    ],
+    hint=N_("how many steps does the first attempt compute, and after which step does the second one begin?"),
+)
+
+
+def _places(draw: random.Random) -> list[tuple[int, int]]:
+    """(updates that the checkpoint has seen, steps an epoch)."""
+    return [(15, 11), (22, 11), (0, 11), (20, 11)] + [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)]
+
+
+_PLACE = Exercise(
+    "07.place",
+    right=lambda updates, steps: (updates // steps + 1, updates % steps),
+    cases=_places,
+    wrong=[
+        Misconception(lambda updates, steps: (updates // steps, updates % steps), N_("epochs count from 1 here")),
+        Misconception(
+            lambda updates, steps: (updates // steps + 1, 0),
+            N_("this begins the epoch anew, and trains its first batches twice"),
+        ),
+        Misconception(
+            lambda updates, steps: (updates // steps + 1, updates),
+            N_("count the batches of this epoch alone: those before it are another epoch's"),
+        ),
+        Misconception(
+            lambda updates, steps: (updates // steps + 1, updates % steps + 1),
+            N_("so one batch is left out that the weights have not seen"),
+        ),
+        Misconception(
+            lambda updates, steps: (round(updates / steps) + 1, updates % steps),
+            N_("rounded, more than half of an epoch counts as a whole one; only whole ones are done"),
+        ),
+        Misconception(
+            lambda updates, steps: (-(-updates // steps), updates % steps),
+            N_("after a whole epoch the next one begins, with nothing to leave out"),
+        ),
+    ],
+    hint=N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch"),
+)
+
+
+def _waits(draw: random.Random) -> list[tuple[dict[int, int | None]]]:
+    """By worker, the one that it waits for, or None: a chain of waiting, and workers beside it."""
+    cases: list[tuple[dict[int, int | None]]] = [({0: 1, 1: None},), ({0: 3, 1: None, 2: None, 3: 2, 4: None},)]
+    for workers, chain in ((4, 3), (6, 4), (5, 5), (8, 3)):
+        order = [0, *draw.sample(range(1, workers), chain - 1)]
+        waits: dict[int, int | None] = dict.fromkeys(range(workers), None)
+        waits.update(itertools.pairwise(order))
+        cases.append((waits,))
+    return cases
+
+
+def _followed(waits: dict[int, int | None]) -> int:
+    worker = 0
+    while (there := waits[worker]) is not None:
+        worker = there
+    return worker
+
+
+_CULPRIT = Exercise(
+    "07.culprit",
+    right=_followed,
+    cases=_waits,
+    wrong=[
+        Misconception(lambda waits: waits[0], N_("this worker may wait for another one itself: follow the arrows on")),
+        Misconception(
+            lambda waits: min(worker for worker, there in waits.items() if there is None),
+            N_("this worker waits for no other, but does any other wait for it?"),
+        ),
+        Misconception(
+            lambda waits: max(worker for worker, there in waits.items() if there is None),
+            N_("the last worker that waits for no other may have nothing to do with it"),
+        ),
+        Misconception(lambda waits: 0, N_("worker 0 waits: it is where you begin to look, not where you end")),
+        Misconception(
+            lambda waits: max(there for there in waits.values() if there is not None),
+            N_("the greatest number that is waited for is not always the end of the chain"),
+        ),
+    ],
+    hint=N_("begin with worker 0, and go to the one that it waits for, as long as there is one"),
+)
+
+
+def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
+    """(addresses of all machines, the number of one)."""
+    cases = []
+    for count, number in ((3, 0), (3, 2), (8, 7), (8, 6), (2, 1), (5, draw.randint(1, 3)), (12, 11), (12, 7)):
+        first = draw.randint(10, 90)
+        cases.append(([f"machine-{first + at}:2222" for at in range(count)], number))
+    return cases
+
+
+def _config(hosts: list[str], workers: list[str], kind: str, index: int, **more: list[str]) -> dict[str, Any]:
+    return {"cluster": {"worker": workers, **more}, "task": {"type": kind, "index": index}}
+
+
+def _role(hosts: list[str], number: int, last: int = 0) -> tuple[str, int]:
+    return ("worker", number) if number < len(hosts) - 1 else ("evaluator", last)
+
+
+_CONFIG = Exercise(
+    "07.config",
+    right=lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number)),
+    cases=_hosts,
+    wrong=[
+        Misconception(
+            lambda hosts, number: _config(hosts, hosts, *_role(hosts, number)),
+            N_("the evaluator is outside the cluster: no worker may wait for it as for one of their own"),
+        ),
+        Misconception(
+            lambda hosts, number: _config(hosts, hosts, "worker", number),
+            N_("all machines train; the last is to evaluate"),
+        ),
+        Misconception(
+            lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number, number)),
+            N_("an index counts machines of one type"),
+        ),
+        Misconception(
+            lambda hosts, number: _config(hosts, hosts[:7], *(("worker", number) if number < 7 else ("evaluator", 0))),
+            N_("seven is right for eight machines only"),
+        ),
+        Misconception(
+            lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number), evaluator=hosts[-1:]),
+            N_("the workers' servers would get an evaluator among them; the cluster has workers alone"),
+        ),
+    ],
+    hint=N_("which addresses do the workers have to know, and which task has this machine?"),
+)
+
+
+def _shares(draw: random.Random) -> list[tuple[int, int]]:
+    return [(8, 32), (2, 64)] + [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)]
+
+
+_GLOBAL_BATCH = Exercise(
+    "07.global_batch",
+    right=lambda machines, each: (machines - 1) * each,
+    cases=_shares,
+    wrong=[
+        Misconception(lambda machines, each: machines * each, N_("one of the machines does not train")),
+        Misconception(lambda machines, each: each, N_("that is one worker's; the global batch is all workers'")),
+        Misconception(
+            lambda machines, each: each / (machines - 1), N_("the share is given; what do the shares add up to?")
+        ),
+        Misconception(
+            lambda machines, each: machines * each - 1, N_("it is a machine that is left out, not an example")
+        ),
+    ],
+    hint=N_("how many of the machines train?"),
+)
+
+
+# ---- the data that is left, tried on a few numbers in another order each epoch, which the lesson does not show
+
+
+class _Left(NamedTuple):
+    """What is tried. seed: of the order."""
+
+    epochs: int
+    done: int
+    steps: int
+    seed: int
+
+
+def _drawn(draw: random.Random) -> _Left:
+    epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
+    return _Left(epochs, 2, steps, draw.randrange(99))
+
+
+def _left(rest: Callable[..., Any], plan: _Left) -> dict[str, list[Any]] | None:
+    """Runs in a worker: the batches of an answer, those that are right, and some that are not; None for None."""
+    import numpy as np
+    import tensorflow as tf
+
+    def data() -> Any:
+        order = tf.data.Dataset.range(3 * plan.steps)
+        order = order.shuffle(3 * plan.steps, seed=plan.seed, reshuffle_each_iteration=True)
+        return order.batch(3)
+
+    def listed(batches: Any) -> list[Any]:
+        return [np.asarray(batch).tolist() for batch in batches.take(10 * plan.steps)]
+
+    answer = rest(data(), plan.epochs, plan.done, plan.steps)
+    return None if answer is None else {"given": listed(answer), "whole": listed(data().repeat(plan.epochs))}
+
+
+def _hint_for_rest(rest: Any, draw: random.Random) -> str:
+    plan = _drawn(draw)
+
+    def hint_for(found: dict[str, list[Any]]) -> str:
+        return _said_of(found["given"], found["whole"], plan)
+
+    work = functools.partial(_left, plan=plan)
+    return watched("07.rest", rest, "rest(data, epochs, done, steps)", work, hint_for)
+
+
+def _said_of(given: list[Any], whole: list[Any], plan: _Left) -> str:
+    """What is wrong with the batches that are left; "" for nothing."""
+    right = whole[plan.done * plan.steps :]
+    if given == right:
+        return ""
+    if not given:
+        return _("nothing is left: `skip` takes more than there is; of what, and how many steps has an epoch?")
+    if given == whole:
+        return _("these are all epochs: what is done has to be left out")
+    if given[: len(right)] == right:
+        return _("what is left comes first, and then more: `epochs` is how many there are in all")
+    if given == whole[: len(right)]:
+        return _("as many batches as are left, but in the order of the first epochs, which the weights have seen")
+    if given == whole[plan.done :]:
+        return _("`skip` counts batches; this many epochs are done")
+    return _("these are not the batches that would have come: compare them with data.repeat(epochs)")
+
+
+EXERCISES = [_COMPUTED, Trial("07.rest", _hint_for_rest), _CULPRIT, _PLACE, _CONFIG, _GLOBAL_BATCH]

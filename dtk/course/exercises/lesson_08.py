@@ -1,0 +1,197 @@
+"""Exercises of lesson 08: efficiency, who makes the others wait, what a larger batch saves, an input pipeline."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.course.trials import watched
+from dtk.language import N_, _
+
+__all__ = ["EXERCISES"]
+
+
+def _rates(draw: random.Random) -> list[tuple[float, float, int]]:
+    """(examples/s of one process, of all workers together, workers)."""
+    return [(1000.0, 1700.0, 2), (5000.0, 4000.0, 2)] + [
+        (float(draw.randint(500, 9000)), float(draw.randint(500, 40000)), workers) for workers in (3, 4, 8, 64)
+    ]
+
+
+_EFFICIENCY = Exercise(
+    "08.efficiency",
+    right=lambda one, many, workers: many / (workers * one),
+    cases=_rates,
+    wrong=[
+        Misconception(
+            lambda one, many, workers: many / one, N_("that is the speed-up; how much of it does each worker bring?")
+        ),
+        Misconception(
+            lambda one, many, workers: workers * one / many, N_("upside down: ideal is what you divide by, not into")
+        ),
+        Misconception(lambda one, many, workers: many / workers, N_("a rate per worker; compare it with one process")),
+        Misconception(
+            lambda one, many, workers: (many - one) / one, N_("what was gained over one process; ideal is n times it")
+        ),
+        Misconception(
+            lambda one, many, workers: (many - one) / ((workers - 1) * one),
+            N_("this leaves the first worker out; efficiency counts all of them"),
+        ),
+    ],
+    hint=N_("how many examples/s would all workers together reach if each did as much as one process alone?"),
+)
+
+
+def _tables(draw: random.Random) -> list[tuple[dict[int, dict[str, float]]]]:
+    """Each worker's parts of a step, in ms; all steps take about as long, as each ends with the last."""
+    cases = [({0: _parts(0, 10, 50), 1: _parts(50, 10, 0.5)},), ({0: _parts(1, 40, 0.2), 1: _parts(1, 12, 28.4)},)]
+    for workers, slow, kind in ((3, 2, "python"), (4, 1, "compute"), (4, 0, "input"), (5, 3, "python")):
+        table = {}
+        for worker in range(workers):
+            late = draw.randint(20, 60) if worker == slow else draw.randint(0, 4)
+            python, compute, data = (late * (kind == each) for each in ("python", "compute", "input"))
+            table[worker] = _parts(1 + python, draw.randint(15, 25) + compute, 0, 2 + data)
+        longest = max(sum(parts.values()) for parts in table.values())
+        for parts in table.values():
+            parts["waiting"] += longest - sum(parts.values()) + draw.uniform(0, 0.3)
+        cases.append((table,))
+    return cases
+
+
+def _parts(python: float, compute: float, waiting: float, data: float = 2.0) -> dict[str, float]:
+    return {"python": python, "input": data, "compute": compute, "all_reduce": 9.0, "waiting": waiting}
+
+
+def _by(key: Callable[[dict[str, float]], float], pick: Callable[..., int]) -> Callable[..., int]:
+    return lambda parts: pick(parts, key=lambda worker: key(parts[worker]))
+
+
+_CULPRIT = Exercise(
+    "08.culprit",
+    right=_by(lambda parts: parts["waiting"], min),
+    cases=_tables,
+    wrong=[
+        Misconception(
+            _by(lambda parts: parts["waiting"], max),
+            N_("this worker waits the longest, so it is not the one waited for"),
+        ),
+        Misconception(
+            _by(lambda parts: parts["compute"], max), N_("a worker may be late for another reason than computing")
+        ),
+        Misconception(
+            _by(lambda parts: parts["python"], max), N_("a worker may be late for another reason than Python")
+        ),
+        Misconception(
+            _by(lambda parts: sum(parts.values()), max),
+            N_("every worker's step ends with the last one's; look at a part"),
+        ),
+        Misconception(lambda parts: max(parts), N_("the last worker by number is not always the last to come")),
+    ],
+    hint=N_("which part of a step is short on the worker that all others wait for?"),
+)
+
+
+def _steps(draw: random.Random) -> list[tuple[float, int, float]]:
+    """(ms of computing an example, examples of a worker, ms of the all-reduce)."""
+    return [(0.1, 100, 10.0), (0.1, 300, 10.0)] + [
+        (draw.randint(1, 40) / 100, 2**power, float(draw.randint(1, 30))) for power in (4, 6, 8, 10)
+    ]
+
+
+_COMMUNICATION = Exercise(
+    "08.share",
+    right=lambda example, examples, reduce: reduce / (example * examples + reduce),
+    cases=_steps,
+    wrong=[
+        Misconception(
+            lambda example, examples, reduce: reduce / (example * examples),
+            N_("that compares sending with computing; the share is of the whole step"),
+        ),
+        Misconception(
+            lambda example, examples, reduce: reduce / (example + reduce), N_("a step computes more than one example")
+        ),
+        Misconception(
+            lambda example, examples, reduce: example * examples + reduce,
+            N_("that is the whole step in ms; which part of it is the all-reduce?"),
+        ),
+        Misconception(
+            lambda example, examples, reduce: example * examples / (example * examples + reduce),
+            N_("that is the share of computing"),
+        ),
+    ],
+    hint=N_("a step is computing, once for each example, and one all-reduce"),
+)
+
+
+# ---- an input pipeline, tried on a few numbers in batches of four, which the lesson does not show
+
+_BATCH, _BATCHES = 4, 6
+
+
+def _watched(pipeline: Callable[..., Any], images: int) -> dict[str, Any] | None:
+    """Runs in a worker: the batches that come out, how many images were read and how many decoded; None for None."""
+    import numpy as np
+    import tensorflow as tf
+
+    counts = {"read": 0, "decoded": 0}
+
+    def read(number: Any) -> Any:
+        counts["read"] += 1
+        return number
+
+    def decode(number: Any) -> Any:
+        counts["decoded"] += 1
+        return np.float32(number + 0.5)
+
+    def source(number: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(read, [number], tf.int64), ()), number
+
+    def decoded(image: Any, label: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(decode, [image], tf.float32), ()), label
+
+    data = pipeline(tf.data.Dataset.range(images).map(source), decoded, _BATCH)
+    if data is None:
+        return None
+    batches = [[np.asarray(part).tolist() for part in batch] for batch in data.take(_BATCHES)]
+    return {"batches": batches, **counts}
+
+
+def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
+    many = draw.choice((5, 6, 7))
+
+    def hint_for(found: dict[str, Any]) -> str:
+        return _said_of(found["batches"], found["read"], found["decoded"], many)
+
+    work = functools.partial(_watched, images=many)
+    return watched("08.pipeline", pipeline, "pipeline(images, decoded, global_batch)", work, hint_for)
+
+
+def _said_of(batches: list[list[Any]], read: int, decoded: int, many: int) -> str:
+    """What is wrong with what a pipeline made; "" for nothing."""
+    if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
+        return _("these are no batches of images and labels: is `batch` missing?")
+    labels = [label for batch in batches for label in batch[1]]
+    images = [image for batch in batches for image in batch[0]]
+    if images == labels and images:
+        return _("the batches hold the images as they were read: nothing decodes them any more")
+    if images != [label + 0.5 for label in labels]:
+        return _("the images are not those that `decoded` makes of what is read: is it called once for each?")
+    if len(batches) < _BATCHES:
+        return _("the data ends after one epoch; training goes on for several")
+    if any(len(batch[1]) != _BATCH for batch in batches):
+        return _(
+            "some batches are too small: the order of batch and repeat decides what happens at the end of an epoch"
+        )
+    if labels != [number % many for number in range(_BATCH * _BATCHES)]:
+        return _("these are other batches than before, or in another order; only the decoding is to change")
+    if decoded > many:
+        if read == many:
+            return _("what is kept are the images before they are decoded, so that each epoch decodes them again")
+        return _("each epoch decodes every image again; what is decoded has to be kept, before the data repeats")
+    return ""
+
+
+EXERCISES = [_EFFICIENCY, _CULPRIT, _COMMUNICATION, Trial("08.pipeline", _hint_for_pipeline)]

@@ -1,0 +1,268 @@
+"""Exercises of lesson 12: nodes from Slurm's text, who a worker is, an all-reduce by cable, whose files, and cost."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+from dtk.course.exercise import Exercise, Misconception
+from dtk.language import N_
+
+__all__ = ["EXERCISES"]
+
+
+def _texts(draw: random.Random) -> list[tuple[str]]:
+    """Lists of nodes as Slurm writes them."""
+    first = draw.randint(7, 9)
+    name = draw.choice(["cpu", "node", "tesla"])
+    return [
+        ("gpu[03-05,9]",),
+        ("login1",),
+        ("a[1-2],b7",),
+        (f"rack2-[0{first}-{first + 4:02d}]",),
+        (f"{name}[00{first},{first + 90}-{first + 93}],{name}x[{first}-{first + 1}]",),
+        (f"x{first},y{first},{name}[0{first - 5}-0{first - 2},1{first}]",),
+    ]
+
+
+def _expanded(text: str, width: Callable[[str], int] = len, after: int = 1, groups: int | None = None) -> list[str]:
+    """width: of a number, from the range's first. after: what is added to a range's last. groups: how many are read."""
+    found = []
+    for name, inside in re.findall(r"([^,\[]+)(?:\[([^\]]*)\])?", text)[:groups]:
+        for part in inside.split(","):
+            first, _, last = part.partition("-")
+            numbers = range(int(first), int(last or first) + after) if inside else ()
+            found += [f"{name}{number:0{width(first)}d}" for number in numbers] or [name] * (not inside)
+    return found
+
+
+_HOSTS = Exercise(
+    "12.hosts",
+    right=_expanded,
+    cases=_texts,
+    wrong=[
+        Misconception(
+            lambda text: _expanded(text, width=lambda first: 1),
+            N_("no node has that name: the zeros in front belong to it"),
+        ),
+        Misconception(
+            lambda text: _expanded(text, width=lambda first: 2),
+            N_("numbers are as wide as the range's first one is, which is not always 2"),
+        ),
+        Misconception(lambda text: _expanded(text, after=0), N_("a range's last node belongs to it")),
+        Misconception(
+            lambda text: text.split(","), N_("a comma inside of the brackets parts numbers, and not names of nodes")
+        ),
+        Misconception(lambda text: _expanded(text, groups=1), N_("after the first name there may be others")),
+    ],
+    hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
+)
+
+
+def _environments(draw: random.Random) -> list[tuple[dict[str, str], list[str]]]:
+    """(environment of a worker, the nodes)."""
+    nodes = ["gpu03", "gpu04", "gpu05", "gpu9"]
+    pods = ["train-0.train", "train-1.train", "train-2.train"]
+    cases = [
+        (_of_slurm(2, nodes), nodes),
+        ({"JOB_COMPLETION_INDEX": "1"}, pods),
+        (_of_slurm(0, nodes), nodes),
+        ({"JOB_COMPLETION_INDEX": "0"}, pods),
+    ]
+    for count in (2, 8, 12):
+        hosts = [f"10.0.{draw.randint(0, 9)}.{k + 1}" for k in range(count)]
+        index = draw.randint(1, count - 1)
+        cases.append((_of_slurm(index, hosts) if draw.random() < 0.5 else {"JOB_COMPLETION_INDEX": str(index)}, hosts))
+    return cases
+
+
+def _of_slurm(index: int, hosts: list[str]) -> dict[str, str]:
+    return {"SLURM_LOCALID": "0", "SLURM_NTASKS": str(len(hosts)), "SLURM_PROCID": str(index)}
+
+
+def _index(env: dict[str, str]) -> int:
+    return int(env["SLURM_PROCID"] if "SLURM_PROCID" in env else env["JOB_COMPLETION_INDEX"])
+
+
+def _config(env: dict[str, str], hosts: list[str], index: Any = None, kind: str = "worker") -> dict[str, Any]:
+    """index: another one than the right one."""
+    index = _index(env) if index is None else index
+    return {
+        "cluster": {"worker": [f"{host}:23456" for host in hosts]},
+        "task": {"type": kind, "index": index},
+    }
+
+
+_CONFIG = Exercise(
+    "12.config",
+    right=lambda env, hosts: _config(env, hosts),
+    cases=_environments,
+    wrong=[
+        Misconception(
+            lambda env, hosts: _config(env, hosts, index=str(_index(env))),
+            N_("in the environment all is text; the index is a number"),
+        ),
+        Misconception(
+            lambda env, hosts: _config(env, hosts, index=int(env.get("SLURM_LOCALID") or env["JOB_COMPLETION_INDEX"])),
+            N_("that number counts the workers of one node: with a worker a node each would be 0"),
+        ),
+        Misconception(
+            lambda env, hosts: _config(env, hosts, index=int(env.get("SLURM_PROCID", 0))),
+            N_("Kubernetes sets none of Slurm's variables"),
+        ),
+        Misconception(
+            lambda env, hosts: _config(env, [hosts[_index(env)]]),
+            N_("each worker has the addresses of all, in the same order"),
+        ),
+        Misconception(
+            lambda env, hosts: _config(env, hosts, kind="worker" if _index(env) else "chief"),
+            N_("worker 0 is the chief without being called so: all have the same type"),
+        ),
+        Misconception(
+            lambda env, hosts: {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": _index(env)}},
+            N_("an address has a port"),
+        ),
+    ],
+    hint=N_("write down the text for two nodes by hand, as in the cell with four addresses"),
+)
+
+
+def _networks(draw: random.Random) -> list[tuple[int, int, float, int]]:
+    """(workers, bytes, s of latency, Gb/s)."""
+    return [(2, 100_000_000, 14e-6, 1), (1, 100_000_000, 14e-6, 1), (8, 100_000_000, 14e-6, 10)] + [
+        (workers, draw.randint(1, 900) * 10**6, draw.randint(5, 90) * 1e-6, gigabits)
+        for workers, gigabits in ((3, 1), (16, 25), (64, 100), (500, 400))
+    ]
+
+
+def _seconds(workers: int, size: float, latency: float, gigabits: float) -> float:
+    return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * size * 8 / (gigabits * 1e9)
+
+
+_ALL_REDUCE = Exercise(
+    "12.all_reduce",
+    right=_seconds,
+    cases=_networks,
+    wrong=[
+        Misconception(
+            lambda n, size, latency, gigabits: _seconds(n, size / 8, latency, gigabits),
+            N_("networks are sold in bits a second, and a byte has 8 of them"),
+        ),
+        Misconception(
+            lambda n, size, latency, gigabits: _seconds(n, size / 64, latency, gigabits),
+            N_("the 8 is on the wrong side: a second carries fewer bytes than bits"),
+        ),
+        Misconception(
+            lambda n, size, latency, gigabits: _seconds(n, size * 1000, latency, gigabits),
+            N_("giga is 1e9; 1e6 is mega"),
+        ),
+        Misconception(
+            lambda n, size, latency, gigabits: 2 * (n - 1) * latency + size * 8 / (gigabits * 1e9),
+            N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker"),
+        ),
+        Misconception(
+            lambda n, size, latency, gigabits: _seconds(n, size, 0.0, gigabits),
+            N_("each message takes its latency, too"),
+        ),
+        Misconception(
+            lambda n, size, latency, gigabits: _seconds(n, size, latency, gigabits) / 2,
+            N_("that is one half of the ring; after the sums are there they go round once more"),
+        ),
+    ],
+    hint=N_("the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row"),
+)
+
+
+def _files(draw: random.Random) -> list[tuple[list[str], int, int]]:
+    """(files, worker, workers)."""
+    cases = [(7, 1, 2), (7, 0, 2), (8, 3, 4), (2, 2, 3)]
+    cases += [(draw.randint(9, 20), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)]
+    return [([f"part-{k:02d}.tfrecord" for k in range(count)], worker, workers) for count, worker, workers in cases]
+
+
+_MINE = Exercise(
+    "12.mine",
+    right=lambda files, worker, workers: files[worker::workers],
+    cases=_files,
+    wrong=[
+        Misconception(
+            lambda files, worker, workers: files[
+                worker * -(-len(files) // workers) : (worker + 1) * -(-len(files) // workers)
+            ],
+            N_("these are neighbours, a block for each worker; files are dealt out in turn"),
+        ),
+        Misconception(
+            lambda files, worker, workers: files[worker + 1 :: workers],
+            N_("workers are counted from 0, and so are files"),
+        ),
+        Misconception(lambda files, worker, workers: list(files), N_("then each worker would train on everything")),
+        Misconception(
+            lambda files, worker, workers: files[worker : len(files) // workers * workers : workers],
+            N_("no file is left out, also where they can't be divided evenly"),
+        ),
+        Misconception(
+            lambda files, worker, workers: files[workers - 1 - worker :: workers], N_("worker 0 gets the first file")
+        ),
+    ],
+    hint=N_("deal seven files out to two workers by hand, one after the other"),
+)
+
+
+def _jobs(draw: random.Random) -> list[tuple[int, float, float, int, int, int]]:
+    """(nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)."""
+    return [(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)] + [
+        (draw.randint(2, 64), draw.randint(1, 9) / 2, draw.randint(1, 9) / 4, 5_000, every, draw.randint(1_000, 4_900))
+        for every in (50, 300, 700)
+    ]
+
+
+def _cost(nodes: int, price: float, seconds: float, computed: int) -> float:
+    return nodes * price * seconds * computed / 3600
+
+
+def _computed(steps: int, every: int, dies: int) -> int:
+    return dies - 1 + steps - (dies - 1) // every * every
+
+
+_COST = Exercise(
+    "12.cost",
+    right=lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, _computed(steps, every, dies)),
+    cases=_jobs,
+    wrong=[
+        Misconception(
+            lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, steps),
+            N_("the steps after the last save are computed twice, and paid for twice"),
+        ),
+        Misconception(
+            lambda nodes, price, seconds, steps, every, dies: _cost(1, price, seconds, _computed(steps, every, dies)),
+            N_("each node has its price, also those that did not die"),
+        ),
+        Misconception(
+            lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, dies - 1 + steps),
+            N_("not all is lost: there is a save to go on from"),
+        ),
+        Misconception(
+            lambda nodes, price, seconds, steps, every, dies: (
+                60 * _cost(nodes, price, seconds, _computed(steps, every, dies))
+            ),
+            N_("an hour has 3600 seconds; by 60 you get minutes"),
+        ),
+        Misconception(
+            lambda nodes, price, seconds, steps, every, dies: (
+                _cost(nodes, price, seconds, steps) + _cost(1, price, seconds, _computed(steps, every, dies) - steps)
+            ),
+            N_("synchronous training: what one repeats, all repeat, as each step takes the gradients of all"),
+        ),
+        Misconception(
+            lambda nodes, price, seconds, steps, every, dies: _cost(
+                nodes, price, seconds, dies + steps - dies // every * every
+            ),
+            N_("it dies before that step: the step itself was not computed"),
+        ),
+    ],
+    hint=N_("how many steps are computed in both starts together; then node-hours, then their price"),
+)
+
+EXERCISES = [_HOSTS, _CONFIG, _ALL_REDUCE, _MINE, _COST]

@@ -1,0 +1,82 @@
+"""What trials need, the exercises that a run decides: both runs of a function, their first loss, what verify says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dtk.course.exercise import returns_nothing
+from dtk.environment import quiet
+from dtk.errors import VerificationError, WorkerFailed
+from dtk.language import N_, _
+from dtk.proof.following import Following
+from dtk.proof.verify import prove
+from dtk.runs import Run, baseline, run
+
+__all__ = ["NO_GRADIENT", "both", "first_loss", "left_empty", "not_verified", "same_weights", "watched", "why_it_fails"]
+
+
+NO_GRADIENT = N_("the losses are right and the weights are not: does the penalty reach the gradients?")
+
+
+def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
+    """The same function on two workers and on one device, without a live view."""
+    with quiet():
+        return run(train, workers=2, kwargs=kwargs), baseline(train, kwargs=kwargs)
+
+
+def first_loss(run: Run) -> float:
+    """The global loss of step 1: the sum of its shares."""
+    records = run.records
+    return float(records[records.step == records.step.min()].loss.sum())
+
+
+def same_weights(one: Run, other: Run) -> bool:
+    """Whether two runs on one device ended with the same weights, but for rounding: their gradients were the same."""
+    pairs = zip(one.weights, other.weights, strict=True)
+    return all(np.allclose(mine, its, rtol=1e-4, atol=1e-6) for mine, its in pairs)
+
+
+def not_verified(cluster: Run, alone: Run) -> str:
+    """Why verify refuses the two runs, or says that one device trains otherwise; "" where both train the same."""
+    found: dict[int, Following] = {}
+    try:
+        proof = prove(cluster, alone, found=found)
+    except VerificationError as error:
+        return str(error)
+    return str(found[1].failed) if proof.verdict == "replicas" else ""
+
+
+def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hint_for: Callable[[Any], str]) -> str:
+    """The hint for a function that a process without workers tries, in which TensorFlow is at hand.
+
+    name: the exercise's. signature: the function's, for who gives something else. work: called there with the answer;
+    returns what is to be judged, None where the answer returned nothing. hint_for: judges that.
+    """
+    if not callable(answer):
+        return _("a function is asked for: {signature}", signature=signature)
+    try:
+        with quiet():
+            found = baseline(work, args=(answer,)).results[0]
+    except WorkerFailed as failed:
+        return _("it raises: {error}", error=_last_line(failed))
+    if found is None:
+        raise returns_nothing(name, signature.partition("(")[0])
+    return hint_for(found)
+
+
+def why_it_fails(failed: WorkerFailed) -> str:
+    """The last line of the worker's traceback, in a hint."""
+    return _("in a worker it fails: {error}", error=_last_line(failed))
+
+
+def _last_line(failed: WorkerFailed) -> str:
+    return (failed.traceback or str(failed)).strip().splitlines()[-1].strip()
+
+
+def left_empty(answer: Any) -> bool:
+    """Whether a function is the stub that was handed out: it does nothing and returns None or `...`."""
+    code = getattr(answer, "__code__", None)
+    return code is not None and not code.co_names and set(code.co_consts) <= {None, ..., answer.__doc__}

@@ -1,0 +1,297 @@
+"""On another machine, for a kernel that is elsewhere: starts workers, and says what they write and how they end.
+
+An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
+so that they end when it does. What it hears and says are messages of JSON's types, the same in an actor of Ray's as
+through the pipes of `python -m dtk agent` (`dtk.launch.piped`):
+
+    {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
+    {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
+    {"reach": n, "addresses": [...]}      ->  {"answer": n, "failed": {address: [errno, the system's words]}}
+    {"shares": n, "name", "write"}        ->  {"answer": n, "found"}: whether the file is there, in its storage
+    {"start": key, "spec", "files"}       ->  {"started": key, "pid"} or {"refused": key, "number", "words"}
+    {"ask": key}                              the worker writes its stacks to its stacks.txt
+    {"kill": [key, ...]}                  ->  {"exited": key, "code", "at"}
+    {"forget": [key, ...]}
+    {"ended": run}                            every worker of it has finished; an evaluator there asks
+    {"alive": 0}                              nothing: the kernel is there
+    {"link": n, "say": message}               to a worker that stays (`dtk.launch.agent_links`)
+    {"link": n, "hang": 0}
+    {"put": run, "file", "at", "of", "data"}  a part of a file for a worker that stays
+    {"remove": run, "files": [...]}
+    {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
+                                              but for names at its top that are known; then it is removed
+
+and by itself, of the workers' files, what `dtk.launch.news` has, then what workers that stay say; and
+{"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import platform
+import selectors
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+
+from dtk import datasets, environment
+from dtk.environment import ENDED
+from dtk.errors import DtkError
+from dtk.launch import owned, warm
+from dtk.launch.agent_links import Doors
+from dtk.launch.news import Message, News, remove, write
+from dtk.records import RunFolder
+from dtk.worker import wire
+from dtk.worker.vitals import listening
+
+__all__ = ["Agent"]
+
+MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
+TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
+_LOOK = 0.25  # seconds between two looks at the vitals
+_REACH_SECONDS = 4.0
+# What decides how many threads a worker has, where it is set on the machine.
+_COUNTS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "TF_GRPC_WORKER_CACHE_THREADS")
+
+
+class Agent:
+    """One agent. storage: a directory that all machines of the cluster share, for the runs' directories; "": its own.
+
+    `take` hears a message, `turn` gives those that it has to say.
+    """
+
+    def __init__(self, storage: str = ""):
+        owned.tidy()  # no one else looks for what is left on this machine
+        self.root = Path(storage).expanduser() if storage else owned.own_folder()
+        self.storage = bool(storage)
+        self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
+        self._said: list[Message] = []
+        self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
+        self._workers: dict[str, Message] = {}  # key -> spec
+        self._news = News()
+        self._doors = Doors()
+        self._port: socket.socket | None = None
+        self._looked = 0.0
+        self._listening: set[str] = set()  # workers whose server has been seen: it stays
+
+    # ---- what it hears
+
+    def take(self, message: Message) -> None:
+        """Does what a message asks for; what there is to say of it comes with the next turns."""
+        for name, do in (
+            ("start", self._start),
+            ("kill", self._kill),
+            ("forget", self._forget),
+            ("ask", self._ask),
+            ("ended", self._note_ended),
+            ("link", self._pass_on),
+            ("put", self._put),
+            ("remove", self._remove),
+        ):
+            if name in message:
+                do(message)
+                return
+        for name, find in (
+            ("facts", self._facts),
+            ("reserve", self._reserve),
+            ("reach", self._reach),
+            ("shares", self._shares),
+            ("end", self._end),
+        ):
+            if name in message:
+                self._said.append({"answer": message[name], **find(message)})
+
+    def _facts(self, message: Message) -> Message:
+        versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
+        return {
+            "at": time.monotonic(),
+            "wall": time.time(),
+            "host": platform.node(),
+            "machine": owned.machine(),
+            "pid": os.getpid(),
+            "versions": versions,
+            "cores": environment.cores(),
+            "env": {name: os.environ[name] for name in _COUNTS if name in os.environ},
+            "root": str(self.root),
+            "datasets": datasets.cached(),
+        }
+
+    def _reserve(self, message: Message) -> Message:
+        self._release()
+        self._port = socket.socket()
+        self._port.bind(("", 0))
+        self._port.listen()
+        return {"port": self._port.getsockname()[1]}
+
+    def _release(self) -> None:
+        if self._port is not None:
+            self._port.close()
+        self._port = None
+
+    def _reach(self, message: Message) -> Message:
+        failed = {}
+        for address in message["addresses"]:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
+            except OSError as error:
+                failed[address] = [error.errno, error.strerror or str(error)]
+        return {"failed": failed}
+
+    def _shares(self, message: Message) -> Message:
+        path = self.root / message["name"]
+        try:
+            if message["write"]:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.touch()
+            return {"found": path.exists()}
+        except OSError as error:
+            return {"found": False, "words": error.strerror}
+
+    def _start(self, message: Message) -> None:
+        self._release()
+        spec = message["spec"]
+        run = Path(spec["dir"])
+        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, data in message["files"].items():
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            # Others may write it at the same moment, into shared storage, and on another machine with the same pid.
+            part = run / f"{name}.{spec['worker']}"
+            part.write_bytes(base64.b64decode(data))
+            part.replace(run / name)
+        corner, attempt = _corner(spec), spec.pop("attempt", 1)
+        for number in range(1, attempt):
+            (run / f"attempt-{number}").mkdir(exist_ok=True)
+        before = run / f"attempt-{attempt - 1}" / corner.name
+        if attempt > 1 and corner.exists() and not before.exists():
+            corner.replace(before)  # a worker counts on from there, as on localhost
+        if not spec.pop("again", False):  # of a start that found its port taken; the kernel has it
+            shutil.rmtree(corner, ignore_errors=True)
+            self._news.forget(corner)
+        base = environment.for_workers(os.environ)
+        own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
+        own |= {wire.DOOR: self._doors.open()} if wire.DOOR in spec["env"] else {}
+        spec["env"] = {**base, **spec["env"], **own}
+        spec["cwd"] = os.getcwd()
+        spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
+        self._waiting.append((message["start"], spec))
+
+    def _kill(self, message: Message) -> None:
+        keys = message["kill"]
+        self._waiting = [(key, spec) for key, spec in self._waiting if key not in keys]
+        self.source.kill(keys)
+
+    def _forget(self, message: Message) -> None:
+        self.source.forget(message["forget"])
+        for key in message["forget"]:
+            self._workers.pop(key, None)
+            self._listening.discard(key)
+
+    def _ask(self, message: Message) -> None:
+        if message["ask"] in self.source.started:
+            self.source.ask(message["ask"])
+
+    def _note_ended(self, message: Message) -> None:
+        (self.root / message["ended"] / ENDED).touch()
+
+    def _pass_on(self, message: Message) -> None:
+        if "hang" in message:
+            self._doors.hang(message["link"])
+        else:
+            self._doors.say(message["link"], message["say"])
+
+    def _put(self, message: Message) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the worker that looks for it says that it is not there
+            write(self.root / message["put"], message, f"coming-{message['worker']}")
+
+    def _remove(self, message: Message) -> None:
+        remove(self.root / message["remove"], message["files"])
+
+    def _end(self, message: Message) -> Message:
+        run = self.root / message["run"]
+        self._doors.close()
+        self._said += self._news.of_the_rest(run, message["known"])
+        shutil.rmtree(run, ignore_errors=True)
+        self._news.forget(run)
+        return {}
+
+    # ---- what it says
+
+    def wait(self, heard: int) -> bool:
+        """Until the descriptor `heard` can be read (then True), something happens to a worker, or a turn is over."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(heard, selectors.EVENT_READ)
+            if self.source.lives():
+                selector.register(self.source, selectors.EVENT_READ)
+            for each in self._doors.waiting():
+                selector.register(each, selectors.EVENT_READ)
+            return any(key.fileobj == heard for key, _ in selector.select(TURN_SECONDS))
+
+    def turn(self, seconds: float) -> list[Message]:
+        """What there is to say, after a wait of up to `seconds` for the end of a worker."""
+        self._start_waiting()
+        self.source.poll(seconds)
+        exited = dict(self.source.exited)
+        if not self.source.lives():  # killed from outside; the system kills its workers along with it
+            exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
+        said, self._said = self._said + self._doors.look(), []
+        ended: list[Message] = []
+        all_whole = True
+        for key, spec in list(self._workers.items()):
+            news, whole = self._news.of(_corner(spec))
+            said += news
+            all_whole = all_whole and whole
+            if key in exited and whole:  # after all that it wrote
+                code, at = exited[key]
+                ended.append({"exited": key, "code": code, "at": at})
+                del self._workers[key]
+        return said + (self._doors.of_cells() if all_whole else []) + ended + self._vitals()
+
+    def _start_waiting(self) -> None:
+        if not self._waiting or not (self.source.ready or not self.source.lives()):
+            return  # its imports go on
+        waiting, self._waiting = self._waiting, []
+        keys = [key for key, _ in waiting]
+        try:
+            self.source.wait_ready(lambda: None)
+            for key, spec in waiting:
+                self._workers[key] = spec
+                self.source.start(key, spec)
+            self.source.wait_started(keys)
+            self._said += [{"started": key, "pid": self.source.started[key]} for key in keys]
+        except (DtkError, OSError, KeyError) as error:
+            number = getattr(error, "errno", None) or 0
+            words = getattr(error, "strerror", None) or str(error)
+            self._said += [{"refused": key, "number": number, "words": words} for key in keys]
+
+    def _vitals(self) -> list[Message]:
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return []
+        self._looked = now
+        found, ports = {}, {}
+        for key, spec in self._workers.items():
+            seen = self.source.vitals(key) if key in self.source.started else None
+            if seen is not None:
+                found[key] = list(seen)
+            if spec.get("port") and key not in self._listening:
+                ports[key] = spec["port"]
+        there = listening(ports.values()) if ports else set()
+        self._listening |= {key for key, port in ports.items() if port in there}
+        return [{"vitals": found, "listening": sorted(self._listening)}]
+
+    def close(self) -> None:
+        """Ends every worker, and removes what is left here of their runs."""
+        self._release()
+        self._doors.close()
+        self.source.close()
+        shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, or, where these are in storage, its door
+
+
+def _corner(spec: Message) -> Path:
+    folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
+    return folder.members[spec["worker"]].path

@@ -1,0 +1,116 @@
+"""The small process that stands between a kernel and the parent of its workers, and sees to it that nothing is left.
+
+It takes part in no run. It waits until the kernel is gone, however it went, or until the parent is; then it kills
+what is below it. Orphans are below it too: a worker's own child process that went into another session and whose
+worker is dead comes to the nearest ancestor that adopts (`PR_SET_CHILD_SUBREAPER`), and not to the system's process 1.
+It has no thread and imports no TensorFlow, so that it hears of a death also while the parent is busy importing,
+and so that the parent may ask the system to be killed with it: that goes by the thread, not by the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+from dtk.language import N_, _
+from dtk.launch import owned
+from dtk.published import page
+from dtk.worker import isolation
+from dtk.worker.family import adopt_orphans, die_with, end_children
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The program: `python -c ... SYS_PATH OPTIONS`; see `warm.py`. The parent is forked from here."""
+    options = json.loads(sys.argv[2])
+    kernel = os.getppid()
+    if options["isolated"]:
+        try:
+            isolation.enter()
+        except OSError as error:
+            words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
+            words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
+            os.write(1, json.dumps({"failed": words}).encode() + b"\n")
+            return
+    adopt_orphans()
+    # Before the fork, or no one would end the parent at a signal in between.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_given: sys.exit(0))
+    guard = os.getpid()
+    child = os.fork()
+    if child == 0:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        die_with(guard)
+        from dtk.launch import parent
+
+        parent.main(options)
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)  # the events' pipe: the kernel sees its end when the parent ends
+    try:
+        status = _watch(kernel, child)
+    except SystemExit:
+        status = 0  # asked to end: as if the kernel had gone
+    end_children(set())
+    owned.forget(os.environ[owned.MARK])
+    if os.getppid() != kernel:
+        _remove(Path(options["log"]))  # no kernel is left that could point to it
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(128 - code if code < 0 else code)
+
+
+def _watch(kernel: int, child: int) -> int:
+    """Returns when the kernel is gone, when it has closed its end of the pipe, or when the parent has ended.
+
+    The last gives the parent's status as `os.waitpid` has it; the others 0.
+    """
+    poll = select.poll()
+    poll.register(0, 0)  # only whether the other end is closed; what comes through is for the parent
+    handle = _handle(child)
+    if handle is not None:
+        poll.register(handle, select.POLLIN)
+    while True:
+        # A process that the kernel forked may hold the pipe open after the kernel's death: ask by pid as well.
+        for descriptor, _what in poll.poll(500 if handle is not None else 100):
+            if descriptor == 0:
+                return 0
+        if os.getppid() != kernel:
+            return 0
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        _reap_orphans(child)
+
+
+def _handle(child: int) -> int | None:
+    try:
+        return os.pidfd_open(child)
+    except (AttributeError, OSError):
+        return None  # an older kernel, or not Linux: ten looks a second instead
+
+
+def _reap_orphans(child: int) -> None:
+    """Takes the exit codes of adopted processes, so that they are no zombies; the parent's own is left."""
+    if sys.platform != "linux":
+        return
+    try:
+        info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        while info is not None and info.si_pid != child:
+            os.waitpid(info.si_pid, os.WNOHANG)
+            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        pass
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        pass  # it had ended already

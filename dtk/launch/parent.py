@@ -1,0 +1,182 @@
+"""The process between the kernel and its workers: it starts them, reports their ends, and lets none outlive it.
+
+Forked by `guard.py` from a fresh interpreter that belongs to one kernel. With preloading ("warm") it imports
+TensorFlow and Keras once, runs no operation, and forks workers from there; without ("cold") each worker is
+a fresh interpreter of its own. Both kinds are `multiprocessing` processes; multiprocessing's own fork server
+does not carry us further, because a program has only one of them, shared with whatever else the learner
+runs on it, it prints TensorFlow's start-up banner into the notebook, and it leaves its workers behind when
+the kernel is killed.
+
+Commands come as JSON lines on stdin, events leave as JSON lines on stdout:
+
+    {"start": key, "spec": {...}}    ->  {"started": key, "pid": n} or {"refused": key, "number": errno, "words": ...}
+    {"kill": [key, ...]}             ->  {"exited": key, "code": c, "at": monotonic seconds}
+    {"ping": n}                      ->  {"pong": n}
+
+The end of stdin means that the kernel is gone, however it went: every worker is killed at once. Should this process
+itself be killed or busy, the guard sees to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from multiprocessing import connection
+from typing import Any
+
+from dtk.compat import binding
+from dtk.language import _
+from dtk.launch import owned
+from dtk.worker import worker
+from dtk.worker.family import adopt_orphans, end_children, kill_tree
+
+__all__ = ["main"]
+
+
+class _Parent:
+    def __init__(self, commands: int, events: int, fork: bool, idle: float):
+        self.commands, self.events = commands, events
+        self.guard = os.getppid()
+        self.idle = idle  # seconds without use after which it ends; the next run starts a new one
+        self.context: Any = multiprocessing.get_context("fork" if fork else "spawn")
+        self.fork = fork
+        self.children: dict[str, Any] = {}
+        self.places: dict[int, tuple[str, str]] = {}  # pid -> (which member of the run, the run's directory)
+        self.buffer = b""
+        self.used = time.monotonic()
+
+    def serve(self) -> None:
+        while self._is_wanted():
+            sentinels = [child.sentinel for child in self.children.values()]
+            # A grandchild may hold a dead worker's sentinel open, hence the short look while workers run.
+            ready = connection.wait([self.commands, *sentinels], timeout=0.05 if sentinels else 1.0)
+            if self.commands in ready and not self._read():
+                return
+            self._report_exits()
+
+    def _is_wanted(self) -> bool:
+        idle = not self.children and time.monotonic() - self.used > self.idle
+        if idle:
+            print(f"dtk: no run used this parent for {self.idle:g} s; it ends", file=sys.stderr, flush=True)
+        # Where the system can't be asked to kill this process with its guard, it has to ask for the guard itself.
+        return os.getppid() == self.guard and not idle
+
+    def _read(self) -> bool:
+        data = os.read(self.commands, 1 << 20)
+        *lines, self.buffer = (self.buffer + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+        return bool(data)
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        self.used = time.monotonic()
+        if "start" in command:
+            self._start(command["start"], command["spec"])
+        elif "ping" in command:
+            self._tell(pong=command["ping"])
+        else:
+            self.kill([key for key in command["kill"] if key in self.children])
+
+    def _start(self, key: str, spec: dict[str, Any]) -> None:
+        spec["env"][owned.MARK] = os.environ[owned.MARK]
+        ours = [self.commands, self.events] if self.fork else []
+        child = self.context.Process(target=worker.main, args=(spec, os.getpid(), ours), name=key)
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forking with threads; TensorFlow's are idle here, see docs/explanation/facts.md.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                child.start()
+            except OSError as error:  # no descriptor, no memory, no further process allowed
+                self._tell(refused=key, number=error.errno, words=error.strerror)
+                return
+        self.children[key] = child
+        self.places[child.pid] = (_name(spec), os.path.basename(spec["dir"]))
+        self.note()
+        self._tell(started=key, pid=child.pid)
+
+    def note(self) -> None:
+        """Writes down what runs here."""
+        above = {self.guard: ("guard", ""), os.getpid(): ("parent (warm)" if self.fork else "parent (cold)", "")}
+        tracker = dict.fromkeys(_trackers(), ("multiprocessing's resource tracker", ""))
+        owned.write(os.environ[owned.MARK], {**above, **tracker, **self.places})
+
+    def _report_exits(self) -> None:
+        ended = {key: child for key, child in self.children.items() if child.exitcode is not None}
+        if not ended:
+            return
+        at = time.monotonic()
+        if len(ended) == len(self.children):
+            # What the workers left in sessions of their own has come to this process (`family.adopt_orphans`).
+            end_children(_trackers())
+        for key, child in ended.items():
+            del self.children[key], self.places[child.pid]
+            self._tell(exited=key, code=child.exitcode, at=at)
+            child.close()
+        self.used = at
+        self.note()
+
+    def _tell(self, **event: Any) -> None:
+        os.write(self.events, (json.dumps(event) + "\n").encode())
+
+    def kill(self, keys: list[str]) -> None:
+        """SIGKILL: a worker inside a collective ignores SIGINT and SIGTERM for 20 s and more."""
+        for key in keys:
+            kill_tree(self.children[key].pid)
+
+
+def _name(spec: dict[str, Any]) -> str:
+    return "evaluator" if spec["role"] == "evaluator" else f"worker {spec['worker']}"
+
+
+def _trackers() -> set[int]:
+    """multiprocessing's own helper, which a cold start needs and which stays."""
+    from multiprocessing import resource_tracker
+
+    pid = getattr(resource_tracker._resource_tracker, "_pid", None)
+    return {pid} if isinstance(pid, int) else set()
+
+
+def main(options: dict[str, Any]) -> None:
+    """The parent's whole life, after the fork; `options` are those of `warm.py`."""
+    adopt_orphans()
+    commands, events = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
+    parent = _Parent(commands, events, options["fork"], options["idle"])
+    parent.note()
+    problem = _preload(options["preload"])
+    if problem:
+        os.write(events, (json.dumps({"failed": problem}) + "\n").encode())
+        return
+    gc.collect()
+    gc.freeze()  # what is here stays: a worker's collector must not touch, and so copy, the shared pages
+    parent.used = time.monotonic()
+    os.write(events, (json.dumps({"ready": os.getpid()}) + "\n").encode())
+    try:
+        parent.serve()
+    finally:
+        parent.kill(list(parent.children))
+        os._exit(0)  # no joining of children: they have just been killed
+
+
+def _preload(modules: list[str]) -> str | None:
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name.split(".")[0] or name == "tensorflow":
+                return _(
+                    "importing {name}: {why}", name=name, why=error
+                )  # an optional package that is not there is no problem
+        except Exception as error:  # a broken installation can raise anything; the kernel reads what
+            return _("importing {name}: {why}", name=name, why=f"{type(error).__name__}: {error}")
+    if modules:
+        binding.patch()  # once, for all workers that are forked from here
+    return None

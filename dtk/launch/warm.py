@@ -1,0 +1,300 @@
+"""The kernel's end of the parent process and its guard: start it once, ask it for workers, hear how they end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, cast
+
+from dtk import environment
+from dtk.compat.versions import the_other_keras_2
+from dtk.errors import DtkError
+from dtk.language import N_, _
+from dtk.launch import owned
+from dtk.worker.vitals import Vitals, ask, listening, vitals
+
+__all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
+
+# Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
+PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets")
+IDLE_SECONDS = 3600.0  # a parent that was not used for so long ends
+SHARED_IDLE_SECONDS = 600.0  # the same on a JupyterHub, where its memory is other people's as well
+ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there
+END_SECONDS = 4.0  # how long its guard may take to end all that is below it
+START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
+
+# Few malloc arenas and large pages instead of an arena a thread and small ones: a further worker takes 0.35 instead of
+# 0.40 of a cold process's memory, and more examples/s (docs/explanation/facts.md). glibc reads it as a process starts.
+_ARENAS = 1 if environment.cores() <= 2 else 2
+MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
+
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import guard; guard.main()"
+
+
+class ParentProcess:
+    """One parent, warm or cold. Events are kept until their run fetches them, so that two runs can share it.
+
+    A parent that was killed between two runs, or ended because it was not used, is replaced in the next `wait_ready`:
+    only its log says so.
+    """
+
+    def __init__(self, fork: bool, isolated: bool = False):
+        self.fork, self.isolated = fork, isolated
+        self.started: dict[str, int] = {}
+        self.exited: dict[str, tuple[int, float]] = {}
+        self._asked_for: set[str] = set()
+        self._refused: dict[str, tuple[int, str]] = {}  # worker -> errno, the system's words
+        self._lock = threading.RLock()
+        self._begin("")
+
+    def _begin(self, first_line: str) -> None:
+        self.ready = False
+        self._problem: str | None = None
+        self._buffer = b""
+        self._asked = self._answered = 0
+        self._swept = False
+        self.mark = owned.new_mark()
+        self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
+        modules = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
+        options = {"fork": self.fork, "isolated": self.isolated, "idle": idle_seconds(), "log": str(self.log)}
+        with self.log.open("wb", buffering=0) as log:
+            log.write(first_line.encode())
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                env={**MALLOC, **os.environ, owned.MARK: self.mark, "DTK_SCRATCH": str(self.log.parent)},
+                start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
+            )
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._out, selectors.EVENT_READ)
+
+    @property
+    def _in(self) -> BinaryIO:
+        return cast(BinaryIO, self._process.stdin)
+
+    @property
+    def _out(self) -> BinaryIO:
+        return cast(BinaryIO, self._process.stdout)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """Can be read when there is something to poll."""
+        return self._out.fileno()
+
+    def lives(self) -> bool:
+        if self._process.poll() is None:
+            return True
+        if self._process.returncode < 0 and not self._swept:
+            self._swept = True
+            owned.sweep(self.mark)  # its guard was killed: only this process can end what is left
+        return False
+
+    def wait_ready(self, tick: Callable[[], None]) -> None:
+        """Returns when workers can be started; calls `tick` about ten times a second while it waits."""
+        mark = self.mark
+        if self.ready and not self._answers(mark, tick):
+            self.replace(mark)
+        self._wait_start(tick)
+
+    def _answers(self, mark: str, tick: Callable[[], None]) -> bool:
+        """Whether it is still there, asked and not guessed; a question counts as use, and puts off its end."""
+        with self._lock:
+            self._asked += 1
+            asked = self._asked
+        self._send({"ping": asked})
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
+            if not self.lives() or time.monotonic() > deadline:
+                return False
+            self.poll(0.1)
+            tick()
+        return True
+
+    def replace(self, mark: str) -> None:
+        """Starts another in the place of the parent with that mark, if that is still the present one."""
+        with self._lock:
+            if self.mark == mark:
+                self.close()
+                self._begin(f"dtk: in place of parent {self.pid}, which {_ended(self._process.returncode)}\n")
+
+    def _wait_start(self, tick: Callable[[], None]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not self.ready:
+            self.poll(0.1)
+            tick()
+            late = time.monotonic() > deadline
+            if self._problem or late or not self.lives():
+                why = self._problem = self._problem or (_("it took too long") if late else _("it ended while starting"))
+                self.close()
+                words = N_("the process that starts workers could not start: {why}; its output is in {log}")
+                raise DtkError(_(words, why=why, log=self.log))
+
+    def start(self, key: str, spec: dict[str, Any]) -> None:
+        """Asks for a worker; `wait_started` tells whether there is one."""
+        self._asked_for.add(key)
+        self._send({"start": key, "spec": spec})
+
+    def wait_started(self, keys: list[str]) -> None:
+        """Returns when all have been started; raises OSError where the system refused a further process."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not {*keys} <= {*self.started, *self._refused} and self.lives() and time.monotonic() < deadline:
+            self.poll(0.1)
+        for key in keys:
+            if key in self._refused:
+                raise OSError(*self._refused[key])
+
+    def kill(self, keys: list[str]) -> None:
+        """Kills workers; those that were never started count as ended at once."""
+        now = time.monotonic()
+        self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
+        self._send({"kill": keys})
+
+    def vitals(self, key: str) -> Vitals | None:
+        return vitals(self.started[key])
+
+    def ask(self, key: str) -> None:
+        ask(self.started[key])
+
+    def listening(self, ports: Mapping[str, int]) -> set[str]:
+        """Which of these workers listen, as far as they were started; ports: by key."""
+        found = listening(ports.values(), next((self.started[key] for key in ports if key in self.started), None))
+        return {key for key, port in ports.items() if port in found}
+
+    def _send(self, command: dict[str, Any]) -> None:
+        try:
+            with self._lock:
+                self._in.write((json.dumps(command) + "\n").encode())
+        except (OSError, ValueError):
+            pass  # the parent is dead or closed, and its workers with it: `lives` tells the caller
+
+    def poll(self, timeout: float) -> None:
+        """Takes in events for up to `timeout` seconds, returning at the first."""
+        with self._lock:
+            if self._selector.get_map() is None or not self._selector.select(timeout):  # closed, or nothing new
+                return
+            data = os.read(self._out.fileno(), 1 << 16)
+            if not data:  # the parent closed its end: don't spin until its death is seen
+                time.sleep(min(timeout, 0.02))
+            *lines, self._buffer = (self._buffer + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if "started" in event:
+            self.started[event["started"]] = event["pid"]
+        elif "exited" in event:
+            self.exited[event["exited"]] = (event["code"], event["at"])
+        elif "refused" in event:
+            self._refused[event["refused"]] = (event["number"], event["words"])
+        elif "ready" in event:
+            self.ready = True
+        elif "pong" in event:
+            self._answered = event["pong"]
+        else:
+            self._problem = event["failed"]
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            self.started.pop(key, None)
+            self.exited.pop(key, None)
+            self._refused.pop(key, None)
+            self._asked_for.discard(key)
+
+    def close(self) -> None:
+        """Ends the parent, and with it any worker that is left."""
+        with self._lock:
+            self._in.close()
+            try:
+                self._process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # the parent and its workers ask the system to be killed with it
+                self._process.wait()
+            self.lives()
+            self._selector.close()
+            self._out.close()
+            if self._problem is None:
+                with contextlib.suppress(OSError):  # it is gone already
+                    self.log.unlink()
+
+
+def _ended(code: int) -> str:
+    if code == 0:
+        return "had ended"
+    return f"was killed by signal {-code if code < 0 else code - 128}"
+
+
+def idle_seconds() -> float:
+    """Seconds without use after which a parent ends; `DTK_WARM_IDLE` decides where it is set."""
+    stated = os.environ.get("DTK_WARM_IDLE")
+    if stated is None:
+        return SHARED_IDLE_SECONDS if "JUPYTERHUB_USER" in os.environ else IDLE_SECONDS
+    try:
+        seconds = float(stated)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise DtkError(_("DTK_WARM_IDLE={stated}: it takes seconds, from 0 up", stated=stated))
+    return seconds
+
+
+# By (process that owns it, fork or not, isolated or not): a fork of the kernel must not talk to the kernel's parent.
+_parents: dict[tuple[int, bool, bool], ParentProcess] = {}
+
+
+def isolates() -> bool:
+    """Whether runs are isolated that don't say: DTK_ISOLATE=1, which a hub can set for everybody."""
+    return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
+
+
+def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
+    """The parent of this process for that way of starting; a new one where there is none or it could not start.
+
+    isolated: whether it has a network of its own; None: as `isolates` says.
+    """
+    isolated = isolates() if isolated is None else isolated
+    key = (os.getpid(), fork, isolated)
+    known = _parents.get(key)
+    if known is None or not known.lives():
+        if known is not None and known.ready:
+            known.replace(known.mark)
+            return known
+        if known is not None:
+            known.close()
+        _parents[key] = ParentProcess(fork, isolated)
+    return _parents[key]
+
+
+def is_warm(fork: bool, isolated: bool | None = None) -> bool:
+    """Whether this process's parent for that way of starting is there, with its imports behind it."""
+    known = _parents.get((os.getpid(), fork, isolates() if isolated is None else isolated))
+    return known is not None and known.ready and known.lives()
+
+
+def warm() -> None:
+    """Starts the warm parent process in the background, so that the first `dtk.run` need not wait for its imports.
+
+    Returns at once. Does nothing where workers can't be forked, where the parent runs already, or with DTK_WARM=0.
+    """
+    if environment.forks():
+        parent(fork=True)
+
+
+@atexit.register
+def _close_all() -> None:
+    for (owner, *_rest), process in list(_parents.items()):
+        if owner == os.getpid():
+            process.close()

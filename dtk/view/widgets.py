@@ -1,0 +1,220 @@
+"""Labs: figures with numbers for a learner to set, from core ipywidgets only, which 7.7 (Colab) and 8 both have.
+
+Where widgets don't run (CI, a printed page, no ipywidgets) a lab is a figure of what its controls would show.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtk.environment import live_mode
+from dtk.language import N_, _, ngettext
+from dtk.scaling import shares as scaling
+from dtk.view.canvas import alternative, axes, headline, ink, png
+from dtk.view.controls import STYLE, beside, choice, number, styled
+from dtk.view.palette import replica_name, worker_color
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
+
+_NAMES = "9em"  # width of the controls' names
+DIVISORS = (N_("global batch"), N_("per-replica batch"), N_("number of replicas"))
+MOST_REPLICAS, MOST_EXAMPLES = 4, 8
+# The lesson's four losses come first; the rest are as plain.
+_LOSSES = np.array([2, 3, 4, 5, 1, 4, 6, 2, 3, 3, 5, 1, 2, 4, 4, 6, 5, 2, 1, 3, 4, 2, 6, 5, 3, 1, 2, 4, 5, 6, 3, 2.0])
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a divisor makes of one step.
+
+    shares, slopes: `(replicas,)`, each replica's share of the loss and of the gradient. alone, slope_alone: one
+    device's loss and gradient over the same examples. divisor: the number that every replica divides by.
+    """
+
+    shares: tuple[float, ...]
+    slopes: tuple[float, ...]
+    alone: float
+    slope_alone: float
+    divisor: int
+
+    @property
+    def loss(self) -> float:
+        return sum(self.shares)
+
+    @property
+    def slope(self) -> float:
+        return sum(self.slopes)
+
+    @property
+    def ratio(self) -> float:
+        """How many times too large the loss is, and with it the gradient and the step."""
+        return self.loss / self.alone
+
+
+def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
+    """The step of `replicas` replicas with `examples` examples each, divided by one of DIVISORS.
+
+    The model is one weight w = 0 that predicts w for everything; example i has the loss (y_i - w)², so the gradient
+    -2 (y_i - w). The y_i are chosen so that the losses are 2, 3, 4, 5 and so on.
+
+    >>> step = numbers(2, 2, "global batch")
+    >>> step.shares, step.loss, step.alone
+    ((1.25, 2.25), 3.5, 3.5)
+    >>> numbers(2, 2, "per-replica batch").ratio
+    2.0
+    """
+    by = dict(zip(DIVISORS, (replicas * examples, examples, replicas), strict=True))[divisor]
+    losses = _LOSSES[: replicas * examples].reshape(replicas, examples)
+    slopes = -2 * np.sqrt(losses)
+    each = [[scaling.share(row, by) for row in table] for table in (losses, slopes)]
+    return Numbers(tuple(each[0]), tuple(each[1]), float(losses.mean()), float(slopes.mean()), by)
+
+
+def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | Axes:
+    """Set replicas, examples for each, and the divisor; watch shares, global loss and gradient against one device's.
+
+    Args:
+        replicas: 1 to 4.
+        examples: of each replica, 1 to 8.
+
+    Returns:
+        In a notebook the lab, which shows itself. Elsewhere (`dtk.environment.live_mode` is not "widgets") a figure of
+        all three divisors.
+
+    Raises:
+        ValueError: other numbers.
+    """
+    for name, value, most in (("replicas", replicas, MOST_REPLICAS), ("examples", examples, MOST_EXAMPLES)):
+        if value not in range(1, most + 1):
+            raise ValueError(_("{name}={value}: the lab has 1 to {most}", name=name, value=value, most=most))
+    if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
+        return LossScalingLab(replicas, examples)
+    (ax,) = axes(None, size=_size(DIVISORS))
+    return _draw(ax, replicas, examples, DIVISORS)
+
+
+class LossScalingLab:
+    """The lab's controls: `replicas`, `examples`, `divisor` (widgets with a `value`), `picture` and `words`."""
+
+    def __init__(self, replicas: int = 2, examples: int = 2):
+        import ipywidgets
+
+        self.replicas = number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES)
+        self.examples = number(examples, 1, MOST_EXAMPLES, _("examples of each"), _NAMES)
+        self.divisor = choice([(_(name), name) for name in DIVISORS], DIVISORS[1], _("divide by the"), _NAMES)
+        self.words = ipywidgets.HTML()
+        self.picture = ipywidgets.HTML()
+        controls = [self.replicas, self.examples, self.divisor]
+        self.box = styled(ipywidgets.VBox([*controls, self.words, self.picture]))
+        for control in controls:
+            control.observe(self._redraw, "value")
+        self._redraw()
+
+    @property
+    def numbers(self) -> Numbers:
+        """What the controls stand for now."""
+        return numbers(self.replicas.value, self.examples.value, self.divisor.value)
+
+    def __repr__(self) -> str:
+        # No numbers: this text may stand in a stored output, whatever the learner last set.
+        return "<lab of dtk: loss scaling>"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        # The picture beside the widget is what a page shows where no kernel answers.
+        still = _png(self.replicas.value, self.examples.value, DIVISORS)[0]
+        display({**beside(self.box, repr(self)), "image/png": still}, raw=True)
+
+    def _redraw(self, change: Any = None) -> None:
+        now = self.numbers
+        self.words.value = STYLE + _(
+            "{sum}, one device: {alone:.3g}. {verdict}",
+            sum=f"<b>{_sum(now)}</b>",
+            alone=now.alone,
+            verdict=_verdict(now),
+        )
+        png, words = _png(self.replicas.value, self.examples.value, (self.divisor.value,))
+        # Below 30em its letters would be too small to read; the page then scrolls the picture.
+        style = f"width:{_size(DIVISORS)[0]}in;max-width:100%;min-width:30em"
+        picture = f'<img alt="{html.escape(words)}" style="{style}" src="data:image/png;base64,{png}">'
+        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
+
+
+def _sum(now: Numbers) -> str:
+    """ "1.25 + 2.25 = 3.5"."""
+    return f"{' + '.join(f'{share:.3g}' for share in now.shares)} = {now.loss:.3g}"
+
+
+def _verdict(now: Numbers) -> str:
+    if np.isclose(now.ratio, 1):
+        return _("The loss and the gradient are one device's.")
+    return _("The loss, the gradient and so the step are {ratio:.3g} times too large.", ratio=now.ratio)
+
+
+def _size(divisors: Sequence[str]) -> tuple[float, float]:
+    return 7.0, 1.9 + 0.8 * len(divisors)
+
+
+def _png(replicas: int, examples: int, divisors: Sequence[str]) -> tuple[str, str]:
+    """The figure as a PNG in base64, and its headline and caption as the text that stands for it."""
+    from matplotlib.figure import Figure
+
+    # Not by pyplot, which would show the figure under the cell as well.
+    figure = Figure(figsize=_size(divisors), layout="constrained")
+    ax = _draw(figure.subplots(), replicas, examples, divisors)
+    return base64.b64encode(png(figure, 150)).decode(), alternative(ax)
+
+
+def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Axes:
+    """Two bars per divisor, the loss and the gradient, a block per replica's share, both in units of one device's."""
+    rows = [numbers(replicas, examples, divisor) for divisor in divisors]
+    for row, now in enumerate(rows):
+        for line, values, unit, words in (
+            (row - 0.2, now.shares, now.alone, _("loss {number}", number=_sum(now))),
+            (row + 0.2, now.slopes, now.slope_alone, _("gradient {number}", number=f"{now.slope:.3g}")),
+        ):
+            left = 0.0
+            for replica, value in enumerate(values):
+                label = replica_name(replica) if row == 0 and values is now.shares else None
+                ax.barh(line, value / unit, 0.34, left, color=worker_color(replica), lw=0, label=label)
+                left += value / unit
+            ax.annotate(f" {words}", (left, line), (3, 0), textcoords="offset points", va="center", fontsize=8.5)
+    ax.axvline(1, color=ink(ax), lw=1.4, ls=(0, (4, 2)))
+    names = [
+        _("{divisor}\n({number})", divisor=_(divisor), number=now.divisor)
+        for divisor, now in zip(divisors, rows, strict=True)
+    ]
+    ax.set_yticks(range(len(rows)), names)
+    ax.set_ylim(len(rows) - 0.45, -0.55)
+    ax.tick_params(axis="y", length=0)
+    widest = max(now.ratio for now in rows)
+    ax.set(xlim=(0, max(2.0, 1.85 * widest)), xlabel=_("times one device's loss or gradient"))
+    ax.figure.legend(loc="outside lower right", ncols=replicas, frameon=False, fontsize=8.5)
+    headline(ax, *_headline(rows, divisors, replicas, examples))
+    return ax
+
+
+def _headline(rows: Sequence[Numbers], divisors: Sequence[str], replicas: int, examples: int) -> tuple[str, str]:
+    first = rows[0]
+    each = ngettext("{n} example", "{n} examples", examples)
+    each = ngettext("{n} replica with {each} each.", "{n} replicas with {each} each.", replicas, each=each)
+    words = N_("The dashed line is one device: loss {loss:.3g}, gradient {gradient:.3g}.")
+    caption = f"{each} {_(words, loss=first.alone, gradient=first.slope_alone)}"
+    if len(rows) == 1:
+        words = _("one device's loss")
+        if not np.isclose(first.ratio, 1):
+            words = _("{ratio:.3g} times one device's loss", ratio=first.ratio)
+        return _("Divided by the {divisor}: {words}", divisor=_(divisors[0]), words=words), caption
+    right = [_(divisor) for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
+    return _("The divisor that gives one device's loss: {divisors}", divisors=_(" or ").join(right)), caption

@@ -1,0 +1,259 @@
+"""`dtk.EstimatorRecorder`, and what `train_and_evaluate` keeps to itself: results, evaluations, their checkpoints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dtk.compat import states
+from dtk.compat.estimators import taps
+from dtk.compat.steps import targets
+from dtk.environment import Here, here, training_ended
+from dtk.errors import ClusterConfigError
+from dtk.language import _
+from dtk.records import Record, weights
+from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
+from dtk.worker import states as watching
+from dtk.worker.estimator_checks import SAME_STEPS, check_checkpoint, check_sharding, check_writable
+from dtk.worker.evaluation import evaluated, evaluating
+from dtk.worker.fingerprint import fingerprint, first_leaf
+from dtk.worker.progress import Progress, progress
+
+__all__ = ["EstimatorRecorder", "listen"]
+
+NAME = "the Estimator"  # of its optimizer
+
+
+class EstimatorRecorder:
+    """A hook for tf.estimator, without arguments: `TrainSpec(input_fn, hooks=[dtk.EstimatorRecorder()])`.
+
+    For each step and replica it records the replica's share of the global loss, as Estimator reports it (under a
+    strategy a v1 optimizer takes the mean over the replicas, so a share is the `loss` of the replica's EstimatorSpec
+    divided by their number), the number of examples, their fingerprint, and start and end of the step. It saves the
+    variables before the first step, and at the end those of the chief's last checkpoint; on the other workers, those in
+    memory. Estimator knows no epochs: epoch is 1 throughout.
+
+    In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
+    train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
+
+    Raises:
+        ClusterConfigError: in the worker: model_dir holds another model's checkpoint; two workers train on the same
+            examples.
+    """
+
+    recording: Any = None  # the recorder of the training that goes on
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        # The base class is TensorFlow's, and this module is imported where TensorFlow must not be.
+        base = tf.compat.v1.train.SessionRunHook
+        if not issubclass(cls, base):
+            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+        return base.__new__(cls)
+
+    def __init__(self) -> None:
+        self._place = here()
+        self._rows: list[Any] = []
+        self._copies: dict[str, list[Any]] = {}
+        self._began = 0.0
+        self._variables: list[Any] = []
+        self._begun: Any = None  # what the watcher of steps said before this one
+        self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
+        self.model_dir: str | None = None
+        self.global_step: int | None = None
+        if self._place is None:
+            print(
+                _("dtk.EstimatorRecorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+            )
+
+    def __reduce__(self) -> Any:
+        return EstimatorRecorder, ()  # the class made in __new__ has no name to be found by
+
+    def begin(self) -> None:
+        import tensorflow as tf
+
+        if self._place is None:
+            return
+        self._rows, self._copies = taps.replica_rows(), taps.variables()
+        self._variables = states.of_graph()
+        self._global_step = tf.compat.v1.train.get_global_step()
+        if not self._rows:
+            raise ClusterConfigError(
+                _("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
+            )
+        if EstimatorRecorder.recording is not self:
+            self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
+            return
+        self._before = None
+        draws = targets.drawn(tf.compat.v1.get_default_graph())
+        self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
+        if self.model_dir is not None:
+            check_checkpoint(self.model_dir, self._copies, self._place)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._place is None:
+            return
+        state, step = progress(self._place), int(session.run(self._global_step))
+        if not state.counts:
+            state.begins(step)
+        self._before = self._before or (step, state.steps)
+        if not weights.exists(self._place.folder.path, "initial", 0):
+            _save(self._place, "initial", self._read(session))
+        states.enter_graph(self._variables, session)
+        self._began = self._place.now()
+
+    def before_run(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        if self._place is None:
+            return None
+        progress(self._place).before_step()
+        watcher = watching.watcher()
+        self._begun = None if watcher is None else watcher.begins(context.session.graph)
+        self._began = self._place.now()
+        return tf.compat.v1.train.SessionRunArgs(self._rows)
+
+    def after_run(self, context: Any, values: Any) -> None:
+        if self._place is None:
+            return
+        watcher = watching.watcher()
+        if watcher is not None:
+            watcher.ends(context.session.graph, self._begun)
+        _record(progress(self._place), values.results, self._began)
+
+    def end(self, session: Any) -> None:
+        if self._place is None:
+            return
+        states.enter_graph(self._variables, None)
+        held = self._read(session)
+        _save(self._place, "final", held)
+        self.global_step = int(session.run(self._global_step))
+        if self._before is not None:
+            state, (step, steps) = progress(self._place), self._before
+            made, recorded = self.global_step - step, state.steps - steps
+            found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
+            state.estimated.append(found)
+
+    def _read(self, session: Any) -> dict[str, list[Any]]:
+        return dict(session.run(self._copies))
+
+
+def _record(state: Progress, rows: list[Any], began: float) -> None:
+    place, ended = state.place, state.place.now()
+    if not state.announced:
+        state.announced = True
+        place.journal.event(Loop(ended, kind="estimator"))
+        place.journal.event(Training(ended, steps=None, epochs=None))
+    state.steps += 1
+    state.epoch = 1
+    first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
+    mine = [
+        Record(place.worker, first + k, state.steps, 1, float(loss), int(examples), began, ended, float(data))
+        for k, (loss, examples, data) in enumerate(rows)
+    ]
+    place.journal.record(mine)
+    if place.worker > 0 and state.steps == SAME_STEPS + 1:
+        check_sharding(place)
+
+
+def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
+    place.folder.save_weights(which, list(held), [copies[0] for copies in held.values()])
+
+
+def listen() -> None:
+    """Called in a worker, once Estimator is imported there."""
+    place = here()
+    if place is not None:
+        taps.apply(_Listener(place), place.replicas)
+
+
+class _Listener:
+    def __init__(self, place: Here):
+        self.place = place
+        self.recorder: Any = None
+
+    def before_training(self, estimator: Any) -> None:
+        check_writable(estimator.model_dir)
+
+    def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
+        found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
+        self.recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
+        self.recorder.model_dir = estimator.model_dir
+        # The last in the list: what it measures leaves out what other hooks do after a step.
+        return [*(hook for hook in given if hook not in found), self.recorder]
+
+    def trained(self, estimator: Any, loss: Any) -> None:
+        step = self.recorder.global_step
+        loss = None if loss is None else float(loss)
+        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=step))
+        if self.place.worker == 0:
+            self._save_last_checkpoint(estimator.model_dir)
+
+    def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        started = evaluating(self.place)
+        metrics = evaluate()
+        numbers = {name: float(value) for name, value in metrics.items() if name != "global_step"}
+        evaluated(self.place, step=int(metrics["global_step"]), started=started, metrics=numbers)
+        return metrics
+
+    def describe(self, features: Any) -> tuple[Any, Any]:
+        import tensorflow as tf
+
+        return tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features)
+
+    def saved(self, prefix: str) -> None:
+        """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""
+        if self.place.run.has_evaluator and self.place.worker == 0:
+            aside = _aside(self.place)
+            aside.mkdir(exist_ok=True)
+            files = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"), key=lambda file: file.suffix == ".index")
+            for file in files:  # the index comes last: where it is, all is
+                _link(file, aside / file.name)
+
+    def follow_training(self, executor: Any) -> None:
+        """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
+        count = 0
+        while True:
+            ended = training_ended()  # asked first: what was saved before the end is then on the list
+            new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
+            for index in new:
+                taps.evaluate_checkpoint(executor, str(index.with_suffix("")))
+                for file in index.parent.glob(f"{index.stem}.*"):
+                    file.unlink()
+                count += 1
+            if ended and not new:
+                break
+        if count == 0:
+            raise ClusterConfigError(
+                _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
+            )
+
+    def _save_last_checkpoint(self, model_dir: str) -> None:
+        """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
+        import tensorflow as tf
+
+        final, latest = self.place.folder.weights("final"), tf.train.latest_checkpoint(model_dir)
+        if final is None or latest is None:
+            return
+        reader = tf.train.load_checkpoint(latest)
+        stored = [name for name in final.names if reader.has_tensor(name)]
+        if len(stored) == len(final.names):
+            self.place.folder.save_weights("final", stored, [reader.get_tensor(name) for name in stored])
+
+
+def _aside(place: Here) -> Path:
+    return place.run.evaluator.path / "checkpoints"
+
+
+def _link(file: Path, to: Path) -> None:
+    try:
+        os.link(file, to)
+    except FileExistsError:
+        pass  # saved twice at one step
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, to.with_suffix(".part"))
+        os.replace(to.with_suffix(".part"), to)

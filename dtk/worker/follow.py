@@ -1,0 +1,462 @@
+"""In a follower: each step from the state that the cluster recorded, and this process's update beside the cluster's.
+
+A follower runs the function of a run again. At each recorded unit (`dtk.compat.states`) it compares its own state with
+the cluster's, takes the cluster's over, makes the step, compares the two updates, and takes over what the cluster had
+then. So rounding can't add up, and a step that was computed otherwise shows at the step itself.
+
+How large a difference is rounding, is measured, not chosen: where an update differs by more than was seen to be
+rounding so far, the step is made again, several times, with weights and inputs changed in their last bit, same batch,
+same draws. What this changes in a variable's update, rounding may change in it as well.
+
+Writes `follow.jsonl`: a line for each unit, see `Follower`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtk.compat import states
+from dtk.compat.feeds import Feed, can_be_fed, read_beside
+from dtk.compat.states import Variable
+from dtk.compat.steps import targets
+from dtk.environment import Here
+from dtk.records import RunFolder
+from dtk.worker.changes import Change, compared, differs
+from dtk.worker.progress import progress
+from dtk.worker.recorded import Damaged, Recorded, State, as_tuple, weight_of
+from dtk.worker.rounding import Made, Repeated, one, same_bits
+from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch
+
+__all__ = ["Ended", "ended", "finish", "follow"]
+
+REPEATS = 10  # of a step at most, to find whether its difference is rounding
+FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
+LEAST = 2e-5  # of an update; below, nothing is looked at
+UNMEASURED = 1e-4  # of an update, where a step can't be repeated
+ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
+FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
+MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
+_ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
+FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
+
+
+class Ended(BaseException):
+    """The follower has seen enough; no mistake of the function that it is in."""
+
+
+class Follower:
+    """Follows the units of a run in this process.
+
+    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
+    (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
+    "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
+    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": how
+    far the two go along the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
+    numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is
+    one number, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of
+    it is rounding, "split": numbers of those of which this
+    process's replicas hold different values}. The first line:
+    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
+    were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
+    is}.
+    """
+
+    def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
+        self.place, self.recorded = place, Recorded(run)
+        self.watched = Watched()
+        self._step, self._left, self._followed = 1, -1, 0
+        self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
+        self.levels = dict(levels)
+        self._repeated = 0
+        self._spreads: dict[int, list[float]] = {}
+        self._feeds: dict[int, tuple[Any, Feed | None]] = {}
+        self._beside: dict[
+            int, tuple[Any, list[Any]]
+        ] = {}  # a function, and the data that it reads beside its arguments
+        self._belongs: dict[int, int | None] = {}  # an optimizer's variable -> its weight, by number
+        self._taken: State = {}  # what was taken over after the unit before
+        self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._write({"variables": [[each["name"], math.prod(each["shape"])] for each in self.recorded.variables]})
+
+    # ---- a unit
+
+    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self.ended or not self.watched.looks_at(subject):
+            return call(*args, **kwargs)
+        begun = self.begins(subject)
+        args, kwargs = self._fed(subject, args, kwargs)
+        result = call(*args, **kwargs)
+        self.ends(subject, begun, _ONCE._replace(subject=subject, call=call, args=args, kwargs=kwargs))
+        return result
+
+    def begins(self, subject: Any) -> Any:
+        """Before what may be a unit; `ends` gets what this returns: where it begins, and the state."""
+        if self.ended or not self.watched.looks_at(subject):
+            return None, take(everything=True)
+        self._step = progress(self.place).steps + 1
+        first = None
+        if self._began is None:
+            first = self.recorded.beginning(self.watched.position)
+        if first is not None and self.watched.trains(subject):
+            with self._undamaged():
+                self._between(self.recorded.before(first))
+        return first, take(everything=True)
+
+    def ends(self, subject: Any, begun: Any, by: Made = _ONCE) -> None:
+        """by: what can be made again; without it nothing can."""
+        first, before = begun
+        after, known = take(everything=True), self.watched.trains(subject)
+        if self.ended or not self.watched.called(subject, before, after):
+            return
+        made = by._replace(before=before, after=after)
+        with self._undamaged():
+            if self._began is not None:  # the unit has begun in an earlier call
+                first, earlier = self._began
+                made = _ONCE._replace(before=earlier, after=after)
+            elif first is not None and not known:
+                self._compare_start(before, self.recorded.before(first))
+            self._began, self._taken = None, {}
+            if first is not None:
+                self._unit(first, made)
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except Damaged as damage:
+            self._end("damaged", damaged=damage.args[0])
+
+    def _unit(self, first: int, made: Made) -> None:
+        """What a call has made, or several, beside the recorded units that make as many updates."""
+        last = self.recorded.ending(first, self.watched.position)
+        if last is None:
+            if self.recorded.units[first].ended > self.watched.position:
+                self._began = (first, made.before)
+            return
+        begun, there = self.recorded.before(first), self.recorded.after(last)
+        matched = self._matched(made.after, self.recorded.units[last].here)
+        line = self._compare(made.before, made.after, begun, there, matched)
+        for later in self.recorded.without_update(last) if line["wrong"] else ():
+            # Calls that make no update, as evaluations, can't be counted by what they make: one may be several there.
+            left = self.recorded.after(later)
+            further = self._compare(made.before, made.after, begun, left, matched)
+            if not further["wrong"]:
+                last, there, line = later, left, further
+                self.watched.position = self.recorded.units[last].ended
+                break
+        if line["wrong"]:
+            self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
+        self._followed += 1 + last - first
+        facts = {"unit": last + 1, "units": 1 + last - first, "step": self._step, "kind": "update"}
+        self._write({**facts, **_finished(line)})
+        self._take_over(matched, there, made.after)
+        self._stop_early(line["wrong"])
+
+    def _matched(self, snapshot: Snapshot, expected: frozenset[int]) -> dict[int, Variable]:
+        """By the cluster's number; ends where a variable of either has no counterpart.
+
+        Where a wrapped optimizer is built inside of its wrapper here, and outside there, the end of the name decides.
+        """
+        mine = [each for each in snapshot.table if each.role == ""]
+        numbers, facts = self.recorded.numbers, self.recorded.variables
+        left = [each.identity for each in mine if numbers.get(each.identity) not in expected]
+        missing = sorted(expected - {numbers.get(each.identity) for each in mine})
+        if [_ending(its) for its in left] != [_ending(as_tuple(facts[number]["identity"])) for number in missing]:
+            names = {*(str(its[0]) for its in left), *(facts[number]["name"] for number in missing)}
+            self._end("unmatched", unmatched=sorted(names))
+        numbers.update(zip(left, missing, strict=True))
+        return {numbers[each.identity]: each for each in mine}
+
+    def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments; each iterator or dataset, and each that is read beside them, can be had again."""
+        if id(subject) not in self._beside:
+            found = [(self._feed(value), put) for value, put in read_beside(subject)]
+            self._beside[id(subject)] = subject, [feed for feed, _ in found if feed is not None]
+            for feed, put in found:
+                if feed is not None:
+                    put(feed.handed)
+        for feed in self._beside[id(subject)][1]:
+            feed.begins()
+        return tuple(map(self._handed, args)), {name: self._handed(value) for name, value in kwargs.items()}
+
+    def _handed(self, value: Any) -> Any:
+        feed = self._feed(value)
+        if feed is None:
+            return value
+        feed.begins()
+        return feed.handed
+
+    def _feed(self, value: Any) -> Feed | None:
+        """What stands for it, from now on; None for what nothing can stand for."""
+        known = next((feed for feed in self._all_feeds() if feed.handed is value), None)
+        if known is not None or not can_be_fed(value):
+            return known
+        if id(value) not in self._feeds:
+            feed = None
+            with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+                feed = Feed(value)
+            self._feeds = dict([(id(value), (value, feed)), *self._feeds.items()][:FEEDS])
+        return self._feeds[id(value)][1]
+
+    def _all_feeds(self) -> list[Feed]:
+        beside = [feed for _, feeds in self._beside.values() for feed in feeds]
+        given = [feed for _, feed in self._feeds.values() if feed is not None]
+        return list({id(feed): feed for feed in (*beside, *given)}.values())
+
+    # ---- comparing
+
+    def _compare_start(self, before: Snapshot, there: State) -> None:
+        """What the function began with, or what it did before a function that trains for the first time."""
+        matched = {n: v for n, v in self._by_number(before).items() if before.of(v) and n in there}
+        self._changes(matched, {n: before.of(v) for n, v in matched.items()}, there)
+
+    def _between(self, there: State) -> None:
+        """What happened since the unit before, of both; then the cluster's state is taken over."""
+        snapshot = take(everything=True)
+        matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
+        if self._taken or self.watched.position == (0, 0):
+            self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
+        self._take_over(matched, there, snapshot)
+
+    def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
+        numbers = self.recorded.numbers
+        return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
+
+    def _changes(self, matched: dict[int, Variable], mine: State, there: State) -> None:
+        """Since the unit before, or since nothing at the start: a line where the two are not the same."""
+        changes = []
+        for number, variable in matched.items():
+            ours, theirs = one(variable, mine[number]), one(variable, self._folded(variable, there[number]))
+            if self._goes_on_otherwise(variable) or same_bits(ours, theirs):
+                continue
+            start = self._taken.get(number)
+            base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
+            changes.append(Change(number, variable.dtype, base, ours, base, theirs))
+        if changes:
+            line = self._line(changes, {})
+            wrong = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
+            self._write({"step": self._step, "kind": "between", **_finished({**line, "wrong": wrong})})
+            self._stop_early(wrong)
+
+    def _compare(
+        self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]
+    ) -> dict[str, Any]:
+        changes, split = [], []
+        for number, variable in matched.items():
+            if self._goes_on_otherwise(variable):
+                continue
+            here_before, here_after = before.of(variable), after.of(variable)
+            ended = one(variable, self._folded(variable, done[number]))
+            there = one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(ended)
+            start = one(variable, here_before) if here_before else there
+            if variable.kept == "mirrored" and not all(same_bits(here_after[0], copy) for copy in here_after[1:]):
+                split.append(number)
+            changes.append(Change(number, variable.dtype, start, one(variable, here_after), there, ended))
+        return {**self._line(changes, self._weights(matched, begun)), "split": split}
+
+    def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
+        """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
+        if len(matched) != len(self._belongs):
+            by_name = {v.name: n for n, v in matched.items()}
+            self._belongs = {n: by_name.get(weight_of(v.name, by_name) or "") for n, v in matched.items()}
+        return {
+            n: begun[weight][0]
+            for n, weight in self._belongs.items()
+            if weight in begun and begun[weight][0].shape == matched[n].shape
+        }
+
+    def _goes_on_otherwise(self, variable: Variable) -> bool:
+        return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
+
+    def _line(self, changes: list[Change], weights: dict[int, Any]) -> dict[str, Any]:
+        """What changes are compared by, by the variable's number. weights: what optimizers' variables belong to."""
+        line = compared(changes, weights)
+        line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
+        line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
+        single = [change for change in changes if np.size(change.after) == 1]
+        values = {each.number: (each.after, each.its_after) for each in single}
+        line["single"] = {number: [float(np.ravel(value)[0]) for value in both] for number, both in values.items()}
+        return line
+
+    def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
+        """What the cluster's replicas held, for as many copies as this process has."""
+        if variable.kept == "by replica" and len(variable.copies) == len(values):
+            return values
+        if len(values) > 1:
+            fold = np.sum if variable.aggregation == "sum" else np.mean
+            wide = fold([value.astype(np.float64) for value in values], axis=0)
+            return [wide.astype(values[0].dtype)] * len(variable.copies)
+        return values
+
+    def _take_over(self, matched: dict[int, Variable], there: State, now: Snapshot) -> None:
+        for number, variable in matched.items():
+            if number not in there:
+                continue
+            values, mine = self._folded(variable, there[number]), now.of(variable)
+            alike = len(values) == len(mine) or len(values) == 1
+            if not alike or not all(same_bits(m, values[k % len(values)]) for k, m in enumerate(mine)):
+                variable.assign(values)
+        self._taken = there
+
+    # ---- how much of it is rounding
+
+    def _measure(
+        self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable], updates: int
+    ) -> None:
+        """Repeats the step with last digits changed; what an update differs by then is this variable's level.
+
+        updates: how many the unit has made.
+        """
+        feeds = self._all_feeds()
+        if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
+            line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
+            line["measured"] = False
+            if line["wrong"] and (updates > 1 or targets.precision()):  # rounding may have grown, or is as large
+                line["wrong"], line["open"] = [], True
+            return
+        self._repeated += 1
+        again = Repeated(made, feeds, matched, begun)
+        with self.place.journal.muted():
+            spread = again.exactly()
+            # What does not repeat itself teaches nothing by being repeated.
+            if all(again.part(number, apart) <= UNMEASURED for number, apart in spread.items()):
+                self._perturb(line, again, spread)
+            else:
+                line["measured"] = False
+        again.restore()
+
+    def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:
+        """spread: gets the largest difference of each variable."""
+        least: dict[int, float] = {}
+        for repeat in range(REPEATS):
+            for number, apart in again.perturbed().items():
+                spread[number] = max(spread[number], apart)
+                least[number] = min(least.get(number, apart), apart)
+            if repeat and self._judge(line, spread):
+                break
+        self._learn(line, least)
+        left = [line["ratio"][number] for number in line["wrong"]]
+        # Sums whose terms cancel round by more. An order of the examples that changes much says something else.
+        for _ in range(ORDERS if left and max(left) <= ORDERED else 0):
+            for number, apart in again.reordered().items():
+                if again.part(number, apart) <= ORDERED:
+                    spread[number] = max(spread[number], apart)
+            self._judge(line, spread)
+
+    def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
+        """Whether rounding explains all differences; `wrong` has those that it does not."""
+        for number, size in line["size"].items():
+            here = FACTOR * spread.get(number, 0.0) / size if size else 0.0
+            line["level"][number] = max(here, self.levels.get(number, LEAST))
+        self._alike(line["level"])
+        line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
+        return not line["wrong"]
+
+    def _alike(self, levels: dict[int, float]) -> None:
+        """Where rounding may be all of a weight's change and of one of its optimizer's variables, it may be of all."""
+        held = {number: self._belongs.get(number) for number in levels}
+        owner = {number: number if weight is None else weight for number, weight in held.items()}
+        noise = Counter(owner[number] for number, level in levels.items() if level >= 1)
+        levels.update({number: max(1.0, level) for number, level in levels.items() if noise[owner[number]] > 1})
+
+    def _learn(self, line: dict[str, Any], least: dict[int, float]) -> None:
+        """The usual rounding of each variable: the median, over repeated steps, of the least that a change made.
+
+        The least, as a kink (a ReLU near 0) that a change has moved over says something of this one step alone.
+        """
+        for number, size in line["size"].items():
+            if size:
+                self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / size)
+                self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
+        self._alike(self.levels)
+
+    # ---- what comes of it
+
+    def _stop_early(self, wrong: list[int]) -> None:
+        if wrong and self._left < 0:
+            self._left = FURTHER
+        elif self._left >= 0:
+            self._left -= 1
+            if self._left <= 0:
+                self._end("enough")
+
+    @property
+    def ended(self) -> bool:
+        return self._file < 0
+
+    def _end(self, why: str, **facts: Any) -> None:
+        self.finish(why, **facts)
+        raise Ended(why)
+
+    def finish(self, why: str, **facts: Any) -> None:
+        if self._file < 0:
+            return
+        recorded = self.recorded
+        if why == "done":
+            try:
+                self._compare_end()
+            except Damaged as damage:
+                why, facts = "damaged", {"damaged": damage.args[0]}
+        whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
+        facts |= {"levels": {number: level for number, level in self.levels.items() if level > LEAST}}
+        facts |= {"coarse": targets.precision(), "recorded": len(recorded.units), "whole": whole}
+        self._write({"end": why, **facts})
+        os.close(self._file)
+        self._file = -1
+
+    def _compare_end(self) -> None:
+        """What the function has changed since its last step; an end that was not recorded leaves the end open."""
+        if self.recorded.end is None or not self._taken or self.watched.position != self.recorded.last:
+            return
+        there, snapshot = self.recorded.at_end(), take(everything=True)
+        matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
+        try:
+            self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
+        except Ended:
+            pass
+
+    def _write(self, line: dict[str, Any]) -> None:
+        os.write(self._file, (json.dumps(line) + "\n").encode())
+
+
+def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
+    name, dtype, shape, *_ = identity
+    return name.split("/")[-1], dtype, shape
+
+
+def _finished(line: dict[str, Any]) -> dict[str, Any]:
+    """As it is written: lists, in the order of "numbers"; how the two changes lie only where one is wrong."""
+    left_out = ("single",) if line["wrong"] else ("own", "along", "toward", "single")
+    found = {name: list(v.values()) if isinstance(v, dict) else v for name, v in line.items() if name not in left_out}
+    single = [[number, *line["single"][number]] for number in line["wrong"] if number in line["single"]]
+    return {"numbers": list(line["ratio"]), **found, **({"single": single} if single else {})}
+
+
+_follower: Follower | None = None
+
+
+def follow(place: Here, asked: dict[str, Any]) -> None:
+    """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
+    global _follower
+    levels = {int(number): level for number, level in asked.get("levels", {}).items()}
+    _follower = Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels)
+    watch(_follower)
+
+
+def ended() -> bool:
+    """Whether a follower is there that has seen enough."""
+    return _follower is not None and _follower.ended
+
+
+def finish() -> None:
+    if _follower is not None:
+        _follower.finish("done")

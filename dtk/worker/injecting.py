@@ -1,0 +1,151 @@
+"""In a worker: brings the faults that `dtk.run(..., faults=[...])` asked for, each at its step.
+
+Each is written to the worker's events as it comes (`dtk.records.events.FaultCame`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dtk.compat.per_replica import make_nan
+from dtk.environment import Here
+from dtk.errors import ClusterConfigError
+from dtk.faults import Fault
+from dtk.language import N_, _, ngettext
+from dtk.records import Record, RunFolder
+from dtk.records.events import FaultCame, of_kind
+from dtk.records.lines import Tail
+from dtk.worker.blackhole import drop_all
+
+__all__ = ["Injector", "never_came", "write_faults"]
+
+SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
+_ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
+
+Weights = Callable[[], list[Any]]
+
+
+def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
+    """Into a run's directory, for its workers to read."""
+    (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in faults]))
+
+
+def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
+    """A sentence for each fault that did not come in any start of the cluster, with the steps that there were."""
+    starts = (*run.earlier, run)
+    events = [event for start in starts for worker in start.each for event in worker.events]
+    came = {event.number for event in of_kind(events, FaultCame)}
+    said = []
+    for number, fault in enumerate(faults):
+        if number in came:
+            continue
+        steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
+        if fault.attempt is not None and fault.attempt > len(starts):
+            why = _("there was no attempt {attempt}", attempt=fault.attempt)
+        elif steps:
+            why = ngettext("worker {w} recorded {n} step", "worker {w} recorded {n} steps", steps, w=fault.worker)
+        else:
+            why = _(
+                "worker {worker} recorded 0 steps, and it is dtk.Recorder, dtk.record_step or "
+                "dtk.EstimatorRecorder that brings faults",
+                worker=fault.worker,
+            )
+        said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
+    return said
+
+
+class Injector:
+    """The faults of this process that are still to come."""
+
+    def __init__(self, place: Here):
+        self.place = place
+        file = place.run.path / "faults.json"
+        listed = [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
+        attempt = place.run.attempt if listed else 1
+        mine = place.worker if place.role == "worker" else None
+        self.due = {n: fault for n, fault in enumerate(listed) if fault.worker == mine and fault.comes_in(attempt)}
+        self._slow = 0.0
+
+    def before(self, first: int, last: int, weights: Weights | None) -> None:
+        """Brings what is due before step `first`, which begins now, or one of those up to `last` that go with it.
+
+        weights: gives the trainable weights of the model that is trained, for `nan`.
+        """
+        if self._slow:
+            time.sleep(self._slow * (last - first + 1))
+        if not self.due:
+            return
+        come = [number for number, fault in self.due.items() if fault.step <= last and self._can_come(fault, first)]
+        for number in come:
+            fault = self.due.pop(number)
+            if fault.kind in _ENDS_OR_STOPS:
+                self._settle(first - 1)
+            now, step = self.place.now(), max(first, fault.step)
+            self.place.journal.event(FaultCame(now, kind=fault.kind, step=step, words=repr(fault), number=number))
+            self._bring(fault, weights)
+            if fault.kind == "slow":
+                time.sleep(self._slow * (last - first + 1))
+
+    def _can_come(self, fault: Fault, first: int) -> bool:
+        """A step that was trained before a restart does not come again."""
+        return fault.step >= first or fault.kind == "slow"
+
+    def _bring(self, fault: Fault, weights: Weights | None) -> None:
+        if fault.kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault.kind == "exception":
+            raise RuntimeError(fault.message)
+        elif fault.kind == "stall":
+            _stand_still(fault.seconds)
+        elif fault.kind == "slow":
+            self._slow = fault.seconds or 0.0
+        elif fault.kind == "nan":
+            held = weights() if weights is not None else []
+            if not held:
+                remedy = N_(
+                    "a loop has to pass model=model to dtk.record_step; an Estimator's variables can't be reached"
+                )
+                raise ClusterConfigError(_("dtk.faults.nan: no weights are known here"), remedy=_(remedy))
+            make_nan(held)
+        else:
+            _drop_network()
+
+    def _settle(self, step: int) -> None:
+        """Waits until every worker has recorded `step`: then it depends on nothing but the fault what was recorded."""
+        own = _last(Tail(self.place.folder.path / "records.jsonl"))
+        if own is None or own.step < step:
+            return  # nothing recorded yet in this attempt
+        deadline = time.monotonic() + SETTLE_SECONDS
+        for peer in self.place.run.each:
+            tail, seen = Tail(peer.path / "records.jsonl"), None
+            while (seen is None or seen.step < step) and time.monotonic() < deadline:
+                seen = _last(tail) or seen
+                if seen is None or seen.step < step:
+                    time.sleep(0.005)  # another process's file: nothing to wait on that works on every system
+
+
+def _last(tail: Tail) -> Record | None:
+    lines = tail.lines()
+    return Record(0, *json.loads(lines[-1])) if lines else None
+
+
+def _stand_still(seconds: float | None) -> None:
+    """Sleeps: for so long, or for ever."""
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(min(3600.0, end - time.monotonic()))
+
+
+def _drop_network() -> None:
+    task = json.loads(os.environ["TF_CONFIG"])
+    addresses = task["cluster"]["worker"]
+    ports = [int(address.rsplit(":", 1)[1]) for address in addresses]
+    own = ports.pop(task["task"]["index"])
+    drop_all(set(ports), own)

@@ -1,0 +1,200 @@
+"""`dtk.Recorder`: a Keras callback that writes down what each replica did in each step of `fit`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from dtk.compat.per_replica import scope_of
+from dtk.compat.steps import tap
+from dtk.environment import Here, here
+from dtk.language import _
+from dtk.records.events import Loop, NoLoss, Scope, Training
+from dtk.worker.evaluation import evaluated, evaluating
+from dtk.worker.fingerprint import element_shapes, fingerprint
+from dtk.worker.progress import Known, Progress, check_strategy, progress
+from dtk.worker.updates import check_any_strategy, keep_beside
+
+__all__ = ["Recorder"]
+
+
+def _base() -> Any:
+    """The Callback class of the Keras that `tf.keras` is in this process."""
+    if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+        import tf_keras
+
+        return tf_keras.callbacks.Callback
+    import keras
+
+    return keras.callbacks.Callback
+
+
+class Recorder:
+    """A Keras callback, without arguments: `fit(..., callbacks=[dtk.Recorder()])` on every worker and in the baseline.
+
+    For each step and replica it records the replica's share of the global loss, the number of examples, their
+    fingerprint (labels included), and start and end of the step. The share is what `train_step`, Keras's or your own,
+    takes the gradient of: of Keras's own, the replica's mean divided by the number of replicas, regularisation
+    included, so that a step's shares add up to the global loss (to the mean over the global batch, where all replicas
+    have equally many examples). Where a step takes several gradients, as a GAN's does, `loss` is their sum, and each
+    has a column `loss.NAME`, as the step's code calls it. With `steps_per_execution=n` every inner step is recorded;
+    as only start and end of the n are known, the times between are spread evenly.
+
+    Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
+    BackupAndRestore, epochs are Keras's own. Of each model it saves the weights before its first step, at the beginning
+    and end of each further `fit`, and at the end of the function, in the order of `model.weights`. With several
+    replicas in one process it checks that their copies are identical.
+
+    In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records each evaluation: its times, its
+    metrics, and as its step what the model's optimizer has counted (unknown where that is 0: a checkpoint of
+    weights alone has no count).
+
+    The model is left as it was. Outside of `dtk.run` and `dtk.baseline` it records nothing and prints that once. Two
+    Recorders in one `fit` record once.
+
+    Raises:
+        ClusterConfigError: in the worker, where it can't work: a model outside of the run's strategy, for one.
+    """
+
+    model: Any  # Keras sets these two
+    params: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # The base class can't be chosen when this module is imported: the process that workers are forked from
+        # imports it, and each worker has its own Keras, 2 or 3.
+        base = _base()
+        if not issubclass(cls, base):
+            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+        return base.__new__(cls)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tap: tap.Tap | None = None
+        self._progress: Progress | None = None
+        self._known: Known | None = None
+        self._first_epoch, self._saved, self._blind = True, False, False
+        self._offset = self._before = 0
+        self._began = 0.0
+
+    def __reduce__(self) -> Any:
+        return Recorder, ()  # the class made in __new__ has no name to be found by
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        place = here()
+        self._tap = None
+        if place is None:
+            print(_("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
+            return
+        check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
+        check_any_strategy("dtk.Recorder", place)
+        state, model = progress(place), self.model
+        self._progress, self._known = state, state.known(model, lambda: tap.weights_so_far(model))
+        self._first_epoch, self._saved, self._before = True, False, state.steps
+        self._began = place.now()
+        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial, fingerprint=fingerprint)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        state = self._state()
+        if state is None:
+            return
+        if self._first_epoch:
+            self._first_epoch = False
+            # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
+            offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
+            self._offset = state.begins(self._counted() or 0, offset)
+            self._announce(state.place, epoch)
+            self._save_initial()
+        state.epoch = epoch + 1 + self._offset
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        state = self._state()
+        if state is not None and self._tap is not None:
+            # What makes this worker late makes it begin late: its peers wait, and the records show it.
+            state.before_step(self._tap.slots, lambda: self.model.trainable_variables)
+            self._began = state.place.now()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._record()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._record()  # steps of an execution that the end of the data cut short, where Keras has not reported it
+
+    def on_train_end(self, logs: Any = None) -> None:
+        state = self._state()
+        if state is not None and self._known is not None and self._tap is not None:
+            if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
+                state.begins(self._counted() or 0)
+            keep_beside(state.place)
+            state.save_final(self._known)
+            self._known.lost += self._tap.lost
+            if state.steps == self._before and not self._first_epoch:
+                print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
+            tap.detach(self.model)
+        self._tap = None
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        place = here()
+        if place is not None and place.role == "evaluator":
+            self._began = evaluating(place, self._counted())
+
+    def on_test_end(self, logs: Any = None) -> None:
+        place = here()
+        if place is not None and place.role == "evaluator":
+            evaluated(place, step=self._counted(), started=self._began, metrics=logs or {})
+
+    def _counted(self) -> int | None:
+        """Steps that the model's optimizer has made; None where it has none, or a checkpoint brought no count."""
+        count = getattr(getattr(self.model, "optimizer", None), "iterations", None)
+        return (int(count.numpy()) or None) if count is not None else None
+
+    def _state(self) -> Progress | None:
+        """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""
+        active = tap.active(self.model)
+        if self._tap is None or active is None or active.owner is not self:
+            return None
+        return self._progress
+
+    def _announce(self, place: Here, epoch: int) -> None:
+        steps, epochs = self.params.get("steps"), self.params.get("epochs")
+        place.journal.event(
+            Training(
+                place.now(),
+                steps=None if steps is None else int(steps),
+                epochs=None if epochs is None else int(epochs) - epoch,
+            )
+        )
+
+    def _record(self) -> None:
+        state = self._state()
+        if state is None or self._tap is None:
+            return
+        rows = self._tap.read()
+        count = len(rows[0])
+        if count == 0:
+            return
+        place, ended = state.place, state.place.now()
+        if self._known is not None and not self._known.announced:
+            self._known.announced = True
+            place.journal.event(self._loop(ended))
+        if self._tap.blind and not self._blind:
+            self._blind = True
+            place.journal.event(NoLoss(ended, model=self.model.name))
+        several = self._tap.names if len(self._tap.names) > 1 else []
+        state.named(several)
+        length = (ended - self._began) / count
+        for k in range(count):
+            span = (self._began + k * length, self._began + (k + 1) * length)
+            state.record([values[k] for values in rows], several, span)
+        self._began = ended
+
+    def _save_initial(self) -> None:
+        """As soon as there are weights: a model without input shape has none before its first step."""
+        if self._progress is not None and self._known is not None and self.model.built and not self._saved:
+            self._progress.save_initial(self._known)
+            self._saved = True
+
+    def _loop(self, at: float) -> Loop:
+        """What is known of this model at its first step."""
+        shapes = element_shapes(self._tap.batch if self._tap is not None else None)
+        scope = Scope(**scope_of(self.model.weights))
+        return Loop(at, kind="fit", shapes=shapes, scope=scope, layers=tap.layers_of(self.model))

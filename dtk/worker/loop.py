@@ -1,0 +1,240 @@
+"""`dtk.record_step`: what each replica did in a step of a loop of one's own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
+from dtk.compat.steps import updates
+from dtk.compat.steps.tap import layers_of
+from dtk.environment import Here, here
+from dtk.errors import ClusterConfigError
+from dtk.language import N_, _, ngettext
+from dtk.records.events import Loop, Running, Scope, Training, of_kind
+from dtk.worker.fingerprint import element_shapes, fingerprint, first_leaf
+from dtk.worker.progress import Known, Progress, check_strategy, progress
+from dtk.worker.trained import Trained, trained
+from dtk.worker.updates import check_any_strategy
+
+__all__ = ["record_step"]
+
+_loop: _Loop | None = None
+_said = False
+
+
+def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None, step: Any = None) -> None:
+    """Records one step of a custom training loop; call it once per step, on every worker, and in the baseline.
+
+        per_replica_losses = strategy.run(train_step, args=(batch,))
+        dtk.record_step(per_replica_losses, batch=batch, model=model)
+
+    Works inside and outside of a `tf.function`, also of one that holds a whole epoch. A step lasts from the end of the
+    one before until its losses and its update are there. Outside of `dtk.run` and `dtk.baseline` it prints once that it
+    records nothing.
+
+    Args:
+        losses: what `strategy.run` returned, a scalar for each replica: its share of the global loss, the sum over its
+            examples divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). Several
+            losses per step: a dictionary, {"d_loss": ..., "g_loss": ...}; each is recorded, `loss` is their sum.
+        batch: the distributed batch; examples are counted by the first dimension of its first component.
+        model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, a
+            tf.train.Checkpoint, or a list or dictionary of these. `dtk.verify` compares what they hold when the
+            function returns; and before the first step, where record_step is called inside the `tf.function` with the
+            model built by then, or where Keras optimizers train all of it from the first step on.
+        epoch: a whole number or a scalar tensor; None: 1.
+        step: likewise; None: counted from 1. With `optimizer.iterations`, which has counted this step, a step that is
+            recorded twice or left out is noticed.
+
+    Raises:
+        ClusterConfigError: losses that are not one scalar for each of this process's replicas, a call inside of
+            `strategy.run`, a step recorded twice or out of order.
+    """
+    import tensorflow as tf
+
+    # AutoGraph would turn what follows into graph operations, and it is no part of the learner's computation.
+    tf.autograph.experimental.do_not_convert(_record)(losses, batch, model, epoch, step)
+
+
+def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
+    import tensorflow as tf
+
+    global _loop, _said
+    place = here()
+    if place is None:
+        if not _said:
+            print(_("dtk.record_step: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
+        _said = True
+        return
+    if _loop is None or _loop.place is not place:
+        _loop = _Loop(place)
+    by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
+    names, models = list(by_name) if len(by_name) > 1 else [], trained(model)
+    shares, parts = _by_replica(by_name, batch, place)
+    _loop.begin(parts[0], models, names)
+    rows = [
+        tf.stack([tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part), *of_replica])
+        for of_replica, part in zip(shares, parts, strict=True)
+    ]
+    weights = [weight for each in models for weight in each.weights()]
+    covered = _covered(weights)
+    count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
+    write = functools.partial(_loop.write, names, covered)
+    if tf.executing_eagerly():
+        made = [int(each.outside()) for each in covered]
+        epoch, step = (int(number) for number in count)
+        write([row.numpy() for row in rows], epoch, step, made)
+        return
+    # Reading a weight makes the row wait for the step's update, where there is a model to tell by.
+    with tf.control_dependencies([tf.identity(weight) for weight in weights[-1:]]):
+        made = [each.outside() for each in covered]
+        tf.numpy_function(write, [tf.stack(rows), *count, tf.stack(made) if made else tf.zeros(0, tf.int64)], [])
+
+
+def _covered(weights: list[Any]) -> list[updates.Counted]:
+    """The optimizers that have updated nothing but these weights so far."""
+    handed = {key_of(weight) for weight in weights}
+    return [each for each in updates.counted() if handed.issuperset(each.variables)]
+
+
+def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[list[Any]], list[Any]]:
+    """Each local replica's losses and part of the batch; raises where they are not what they should be."""
+    import tensorflow as tf
+
+    if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
+        raise ClusterConfigError(
+            _(
+                "dtk.record_step was called inside of strategy.run, where one replica can't see the "
+                "others; call it after, with what strategy.run returned"
+            )
+        )
+    shares: list[list[Any]] = [[] for _replica in range(place.replicas)]
+    for name, values in losses.items():
+        for mine, share in zip(shares, _checked_losses(name, values, place), strict=True):
+            mine.append(tf.cast(share, tf.float64))
+    leaves = tf.nest.flatten(batch)
+    locals_ = [local_values(leaf) for leaf in leaves]
+    if not leaves or any(len(values) != len(shares) for values in locals_):
+        words = N_("dtk.record_step: the batch has no part for each of the {n} replicas")
+        raise ClusterConfigError(_(words, n=len(shares)), remedy=_("pass batch= as the distributed dataset gave it"))
+    parts = [tf.nest.pack_sequence_as(batch, [values[r] for values in locals_]) for r in range(len(shares))]
+    return shares, parts
+
+
+def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
+    import tensorflow as tf
+
+    shares = local_values(values)
+    if len(shares) != place.replicas:
+        words = ngettext(
+            "dtk.record_step got {n} loss for the {replicas} replicas of this process",
+            "dtk.record_step got {n} losses for the {replicas} replicas of this process",
+            len(shares),
+            replicas=place.replicas,
+        )
+        raise ClusterConfigError(words, remedy=_("pass what strategy.run returned, before any strategy.reduce"))
+    for replica, share in enumerate(shares):
+        shape = tf.convert_to_tensor(share).shape
+        if shape.rank != 0:
+            words = N_(
+                "dtk.record_step: the loss of replica {replica} has the shape {shape}, but should be one number, the "
+                "replica's share"
+            )
+            if name != "loss":
+                words = N_(
+                    "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, "
+                    "the replica's share"
+                )
+            call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
+            what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
+            raise ClusterConfigError(what, remedy=_("return {call} from the step", call=call))
+    return shares
+
+
+class _Loop:
+    """This process's loop: its count goes on from what a Recorder has counted before it."""
+
+    def __init__(self, place: Here):
+        self.place = place
+        self.progress: Progress = progress(place)
+        self.began = of_kind(place.folder.events, Running)[0].at
+        self.given: int | None = None  # the last step that the learner's own count said
+        self.announced = False
+        self.models: list[Known] = []
+
+    def begin(self, part: Any, models: list[Trained], names: list[str]) -> None:
+        """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
+        import tensorflow as tf
+
+        weights = [weight for each in models for weight in each.weights()]
+        check_strategy("dtk.record_step", weights, self.place)
+        check_any_strategy("dtk.record_step", self.place)
+        before = len(self.progress.models)
+        self.models = [self.progress.known(each.key, each.weights, each.label) for each in models]
+        if not self.announced or len(self.progress.models) > before:
+            now = self.place.now()
+            scope = Scope(**scope_of(weights)) if weights else None
+            layers = [layer for each in models for layer in layers_of(each.key)]
+            facts = Loop(now, kind="loop", shapes=element_shapes(part), model=bool(weights), scope=scope, layers=layers)
+            self.place.journal.event(facts)
+            if not self.announced:
+                self.place.journal.event(Training(now, steps=None, epochs=None))
+            self.announced = True
+        if tf.executing_eagerly():  # the first step is over
+            held = {key: value for each in updates.counted() for key, value in each.initial.items()}
+            for model in self.progress.models[before:]:
+                if model.weights() and held.keys() >= {key_of(weight) for weight in model.weights()}:
+                    self.progress.save_initial(model, held)
+            return
+        with tf.init_scope():
+            for model in self.progress.models[before:]:
+                if model.weights() and all(map(has_value, model.weights())):
+                    self.progress.save_initial(model)
+
+    def write(
+        self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any
+    ) -> None:
+        if self.place.journal.silent:
+            return
+        ended, given = self.place.now(), int(step)
+        if not self.progress.looping:
+            self._begin_counting(given)
+        if given >= 0:
+            self._check_order(given)
+        if int(epoch) >= 0:
+            self.progress.epoch = int(epoch)
+        self.progress.epoch = max(1, self.progress.epoch)
+        for optimizer, updates_so_far in zip(covered, made, strict=True):
+            optimizer.seen(int(updates_so_far))
+        self.progress.named(names)
+        self.progress.record(rows, names, (self.began, ended))
+        self.progress.before_step(weights=self._trainable)
+        self.began = self.place.now()
+
+    def _begin_counting(self, given: int) -> None:
+        """At the first step, which is computed by now: where the count goes on after a restart of the cluster."""
+        self.progress.looping = True
+        self.progress.begins(given - 1 if given >= 0 else None)
+        if given < 0 and self.place.run.attempt > 1 and self.place.worker == 0:
+            print(
+                _(
+                    "dtk.record_step: this start of the cluster counts its steps from 1; where training goes "
+                    "on from a checkpoint, pass step=optimizer.iterations, so that steps keep their numbers"
+                )
+            )
+        self.progress.before_step(weights=self._trainable)
+
+    def _trainable(self) -> list[Any]:
+        held = [weight for model in self.models for weight in model.weights()]
+        return [weight for weight in held if getattr(weight, "trainable", True)]
+
+    def _check_order(self, given: int) -> None:
+        before, self.given = self.given, given
+        if before is None or given == before + 1:
+            return
+        words = N_("dtk.record_step: step {step} came after step {before}")
+        if given == before:
+            words = N_("dtk.record_step: step {step} was recorded twice")
+        remedy = _("call it once in each step, after the optimizer has counted it")
+        raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)

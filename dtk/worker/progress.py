@@ -1,0 +1,225 @@
+"""How far this process's training has come, and what its model holds: shared by all that record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dtk.compat.per_replica import key_of, strategy_of
+from dtk.environment import Here
+from dtk.errors import ClusterConfigError
+from dtk.language import _
+from dtk.records import Record
+from dtk.records import weights as files
+from dtk.records.events import Counted, Finished, Losses, Met, Optimizer, of_kind
+from dtk.worker.injecting import Injector, Weights
+
+__all__ = ["Progress", "check_strategy", "meet", "progress", "save_weights"]
+
+
+@dataclass
+class Known:
+    """A model that is recorded.
+
+    key: the object itself, or a tuple for a list of variables. label: its name, for people. part: its place among those
+    that are recorded. announced: whether the events say what kind of training it had. begun: whether its weights before
+    the first step are saved. lost: its steps that were trained and could not be recorded.
+    """
+
+    key: Any
+    label: str
+    part: int
+    weights: Callable[[], list[Any]]
+    announced: bool = False
+    begun: bool = False
+    lost: int = 0
+
+
+@dataclass
+class Progress:
+    """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
+
+    models: those that are recorded, in their order.
+    estimated: what Estimators made, each as an entry of the event "updates". losses: the names of a step's several
+    losses. announced: whether the events say by now that this is an Estimator's training. trainings: how many began;
+    looping: whether a loop of one's own, with `dtk.record_step`, is among them.
+    """
+
+    place: Here
+    steps: int = 0
+    epoch: int = 0
+    models: list[Known] = field(default_factory=list)
+    estimated: list[Optimizer] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    announced: bool = False
+    trainings: int = 0
+    looping: bool = False
+    _ids: dict[Any, Known] = field(default_factory=dict)
+    _injector: Injector | None = None
+    _met: bool = False
+
+    def known(self, model: Any, weights: Callable[[], list[Any]], label: str = "") -> Known:
+        """What is known of the model, which is kept until the function's end, to be compared then."""
+        key = model if isinstance(model, tuple) else id(model)
+        if key not in self._ids:
+            label = label or str(getattr(model, "name", type(model).__name__))
+            self._ids[key] = Known(model, label, len(self.models), weights)
+            self.models.append(self._ids[key])
+        return self._ids[key]
+
+    def save_initial(self, model: Known, held: dict[str, Any] | None = None) -> None:
+        """Its weights as its first training begins.
+
+        held: what they were, by `key_of`, where they have changed by now.
+        """
+        folder = self.place.folder
+        # After a restart they are those of the first start.
+        if not model.begun and not files.exists(folder.path, "initial", model.part):
+            save_weights(self.place, "initial", model.weights(), model.part, held)
+        model.begun = True
+
+    def save_final(self, model: Known) -> None:
+        """Its weights as they are now, which are the final ones unless something changes them later."""
+        save_weights(self.place, "final", model.weights(), model.part)
+
+    def finish(self) -> None:
+        """At the function's end: what every recorded model holds then."""
+        for model in self.models:
+            self.save_final(model)
+
+    def named(self, names: list[str]) -> None:
+        """The names of the losses of the steps from now on, where a step has several."""
+        if names != self.losses:
+            self.losses = list(names)
+            self.place.journal.event(Losses(self.place.now(), names=self.losses, since=self.steps + 1))
+
+    @property
+    def counts(self) -> bool:
+        """Whether a training has begun."""
+        return self.trainings > 0
+
+    def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
+        """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
+
+        names: of the losses, where there are several; what a row has beyond them adds nothing. span: begin and end (s).
+        """
+        self.steps += 1
+        first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
+        step, (began, ended) = (self.steps, self.epoch), span
+        self.place.journal.record(
+            Record(self.place.worker, first + k, *step, float(sum(losses)), int(examples), began, ended, float(data))
+            for k, (examples, data, *losses) in enumerate(rows)
+        )
+        if names:
+            shares = [[float(loss) for loss in row[2 : 2 + len(names)]] for row in rows]
+            self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
+
+    def before_step(self, count: int = 1, weights: Weights | None = None) -> None:
+        """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).
+
+        weights: gives the trainable weights of the model. Every recorder calls this, on every worker.
+        """
+        if self.place.mode == "apart" and self.steps and not self._met:
+            self._met = True
+            meet(self.place)
+        if self._injector is None:
+            self._injector = Injector(self.place)
+        self._injector.before(self.steps + 1, self.steps + count, weights)
+
+    def begins(self, counted: int | None, offset: int = 0) -> int:
+        """A training begins (a `fit`, a loop), at which the optimizer has counted so many steps; None: unknown.
+
+        After a restart, `steps` becomes what the run has trained by then: what was recorded when the same training,
+        by its number in the function, first began, and what the optimizer has counted since. offset: to be added to
+        this training's own epochs; returned is that of its first beginning.
+        """
+        self.trainings += 1
+        before, first = self._first_beginning()
+        if first is not None and counted is not None and first.counted is not None:
+            self.steps, offset = first.recorded + max(0, counted - first.counted), first.offset
+            if counted > first.counted and self.trainings == 1:  # the run began with the weights from then
+                files.take(self.place.folder.path, "initial", before)
+        now, number = self.place.now(), self.trainings
+        self.place.journal.event(Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset))
+        return offset
+
+    def _first_beginning(self) -> tuple[Path, Counted | None]:
+        """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
+        for attempt in self.place.run.earlier:
+            corner = attempt.worker(self.place.worker)
+            for event in of_kind(corner.events, Counted):
+                if event.training == self.trainings:
+                    return corner.path, event
+        return self.place.folder.path, None
+
+
+_progress: Progress | None = None
+
+
+def progress(place: Here) -> Progress:
+    """This process's count, which begins anew with each run."""
+    global _progress
+    if _progress is None or _progress.place is not place:
+        _progress = Progress(place)
+    return _progress
+
+
+def check_strategy(who: str, weights: list[Any], place: Here) -> None:
+    """Raises where each worker of a cluster trains under a strategy that knows of no other worker.
+
+    Further where an evaluator trains: its steps belong to no worker.
+    """
+    if place.role == "evaluator":
+        raise ClusterConfigError(
+            _(
+                "{who}: the evaluator trains a model of its own, beside the workers'; give it a function "
+                "that evaluates checkpoints (evaluator=True is for Estimator's train_and_evaluate)",
+                who=who,
+            )
+        )
+    strategy = strategy_of(weights)
+    together = strategy is None or strategy.num_replicas_in_sync > place.replicas
+    if place.workers == 1 or place.mode == "apart" or together:
+        return
+    raise ClusterConfigError(
+        _(
+            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
+            "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
+            who=who,
+            name=type(strategy).__name__,
+            workers=place.workers,
+        )
+    )
+
+
+def save_weights(
+    place: Here, which: str, weights: list[Any], part: int = 0, held: dict[str, Any] | None = None
+) -> None:
+    """Writes "initial" or "final" weights, in the given order, to the worker's folder. held: values, by `key_of`."""
+    # Read on every worker: a variable that is synchronised when it is read needs all of them.
+    names = [str(getattr(weight, "path", weight.name)) for weight in weights]
+    values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
+    place.folder.save_weights(which, names, values, part)
+
+
+# ---- workers that have nothing to do with each other, but are to compute at the same time (mode "apart")
+
+MEET_SECONDS = 60.0
+
+
+def meet(place: Here) -> None:
+    """Waits, after the first step, which is traced and compiled, until every worker of the run has made its own.
+
+    Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.efficiency.apart` counts only
+    the steps during which all were at work.
+    """
+    place.journal.event(Met(place.now()))
+    deadline = time.monotonic() + MEET_SECONDS
+    for peer in place.run.each:
+        while time.monotonic() < deadline:
+            if any(isinstance(event, (Met, Finished)) for event in peer.events):
+                break
+            time.sleep(0.002)  # another process's file: nothing to wait on that works on every system

@@ -1,0 +1,218 @@
+"""The states of a run's steps, as its workers have written them (`dtk.worker.states`), read in their order."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dtk.records import RunFolder
+
+__all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple", "weight_of"]
+
+State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
+
+
+class Damaged(Exception):
+    """A file of states is missing, or is not what was written. args: (its step,)."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """began, ended: `dtk.worker.states.Watched.position`. here: the numbers of all variables that there were."""
+
+    began: tuple[int, int]
+    ended: tuple[int, int]
+    step: int
+    here: frozenset[int]
+    number: int  # in its process
+    folder: RunFolder
+    numbers: list[dict[int, int]] = field(repr=False)  # of variables: in each worker's process, in the whole run
+    digests: dict[str, dict[str, list[int]]] = field(repr=False)
+    places: list[list[list[Any]]] = field(repr=False)  # each worker's: when, number of the variable, offset, bytes
+
+
+class Recorded:
+    """A run's recorded units. After a restart, those of the later start, from its first step on.
+
+    variables: what is known of each. numbers: of variables, by identity. units: in their order. end: the state that the
+    function has left; None where it is not known. last: where training
+    has ended.
+    """
+
+    def __init__(self, folder: RunFolder):
+        self.variables: list[dict[str, Any]] = []
+        self.numbers: dict[Any, int] = {}
+        self.units: list[Unit] = []
+        self.end: Unit | None = None
+        self.last: tuple[int, int] | None = None  # where training has ended
+        self._held: State = {}
+        self._read = 0  # units that `_held` is the state after
+        self._open: tuple[Unit | None, dict[str, State]] = (None, {})  # the unit that was read last
+        for part in (*folder.earlier, folder):
+            self._add(part)
+
+    def _add(self, folder: RunFolder) -> None:
+        lines = folder.worker(0).lines("units")
+        units = [line for line in lines if "unit" in line and not line.get("end")]
+        numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
+        places = [_places(folder, worker) for worker in range(1, folder.workers)]
+        before = 0
+        if units and self.units:  # a later start: it goes on after the step that it has restored
+            keep = [unit for unit in self.units if unit.step < units[0]["step"]]
+            before = (keep[-1].ended[0] if keep else 0) - units[0]["began"][0]
+            self.units = keep
+        made = [_unit(line, folder, numbers, before, places) for line in units]
+        self.units += made
+        self.end = next((_unit(line, folder, numbers, before, places) for line in lines if line.get("end")), None)
+        last = next((line["last"]["position"] for line in lines if "last" in line), None)
+        self.last = None if last is None else (last[0] + before, last[1])
+
+    def _numbers(self, folder: RunFolder, worker: int) -> dict[int, int]:
+        """A worker's numbers of variables, and what they are called here, by all workers and starts alike."""
+        numbers = {}
+        for facts in folder.worker(worker).lines("variables"):
+            identity = as_tuple(facts["identity"])
+            if identity not in self.numbers:
+                self.numbers[identity] = len(self.variables)
+                self.variables.append(facts)
+            numbers[facts["number"]] = self.numbers[identity]
+        return numbers
+
+    @property
+    def complete(self) -> bool:
+        """Whether each unit begins where the one before has ended, and the last one ends where training has."""
+        places = [(0, 0), *(unit.ended for unit in self.units)]
+        joined = all(unit.began == place for unit, place in zip(self.units, places, strict=False))
+        return bool(self.units) and joined and self.last == places[-1] and self.end is not None
+
+    def beginning(self, position: tuple[int, int]) -> int | None:
+        """The place in `units` of the one that begins there."""
+        return next((k for k in range(self._read, len(self.units)) if self.units[k].began == position), None)
+
+    def ending(self, first: int, position: tuple[int, int]) -> int | None:
+        """The place of the unit that ends there, with all from `first` to it recorded."""
+        for k in range(first, len(self.units)):
+            if k > first and self.units[k].began != self.units[k - 1].ended:
+                return None
+            if self.units[k].ended == position:
+                return k
+        return None
+
+    def without_update(self, place: int) -> Iterator[int]:
+        """The places of the units that follow one without an update, up to the next update."""
+        updates, moved = self.units[place].ended
+        for k in range(place + 1, len(self.units) if moved else 0):
+            if self.units[k].began != self.units[k - 1].ended or self.units[k].ended[0] != updates:
+                return
+            yield k
+
+    def before(self, place: int) -> State:
+        """What all variables held before a unit; units are asked for in their order."""
+        self._upto(place)
+        return dict(self._held | self._change(self.units[place], "before"))
+
+    def after(self, place: int) -> State:
+        """What the variables that there were after a unit held then."""
+        self._upto(place + 1)
+        return {number: self._held[number] for number in self.units[place].here if number in self._held}
+
+    def at_end(self) -> State:
+        """What the function has left."""
+        assert self.end is not None
+        self._upto(len(self.units))
+        held = self._held | self._change(self.end, "before") | self._change(self.end, "after")
+        return {number: held[number] for number in self.end.here if number in held}
+
+    def _upto(self, place: int) -> None:
+        for unit in self.units[self._read : place]:
+            self._held |= self._change(unit, "before")
+            self._held |= self._change(unit, "after")
+        self._read = max(self._read, place)
+
+    def _change(self, unit: Unit, when: str) -> State:
+        """What was written of a unit: of a variable by replica each replica's value, in the run's order."""
+        if self._open[0] is not unit:
+            self._open = (unit, self._all(unit))
+        return self._open[1][when]
+
+    def _all(self, unit: Unit) -> dict[str, State]:
+        read = [self._values(unit, worker) for worker in range(unit.folder.workers)]
+        found = read[0]
+        for when, state in found.items():
+            for number in state:
+                if self.variables[number]["kept"] == "by replica" and all(number in each[when] for each in read):
+                    state[number] = [value for each in read for value in each[when][number]]
+            for number, digests in ((unit.numbers[0][int(n)], d) for n, d in unit.digests[when].items()):
+                if number not in state or zlib.crc32(state[number][0].reshape(-1).view(np.uint8)) != digests[0]:
+                    raise Damaged(unit.step)
+        return found
+
+    def _values(self, unit: Unit, worker: int) -> dict[str, State]:
+        found: dict[str, State] = {"before": {}, "after": {}}
+        places = unit.places[worker]
+        if not places:
+            return found
+        path, first = unit.folder.worker(worker).path / "states.bin", places[0][2]  # one after another
+        try:
+            data = np.fromfile(path, np.uint8, places[-1][2] + places[-1][3] - first, offset=first)
+            for when, its, offset, size in places:
+                number = unit.numbers[worker][its]
+                facts = self.variables[number]
+                value = data[offset - first : offset - first + size].view(_dtype(facts["dtype"]))
+                found[when].setdefault(number, []).append(value.reshape(facts["shape"]))
+        except (OSError, ValueError, LookupError) as error:
+            raise Damaged(unit.step) from error
+        return found
+
+
+def _places(folder: RunFolder, worker: int) -> dict[int, list[list[Any]]]:
+    """Where a worker's values are, by the number of the unit."""
+    return {line["unit"]: line["values"] for line in folder.worker(worker).lines("units") if "unit" in line}
+
+
+def _dtype(name: str) -> Any:
+    """NumPy's type for TensorFlow's name of it."""
+    try:
+        return np.dtype(name)
+    except TypeError:  # one that NumPy alone has not, as bfloat16
+        import tensorflow as tf
+
+        return tf.as_dtype(name).as_numpy_dtype
+
+
+def _unit(
+    line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int, others: list[Any]
+) -> Unit:
+    began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
+    here, number = frozenset(numbers[0][number] for number in line["here"]), line["unit"]
+    places = [line["values"], *(each.get(number, []) for each in others)]
+    return Unit(began, ended, line["step"], here, number, folder, numbers, line["digests"], places)
+
+
+def weight_of(name: str, names: Iterable[str]) -> str | None:
+    """The weight that an optimizer's variable belongs to, among `names`; None for what belongs to none.
+
+    Keras 3 says adam/dense_kernel_momentum, Keras 2 Adam/m/dense/kernel, its older optimizers Adam/dense/kernel/m,
+    TensorFlow 1 dense/kernel/Momentum.
+    """
+    own = name.partition("/")[2]
+    found = [
+        each
+        for each in names
+        if each != name
+        and (
+            own.startswith((each.replace("/", "_") + "_", f"{each}/"))
+            or name.endswith(f"/{each}")
+            or name.startswith(f"{each}/")
+        )
+    ]
+    return max(found, key=len, default=None)
+
+
+def as_tuple(value: Any) -> Any:
+    """Of lists, as JSON has them, tuples."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value

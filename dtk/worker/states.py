@@ -1,0 +1,392 @@
+"""In a worker: the state that each step starts from and ends with, for `dtk.verify` to follow.
+
+In the worker's directory:
+
+    variables.jsonl   one line a variable, when it is first seen
+    units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, where it began and
+                      ended (`Watched.position`), digests of what it changed, and where its values are
+    states.bin        the values of all units, one after another
+
+The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dtk.compat import states
+from dtk.compat.states import Variable
+from dtk.compat.steps import updates
+from dtk.environment import Here
+from dtk.worker.progress import progress
+
+__all__ = [
+    "BUDGET",
+    "NOTHING",
+    "Recorder",
+    "Snapshot",
+    "Watched",
+    "finish",
+    "listen",
+    "made",
+    "pause",
+    "take",
+    "watch",
+    "watcher",
+]
+
+BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
+SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
+FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state, the first
+TIMED = 8  # units by which it is known how long one takes
+SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
+SHARE = 0.03  # of the time, for larger states
+WRITING = 2e-9  # seconds a byte, of a processor: the same on all workers, which are to record the same units
+WAITING = 256e6  # bytes that may wait to be written
+
+Values = list[list[Any]]  # for each variable, of each of its copies; [] for one that is not there
+
+
+class Snapshot(NamedTuple):
+    """What the variables that are compared hold at one moment; values share memory with TensorFlow's.
+
+    values: by id of the Variable. marks: of each what is another once it was written: where its values lie, or the
+    value itself of single numbers, which are copied.
+    """
+
+    table: list[Variable]
+    values: dict[int, list[Any]]
+    marks: dict[int, list[Any]]
+
+    def of(self, variable: Variable) -> list[Any]:
+        return self.values.get(id(variable), [])
+
+    def same(self, other: Snapshot, variable: Variable) -> bool:
+        """Whether nothing was written in between."""
+        return self.marks.get(id(variable)) == other.marks.get(id(variable))
+
+
+NOTHING = Snapshot([], {}, {})
+
+
+def take(everything: bool = False) -> Snapshot:
+    """Reads all that is compared; everything: also what is not."""
+    table = [each for each in states.variables() if each.ready and (everything or each.role == "")]
+    read = states.read(table)
+    marks = [[v.__array_interface__["data"][0] if v.ndim else v.tobytes() for v in values] for values in read]
+    keys = [id(each) for each in table]
+    return Snapshot(table, dict(zip(keys, read, strict=True)), dict(zip(keys, marks, strict=True)))
+
+
+class Watched:
+    """Which functions train, and how far training is.
+
+    A function that changed nothing in its first calls is not looked at any more. position: updates of all optimizers so
+    far, and units since the last of them, such as those that only add up gradients: by it a unit is found in another
+    process, which may make several updates in one call where this one makes one.
+    """
+
+    TRIES = 3
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Any, int]] = {}  # by id; kept, so that no other object gets the id
+        self.training: set[int] = set()
+        self.position = (0, 0)
+
+    def looks_at(self, subject: Any) -> bool:
+        return id(subject) in self.training or self._seen.get(id(subject), (None, 0))[1] < self.TRIES
+
+    def trains(self, subject: Any) -> bool:
+        return id(subject) in self.training
+
+    def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
+        """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
+        updates, so_far = self.position[0], made()
+        changed = so_far > updates or (
+            self.trains(subject) if before is None or after is None else _apart(before, after)
+        )
+        tries = self._seen.get(id(subject), (None, 0))[1]
+        self._seen[id(subject)] = (subject, tries + 1)
+        if changed:
+            self.training.add(id(subject))
+            self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
+        return changed
+
+
+def _apart(before: Snapshot, after: Snapshot) -> bool:
+    return any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
+
+
+def made() -> int:
+    """Updates of all optimizers so far."""
+    return sum(sum(each.so_far()) for each in updates.counted())
+
+
+class Recorder:
+    """Records the units of this process."""
+
+    def __init__(self, place: Here, budget: float):
+        self.place, self.budget = place, budget
+        self.path = place.folder.path
+        self.watched = Watched()
+        self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
+        self.held: Snapshot | None = None  # what the unit before left, where that was recorded
+        self.written: dict[int, int] = {}  # id of a Variable -> its number
+        self._kept: list[Variable] = []  # so that no id is used again
+        self._fresh, self._largest, self._since = 0, 0, 0.0
+        self._steps = 0  # recorded when the unit began
+        self._writer = _Writer(self.path, values=place.worker == 0)
+        self.paused = False
+
+    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self.paused:
+            return call(*args, **kwargs)
+        begun = self.begins(subject)
+        result = call(*args, **kwargs)
+        self.ends(subject, begun)
+        return result
+
+    def begins(self, subject: Any) -> Any:
+        """Before what may be a unit; `ends` gets what this returns."""
+        began = self.watched.position
+        known, self._steps = self.watched.trains(subject), progress(self.place).steps
+        before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
+        return known, began, before
+
+    def ends(self, subject: Any, begun: Any) -> None:
+        known, began, before = begun
+        after = take() if before is not None else None
+        if self.watched.called(subject, before, after):
+            self._unit(known, began, before, after)
+        self._since = self._since or time.monotonic()
+
+    def _wanted(self, known: bool) -> bool:
+        fresh = not known or self._fresh > 0
+        room = self.spent + self._largest <= self.budget
+        return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
+
+    def _unit(self, known: bool, began: tuple[int, int], before: Snapshot | None, after: Snapshot | None) -> None:
+        self.units += 1
+        self._fresh = max(0, (self._fresh if known else FRESH) - 1)
+        size = 0
+        if before is not None and after is not None:
+            size = self._write(before, after, began=began, ended=self.watched.position, step=self._step(began))
+        self.held = after
+        self._plan(size)
+
+    def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
+        for each in after.table:
+            if id(each) not in self.written:
+                self.written[id(each)] = len(self.written)
+                self._kept.append(each)
+                self._writer.put(_line(len(self.written) - 1, each), None)
+        entries: list[tuple[str, int, str, list[Any]]] = []
+        size = 0
+        for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
+            if held.marks == now.marks:
+                continue
+            for each in now.table:
+                values = now.of(each)
+                if id(each) not in self.written:
+                    continue  # it is gone by the unit's end
+                if not held.of(each) or not held.same(now, each):
+                    entries.append((when, self.written[id(each)], each.kept, values))
+                    size += sum(value.nbytes for value in values)
+        unit = {
+            **facts,
+            "unit": self.units,
+            "here": [self.written[id(each)] for each in after.table],
+        }
+        self._writer.put(None, (unit, entries, size))
+        return size
+
+    def _step(self, began: tuple[int, int]) -> int:
+        """The unit's first step; a function that was restarted says only in its first step which one that is."""
+        now = progress(self.place).steps
+        made = max(1, self.watched.position[0] - began[0])
+        return max(self._steps, now - made) + 1
+
+    def _plan(self, size: int) -> None:
+        """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
+        self.spent += size
+        self._largest = max(self._largest, size)
+        if self.spent > self.stage:
+            self.stride *= 2
+            self.stage += (self.budget - self.stage) / 2
+        if self._largest <= SMALL:
+            return
+        self._fresh = 0
+        if self.units < TIMED:
+            self.stride = max(self.stride, TIMED)
+            return
+        unit = (time.monotonic() - self._since) / (self.units - 1)  # the first one's time is that of making its graph
+        while self.stride * unit * SHARE < self._largest * WRITING:
+            self.stride *= 2
+
+    def finish(self, goes_on: bool = False) -> None:
+        """Writes what the function has left behind, and waits until all is written. goes_on: more may come."""
+        if self.held is not None:  # the last unit was recorded
+            now = take()
+            number, self.units = self.units, self.units + 1
+            place = self.watched.position
+            self._write(now, now, end=True, began=place, ended=place, step=self._steps + 1)
+            self.units = number
+        last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
+        self._writer.close(last, goes_on)
+
+
+def _line(number: int, each: Variable) -> dict[str, Any]:
+    facts = ("name", "identity", "dtype", "shape", "kept", "aggregation", "trainable")
+    return {"number": number, **{name: getattr(each, name) for name in facts}}
+
+
+class _Writer:
+    """Writes in a thread of its own, so that a step waits for nothing but the reading of its variables."""
+
+    def __init__(self, path: Path, values: bool):
+        self.values, self.failed = values, ""
+        self._path = path
+        self._queue: queue.Queue[Any] = queue.Queue()
+        self._waiting, self._room = 0, threading.Condition()
+        self._written = threading.Event()  # all that there was when `close` was called
+        threading.Thread(target=self._run, name="dtk-states", daemon=True).start()
+
+    def put(self, variable: Any, unit: Any) -> None:
+        if unit is not None:
+            with self._room:
+                self._room.wait_for(lambda: self._waiting < WAITING or self.failed, timeout=60)
+                self._waiting += unit[2]
+        self._queue.put((variable, unit))
+
+    def close(self, last: dict[str, Any], goes_on: bool) -> None:
+        self._written.clear()
+        self._queue.put((None, {"last": last, "goes_on": goes_on}))
+        self._written.wait(120)
+
+    def _run(self) -> None:
+        names = ("variables.jsonl", "units.jsonl", "states.bin")
+        with contextlib.ExitStack() as stack:
+            variables, units, values = (stack.enter_context(self._opened(name)) for name in names)
+            while self._next(variables, units, values):
+                pass
+
+    def _opened(self, name: str) -> Any:
+        return open(self._path / name, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+    def _next(self, variables: Any, units: Any, values: Any) -> bool:
+        """Writes what was put next; returns whether more may come."""
+        variable, unit = self._queue.get()
+        try:
+            if variable is not None:
+                _append(variables, variable)
+            elif isinstance(unit, dict):
+                _append(units, {"last": unit["last"]})
+                return bool(unit["goes_on"])
+            elif not self.failed:
+                _append(units, self._unit(unit[0], unit[1], values))
+        except OSError as error:  # a full disk: what is written by now can be followed
+            self.failed = str(error.strerror or error)
+        finally:
+            if isinstance(unit, dict):
+                self._written.set()
+            elif unit is not None:
+                with self._room:
+                    self._waiting -= unit[2]
+                    self._room.notify_all()
+        return True
+
+    def _unit(self, unit: dict[str, Any], entries: list[Any], file: Any) -> dict[str, Any]:
+        digests: dict[str, Any] = {"before": {}, "after": {}}
+        places = []
+        for when, number, kept, values in entries:
+            held = [np.ascontiguousarray(value) for value in values]
+            if kept == "mirrored":
+                digests[when][number] = [zlib.crc32(_bytes(value)) for value in held]
+            if self.values or kept == "by replica":
+                for value in held if kept == "by replica" else held[:1]:
+                    places.append([when, number, file.tell(), value.nbytes])
+                    file.write(_bytes(value))
+        file.flush()
+        return {**unit, "digests": digests, "values": places}
+
+
+def _append(file: Any, line: Any) -> None:
+    file.write((json.dumps(line) + "\n").encode())
+    file.flush()
+
+
+def _bytes(value: Any) -> Any:
+    return value.reshape(-1).view(np.uint8).data if value.size else b""
+
+
+_recorder: Recorder | None = None
+
+
+def listen(place: Here) -> None:
+    """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
+    global _recorder
+    asked = os.environ.get("DTK_STATES", "")
+    budget = SENT if place.host else BUDGET
+    try:
+        budget = float(asked) if asked not in ("", "1") else budget
+    except ValueError:
+        pass
+    if budget <= 0 or place.role == "evaluator" or place.mode not in ("cluster", "mirrored"):
+        return
+    _recorder = Recorder(place, budget)
+    watch(_recorder)
+
+
+def pause(paused: bool) -> None:
+    """While it is paused nothing is recorded: what runs is not the same on all workers."""
+    if _recorder is not None:
+        _recorder.paused = paused
+
+
+def finish(goes_on: bool = False) -> None:
+    """Writes what the function, or a session of cells until now, has left behind."""
+    if _recorder is not None:
+        _recorder.finish(goes_on)
+
+
+class Watcher(Protocol):
+    """A `Recorder`, or a `dtk.worker.follow.Follower`."""
+
+    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any: ...
+    def begins(self, subject: Any) -> Any: ...
+    def ends(self, subject: Any, begun: Any) -> None: ...
+
+
+_watcher: Watcher | None = None
+
+
+def watcher() -> Watcher | None:
+    """What watches the units of this process."""
+    return _watcher
+
+
+def watch(watcher: Watcher) -> None:
+    """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
+    import wrapt
+
+    global _watcher
+    _watcher = watcher
+
+    module = "tensorflow.python.ops.resource_variable_ops"
+    wrapt.register_post_import_hook(states.watch_variables, module)
+    wrapt.register_post_import_hook(states.watch_launcher, "tensorflow.python.distribute.cross_device_utils")
+    wrapt.register_post_import_hook(states.watch_names, "keras.src.backend.tensorflow.core")
+    for metric in ("keras.src.metrics.metric", "tf_keras.src.metrics.base_metric"):
+        wrapt.register_post_import_hook(states.watch_metrics, metric)
+    wrapt.register_post_import_hook(lambda tensorflow: states.watch_calls(watcher.around), "tensorflow")

@@ -1,0 +1,305 @@
+"""Inside a worker process: take its place, run the learner's function, write down what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import inspect
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from multiprocessing import connection, parent_process
+from pathlib import Path
+from typing import Any
+
+import wrapt
+
+from dtk import environment
+from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
+from dtk.compat.keras import correct, keras2
+from dtk.environment import Here
+from dtk.language import N_, _
+from dtk.records import RunFolder, events
+from dtk.worker import follow, isolation, marks, ship, states, updates
+from dtk.worker.family import die_with
+from dtk.worker.progress import progress
+
+__all__ = ["main", "of_replicas", "split", "strategy_of"]
+
+_ABOVE = (__name__, "dtk.launch.program", "runpy")  # modules above the learner's own lines
+
+
+def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
+    """The whole life of a worker.
+
+    spec: of `dtk.launch.launch`; its `clock` is `time.monotonic()` of the machine that the kernel is on. parent: the
+    process that started this one, which ends with it. inherited: the parent's own descriptors, which are none of ours.
+    """
+    for descriptor in inherited:
+        os.close(descriptor)
+    os.setsid()  # a process group of its own: killing it takes the learner's child processes along
+    _die_with(parent)
+    before = keras2.chosen()  # by the kernel's environment, which this process still has
+    here = _take_place(spec)
+    here.journal.event(events.Starting(here.now(), version=events.VERSION))
+    try:
+        _work(spec, here, before != keras2.chosen())
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
+        code = _record_failure(here, error)
+        _flush()
+        os._exit(code)  # an orderly exit can hang in TensorFlow's shutdown while a peer is gone
+    _flush()
+    here.journal.event(events.Finished(here.now()))
+    while True:  # stay until the run ends: a chief that leaves early breaks its peers' collectives
+        signal.pause()
+
+
+def _die_with(parent: int) -> None:
+    """No worker outlives the process that started it, even if that one is killed with SIGKILL."""
+    if die_with(parent):
+        return
+    forked_by = parent_process()
+    if forked_by is not None:
+        sentinel = forked_by.sentinel
+
+        def watch() -> None:
+            connection.wait([sentinel])
+            os.killpg(0, signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _take_place(spec: dict[str, Any]) -> Here:
+    os.environ.clear()
+    os.environ.update(spec["env"])
+    if spec["core"] is not None:
+        with contextlib.suppress(OSError):  # taken away meanwhile: then it runs where the system puts it
+            os.sched_setaffinity(0, [spec["core"]])  # before a library makes threads, which take it over
+    os.chdir(spec["cwd"])
+    sys.path[:] = spec["sys_path"]
+    sys.argv[:] = [""]
+    here = Here(
+        RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"]),
+        spec["worker"],
+        spec["workers"],
+        spec["replicas"],
+        spec["mode"],
+        spec["clock"],
+        spec["role"],
+        spec["host"],
+    )
+    environment.enter(here)
+    here.folder.path.mkdir(mode=0o700, exist_ok=True)
+    # Temporary files go with the run's directory: a worker is killed in the end and cleans up none of its own
+    # (AutoGraph leaves one a function).
+    Path(spec["env"]["TMPDIR"]).mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = None  # a forked worker has its parent's
+    _redirect(here.folder.path)
+    return here
+
+
+def _redirect(folder: Path) -> None:
+    """File descriptors 1 and 2 go to the log, so that C++ output does too. A file never blocks its writer."""
+    log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    sys.stdin = open(os.devnull)  # noqa: SIM115  (the process's own stdin, open to its end)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        text = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+    faulthandler.enable(file=sys.stderr)  # a crash in C++ leaves the Python lines that led to it in the log
+    stacks = open(folder / "stacks.txt", "w")  # noqa: SIM115  (the signal handler writes to it at any time)
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+
+
+def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
+    _prepare_libraries(spec)
+    marks.listen(here)
+    updates.listen(here)
+    if spec["follow"]:
+        follow.follow(here, spec["follow"])
+    elif spec["states"]:
+        states.listen(here)
+    wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
+    ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
+    call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
+    fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
+    if spec["strategy"]:
+        strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
+        args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
+    here.journal.event(events.Running(here.now()))
+    try:
+        result = fn(*args, **kwargs)
+    except follow.Ended:
+        result = None
+    if inspect.isawaitable(result):
+        raise TypeError(_("the function returned a coroutine; write an ordinary function"))
+    updates.keep_beside(here)
+    states.finish()
+    follow.finish()
+    progress(here).finish()
+    updates.write(here)
+    here.folder.save_result(ship.pack_result(result))
+    del fn, args, kwargs, result
+    gc.collect()  # what the function has left: summary writers flush then
+
+
+def _imported(here: Here, host: str | None) -> None:
+    narrow = binding.narrow(host or "127.0.0.1")
+    here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
+
+
+def _prepare_libraries(spec: dict[str, Any]) -> None:
+    """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
+    import random
+
+    wrapt.register_post_import_hook(lambda tensorflow: keras2.follow(), "tensorflow")
+    seed = spec["seed"]
+    if seed is not None:
+        random.seed(seed)
+        wrapt.register_post_import_hook(lambda numpy: numpy.random.seed(seed), "numpy")
+        wrapt.register_post_import_hook(lambda tensorflow: tensorflow.random.set_seed(seed), "tensorflow")
+        for name in ("keras", "tf_keras"):
+            # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
+            wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
+    correct.when_imported()  # after the seeds
+    wrapt.register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: transport.apply(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: autotuning.apply(), "tensorflow")
+    wrapt.register_post_import_hook(
+        lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
+    )
+    without.apply(spec["without"])
+    if spec["record"]:
+        _record_every_fit()
+    # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
+    if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
+        strategies.alone()
+    if spec["follow"].get("counts", 1) > 1:
+        strategies.counts(spec["follow"]["counts"])
+    strategies.join_once()
+    if spec["replicas"] > 1:
+        wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
+        strategies.several(spec["replicas"])
+
+
+def _record_every_fit() -> None:
+    from dtk.compat.keras import fits
+    from dtk.worker.keras import Recorder
+
+    fits.in_each_fit(Recorder)
+
+
+def _listen_to_estimator() -> None:
+    from dtk.worker import estimator
+
+    estimator.listen()
+
+
+def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:
+    """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
+    import tensorflow as tf
+
+    if here.mode == "cluster" and not alone:
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(communication))
+    if here.mode == "mirrored":
+        # A follower adds without collectives, which fail where variables are made in a step: docs/explanation/facts.md
+        sums = tf.distribute.ReductionToOneDevice() if followed else None
+        return tf.distribute.MirroredStrategy(of_replicas(here.replicas), cross_device_ops=sums)
+    return tf.distribute.get_strategy()
+
+
+def _options(asked: dict[str, Any]) -> Any:
+    """The strategy's communication options; None, its default, where nothing is asked for."""
+    from tensorflow import distribute
+
+    if "implementation" in asked:
+        named = distribute.experimental.CommunicationImplementation[asked["implementation"]]
+        asked = {**asked, "implementation": named}
+    return distribute.experimental.CommunicationOptions(**asked) if asked else None
+
+
+def _record_failure(here: Here, error: BaseException) -> int:
+    at = here.now()
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals.get("__name__") in _ABOVE:
+        trace = trace.tb_next  # the learner's own lines are what helps; ours above them are not
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    try:
+        sys.stderr.write(text)
+        kind, message = causes.message_of(error)
+        if environment.isolated() and isolation.wanted_a_network(error):
+            words = N_(
+                "{error} (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
+            )
+            message = _(words, error=message)
+        here.folder.save_error(kind, message, text, causes.by_a_peer(error))
+        here.journal.event(events.Failed(at))
+    except OSError:
+        pass  # a full disk: the kernel sees the exit code and the disk
+    if not isinstance(error, SystemExit):
+        return 1
+    if isinstance(error.code, int):
+        return error.code
+    return 0 if error.code is None else 1
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # a full disk, or a stream the learner closed: the result is worth more than its last line
+    ctypes.CDLL(None).fflush(None)  # what C code printed through stdio
+
+
+# ---- the devices of several replicas in one worker: parts of its GPU where it has one, parts of its CPU otherwise
+
+_LEFT_FREE = 1024  # MB of a GPU that stay outside of what TensorFlow divides: CUDA's own context, cuDNN's workspace
+_LEAST = 512  # MB for a replica
+_UNKNOWN = 2048  # MB for a replica where nothing tells what is free: every lesson fits, and so does a T4's memory
+
+
+def split(replicas: int) -> None:
+    """Makes as many logical CPUs, and as many GPUs of a single one; only possible before TensorFlow's first operation.
+
+    A logical GPU needs a limit of its own, https://www.tensorflow.org/guide/gpu#using_multiple_logical_gpus.
+    """
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    gpus = tf.config.list_physical_devices("GPU")
+    if 0 < len(gpus) < replicas:
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=_megabytes(replicas))
+        tf.config.set_logical_device_configuration(gpus[0], [part] * replicas)
+
+
+def of_replicas(replicas: int) -> list[str]:
+    """The names of the replicas' devices, after `split`; all of a kind, as MirroredStrategy wants them."""
+    import tensorflow as tf
+
+    kind = "GPU" if len(tf.config.list_logical_devices("GPU")) >= replicas else "CPU"
+    return [f"{kind}:{index}" for index in range(replicas)]
+
+
+def _megabytes(replicas: int) -> int:
+    """A replica's part of the memory that is free on the fullest GPU, in MB."""
+    command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    try:
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        free = min(int(line) for line in printed.split())
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return _UNKNOWN  # no such program, or an answer in other words
+    return max(_LEAST, (free - _LEFT_FREE) // replicas)
