@@ -1,7 +1,8 @@
 """The data of a call once more: what it reads, and what stands for that, so that a follower can make the call again.
 
 TensorFlow 2.15 to 2.21. Touched: the classes of iterators, `IteratorBase` and `OwnedIterator`, which have no public
-names; `tests/test_states.py` tells when one of them is gone.
+names, `_strategy` of a distributed one, and `_value_specs` of `PerReplicaSpec`; `tests/test_states.py` tells when one
+of them is gone.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 __all__ = ["Feed", "can_be_fed", "is_data", "read_beside"]
 
+Element = tuple[Any, ...]  # of each replica its part
 MOST_CALLED = 50  # functions that are asked for what they read
 
 
@@ -58,18 +61,27 @@ def read_beside(function: Any) -> list[tuple[Any, Callable[[Any], None]]]:
 
 
 def can_be_fed(value: Any) -> bool:
-    """Whether a `Feed` can stand for it: a dataset, or its own iterator, not a strategy's."""
+    """Whether a `Feed` can stand for it."""
     import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-    return isinstance(value, (OwnedIterator, tf.data.Dataset))
+    return isinstance(value, (OwnedIterator, tf.data.Dataset)) or _is_distributed(value)
+
+
+def _is_distributed(value: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(value, (tf.distribute.DistributedIterator, tf.distribute.DistributedDataset))
 
 
 class Feed:
     """What stands for an iterator, or a dataset: it hands out what that gives, and can hand it out again.
 
-    handed: what a function gets in its place. given: what it has read in this call. lost: whether that is too much to
-    be kept, or was read several times.
+    A strategy's as well, where all replicas are in this process. Each then has an iterator of its own, as the usual one
+    for all of them reads ahead.
+
+    handed: what a function gets in its place. given: what it has read in this call, of each element what each replica
+    got. lost: whether that is too much to be kept, or was read several times.
     """
 
     MOST = 2**28  # bytes that are kept of a call's data
@@ -78,50 +90,96 @@ class Feed:
         import tensorflow as tf
 
         self.source = source
-        self.given: list[Any] = []
-        self.replayed: list[Any] | None = None
+        self.given: list[Element] = []
         self.lost = False
-        self._ahead: list[Any] = []
-        self._size = self._passes = 0
-        self._whole = whole = isinstance(source, tf.data.Dataset)
-        elements = self._pass if whole else self._elements
-        dataset = tf.data.Dataset.from_generator(elements, output_signature=source.element_spec)
-        if whole and int(source.cardinality()) >= 0:
-            dataset = dataset.apply(tf.data.experimental.assert_cardinality(int(source.cardinality())))
+        self._size = 0
+        self._again: Sequence[Element] | None = None
+        self._strategy = source._strategy if _is_distributed(source) else None
+        self._replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
+        self._lock = threading.Lock()
+        self._whole = isinstance(source, (tf.data.Dataset, tf.distribute.DistributedDataset))
+        self._own = None if self._whole else self._parts()
+        self.replay(None)
+        if self._strategy is None:
+            handed = self._dataset(0)
+        else:
+            replicas = iter(range(self._replicas))
+            options = tf.distribute.InputOptions(
+                experimental_fetch_to_device=False,
+                experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+            )
+            handed = self._strategy.distribute_datasets_from_function(lambda _: self._dataset(next(replicas)), options)
+        self.handed = handed if self._whole else iter(handed)
+
+    def _dataset(self, replica: int) -> Any:
+        """What one replica reads."""
+        import tensorflow as tf
+
+        spec = self.source.element_spec
+        if self._replicas > 1:
+            spec = tf.nest.map_structure(lambda leaf: leaf._value_specs[replica], spec)
+        elements = functools.partial(self._pass if self._whole else self._elements, replica)
+        dataset = tf.data.Dataset.from_generator(elements, output_signature=spec)
+        if isinstance(self.source, tf.data.Dataset) and int(self.source.cardinality()) >= 0:
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(int(self.source.cardinality())))
         options = tf.data.Options()
         options.autotune.enabled = False
         options.threading.private_threadpool_size = 1
-        dataset = dataset.with_options(options)
-        self.handed = dataset if whole else iter(dataset)
+        return dataset.with_options(options)
 
     def begins(self) -> None:
         """Before a call: of an iterator as many elements as the call before has read are taken ahead."""
-        if not self._whole:
-            for _ in range(max(1, len(self.given)) - len(self._ahead)):
-                self.fetch()
-        self.given, self._size, self._passes, self.lost = [], 0, 0, False
+        if self._own is not None:
+            self._own.fetch(max(1, len(self.given)))
+        self.given, self._size, self.lost = [], 0, False
+        self.replay(None)
 
-    def _elements(self) -> Iterator[Any]:
+    def replay(self, elements: Sequence[Element] | None) -> None:
+        """From now on it hands out these; None: what the source gives."""
+        self._again = elements
+        self._now = self._own if elements is None else self._parts()
+        self._passes, self._begun = [0] * self._replicas, list[_Parts]()
+
+    def _parts(self) -> _Parts:
+        if self._again is not None:
+            return _Parts(self._again, self._replicas, lambda _: None)
+        return _Parts(map(self._split, self.source), self._replicas, self._keep)
+
+    def _split(self, element: Any) -> Element:
+        import tensorflow as tf
+
+        if self._strategy is None:
+            return (element,)
+        local = self._strategy.experimental_local_results
+        return tuple(tf.nest.map_structure(lambda leaf: local(leaf)[k], element) for k in range(self._replicas))
+
+    def _elements(self, replica: int) -> Iterator[Any]:
+        """An iterator's, for one replica, of all calls."""
         while True:
-            if self.replayed is not None:
-                yield self.replayed.pop(0)
-                continue
-            if not self._ahead:
-                self.fetch()
-            if not self._ahead:
+            with self._lock:
+                assert self._now is not None
+                found = self._now.next(replica)
+            if not found:
                 return
-            yield self._kept(self._ahead.pop(0))
+            yield found[0]
 
-    def _pass(self) -> Iterator[Any]:
-        if self.replayed is not None:
-            yield from self.replayed
-            return
-        self._passes += 1
-        self.lost = self.lost or self._passes > 1
-        for element in self.source:
-            yield self._kept(element)
+    def _pass(self, replica: int) -> Iterator[Any]:
+        """A dataset's, for one replica, of one pass."""
+        with self._lock:
+            number = self._passes[replica]
+            self._passes[replica] += 1
+            if number == len(self._begun):
+                self._begun.append(self._parts())
+            self.lost = self.lost or (number > 0 and self._again is None)
+            parts = self._begun[number]
+        while True:
+            with self._lock:
+                found = parts.next(replica)
+            if not found:
+                return
+            yield found[0]
 
-    def _kept(self, element: Any) -> Any:
+    def _keep(self, element: Element) -> None:
         import tensorflow as tf
 
         leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
@@ -129,11 +187,35 @@ class Feed:
         self.lost = self.lost or self._size > self.MOST
         if not self.lost:
             self.given.append(element)
-        return element
 
-    def fetch(self) -> None:
-        """Takes the next element before it is asked for, in the thread of the program."""
-        try:
-            self._ahead.append(next(self.source))
-        except StopIteration:
-            pass
+
+class _Parts:
+    """Elements of which each replica takes its own part. kept: gets each element that one has begun to take."""
+
+    def __init__(self, elements: Iterable[Element], replicas: int, kept: Callable[[Element], None]):
+        self._elements, self._kept = iter(elements), kept
+        self._ahead: list[Element] = []
+        self._taken = [0] * replicas  # of those ahead
+
+    def fetch(self, count: int) -> None:
+        """Takes so many elements before they are asked for, in the thread of the program."""
+        while len(self._ahead) < count:
+            try:
+                self._ahead.append(next(self._elements))
+            except StopIteration:
+                return
+
+    def next(self, replica: int) -> list[Any]:
+        """A list of the part; [] at the end."""
+        place = self._taken[replica]
+        self.fetch(place + 1)
+        if place == len(self._ahead):
+            return []
+        element = self._ahead[place]
+        if place == max(self._taken):  # the first to have it
+            self._kept(element)
+        self._taken[replica] += 1
+        if min(self._taken):
+            self._ahead.pop(0)
+            self._taken = [taken - 1 for taken in self._taken]
+        return [element[replica]]

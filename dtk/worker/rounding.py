@@ -97,12 +97,12 @@ class Repeated:
                 each.assign(values)
         fed = {id(feed.handed) for feed in self.feeds}
         for feed, given in zip(self.feeds, self._given, strict=True):
-            feed.replayed = [changed(element) for element in given]
+            feed.replay([changed(element) for element in given])
         args = [value if id(value) in fed else changed(value) for value in self.made.args]
         kwargs = {name: value if id(value) in fed else changed(value) for name, value in self.made.kwargs.items()}
         self.made.call(*args, **kwargs)
         for feed in self.feeds:
-            feed.replayed = None
+            feed.replay(None)
         ends = take(everything=True)
         return {
             number: float(np.linalg.norm(change(each, begins[id(each)], ends.of(each)) - self._plain[number]))
