@@ -150,8 +150,8 @@ class Feed:
 
         if self._strategy is None:
             return (element,)
-        local = self._strategy.experimental_local_results
-        return tuple(tf.nest.map_structure(lambda leaf: local(leaf)[k], element) for k in range(self._replicas))
+        leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
+        return tuple(tf.nest.pack_sequence_as(element, parts) for parts in zip(*leaves, strict=True))
 
     def _elements(self, replica: int) -> Iterator[Any]:
         """An iterator's, for one replica, of all calls."""
