@@ -285,6 +285,38 @@ def test_a_call_that_reads_its_data_itself_is_made_again_with_the_same(given):
 
 
 @pytest.mark.trains
+def test_variables_are_matched_whenever_the_garbage_collector_comes():
+    def train(strategy):
+        import gc
+
+        import keras
+        import tensorflow as tf
+
+        gc.disable()
+        with strategy.scope():
+            left = [tf.Variable([1.0, 2.0])]
+            left.append(left)
+            del left
+            if strategy.num_replicas_in_sync > 1:
+                gc.collect()
+            module = tf.Module()
+            module.weight = weight = tf.Variable([3.0, 4.0])
+            optimizer = keras.optimizers.SGD(0.1)
+
+        def share(batch):
+            with tf.GradientTape() as tape:
+                loss = tf.nn.compute_average_loss(tf.reduce_sum((batch * weight) ** 2, axis=1), global_batch_size=8)
+            optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+            return loss
+
+        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32, 2), (1, 2))).batch(8)
+        for batch in strategy.experimental_distribute_dataset(data):
+            dtk.record_step(strategy.run(share, args=(batch,)), batch=batch, model=module)
+
+    assert dtk.verify(dtk.run(train)).verdict == "one device"
+
+
+@pytest.mark.trains
 def test_what_replicas_in_one_process_read_is_handed_out_again():
     def train(strategy):
         import tensorflow as tf

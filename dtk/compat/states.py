@@ -54,7 +54,8 @@ _making = threading.local()
 _table: list[Variable] = []
 _of_handle: dict[int, Variable] = {}
 _in_graph: list[InGraph] = []  # of the Estimator that trains, or has trained last
-_counted: dict[tuple[Any, ...], int] = {}
+_counted: dict[tuple[Any, ...], int] = {}  # variables made so far that have a name, type and shape in common
+_newest = 0  # id of the handle that was made last
 _stale = True
 _around: Unit | None = None
 _inside = False
@@ -214,12 +215,16 @@ def watch_variables(module: Any) -> None:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        global _stale
+        global _stale, _newest
         original(self, *args, **kwargs)
-        if not isinstance(self, module._UnreadVariable):
-            self._dtk_role = getattr(_making, "role", "")
-            _leaves.append(weakref.ref(self, _gone))
-            _stale = True
+        if isinstance(self, module._UnreadVariable):
+            return
+        self._dtk_role = getattr(_making, "role", "")
+        if getattr(self.handle, "_id", 0) > _newest:  # no second object for a variable
+            _newest = self.handle._id
+            self._dtk_number = _numbered(self, str(self.name))
+        _leaves.append(weakref.ref(self, _gone))
+        _stale = True
 
     base.__init__ = init
 
@@ -231,8 +236,10 @@ def watch_names(core: Any) -> None:
     @functools.wraps(original)
     def initialize(self: Any, value: Any) -> None:
         original(self, value)
-        for leaf in getattr(self._value, "values", (self._value,)):
-            leaf._dtk_path = str(self.path)
+        leaves = getattr(self._value, "values", (self._value,))
+        number = _numbered(leaves[0], str(self.path))
+        for leaf in leaves:
+            leaf._dtk_path, leaf._dtk_number = str(self.path), number
             leaf._dtk_role = getattr(self, "_dtk_role", leaf._dtk_role)
 
     core.Variable._initialize = initialize
@@ -338,10 +345,18 @@ def _refresh() -> None:
 def _entry(leaf: Any) -> Variable:
     made: Variable = _facts(leaf, Variable)
     made.role = leaf._dtk_role
-    alike = made.identity[:-1]
-    number = _counted[alike, made.role] = _counted.get((alike, made.role), -1) + 1
-    made.identity = (*alike, number)
+    made.identity = (*made.identity[:-1], getattr(leaf, "_dtk_number", 0))
     return made
+
+
+def _numbered(leaf: Any, name: str) -> int:
+    """A new variable's place among those of its name, type and shape.
+
+    Counted when it is made: when one that nobody holds is gone is the garbage collector's to say.
+    """
+    alike = (_NUMBER.sub("", name), leaf.dtype, str(leaf.shape), leaf._dtk_role)
+    _counted[alike] = _counted.get(alike, -1) + 1
+    return _counted[alike]
 
 
 def _facts(leaf: Any, cls: Any) -> Any:
@@ -415,9 +430,13 @@ def _unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs:
         _inside = False
 
 
-def perturbed(values: Any, size: float, draw: np.random.Generator) -> Any:
-    """The same with each number of floating point changed by a part of `size`, at random up or down."""
+def perturbed(values: Any, size: float, draw: np.random.Generator, least: float = 0.0) -> Any:
+    """The same with each number of floating point changed by a part of `size`, at random up or down.
+
+    least: what a smaller number counts as, when the part is taken of it.
+    """
     if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
         return values
     signs = draw.integers(0, 2, values.shape).astype(np.float64) * 2 - 1
-    return (values.astype(np.float64) * (1 + size * signs)).astype(values.dtype)
+    wide = values.astype(np.float64)
+    return (wide + size * signs * np.maximum(np.abs(wide), least)).astype(values.dtype)

@@ -42,6 +42,7 @@ REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
 LEAST = 2e-5  # of an update; below, nothing is looked at
 UNMEASURED = 1e-4  # of an update, where a step can't be repeated
+FEW = 0.1  # of all values: how many may be others where the same step is made again
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
@@ -143,7 +144,7 @@ class Follower:
                 self._began = (first, made.before)
             return
         begun, there = self.recorded.before(first), self.recorded.after(last)
-        matched = self._matched(made.after, self.recorded.units[last].here)
+        matched = self._matched(made, first, last)
         line = self._compare(made.before, made.after, begun, there, matched)
         for later in self.recorded.without_update(last) if line["wrong"] else ():
             # Calls that make no update, as evaluations, can't be counted by what they make: one may be several there.
@@ -159,22 +160,27 @@ class Follower:
         facts = {"unit": last + 1, "units": 1 + last - first, "step": self._step, "kind": "update"}
         self._write({**facts, **_finished(line)})
         self._take_over(matched, there, made.after)
-        self._stop_early(line["wrong"])
+        if line.get("measured", True):  # of the others later steps decide
+            self._stop_early(line["wrong"])
 
-    def _matched(self, snapshot: Snapshot, expected: frozenset[int]) -> dict[int, Variable]:
+    def _matched(self, made: Made, first: int, last: int) -> dict[int, Variable]:
         """By the cluster's number; ends where a variable of either has no counterpart.
 
-        Where a wrapped optimizer is built inside of its wrapper here, and outside there, the end of the name decides.
+        One that does not change need not have one: what nobody holds any more is there until the garbage collector
+        comes. Where a wrapped optimizer is built inside of its wrapper here, and outside there, the end of the name
+        decides.
         """
-        mine = [each for each in snapshot.table if each.role == ""]
         numbers, facts = self.recorded.numbers, self.recorded.variables
-        left = [each.identity for each in mine if numbers.get(each.identity) not in expected]
-        missing = sorted(expected - {numbers.get(each.identity) for each in mine})
-        if [_ending(its) for its in left] != [_ending(as_tuple(facts[number]["identity"])) for number in missing]:
-            names = {*(str(its[0]) for its in left), *(facts[number]["name"] for number in missing)}
+        expected = self.recorded.units[last].here
+        mine = [each for each in made.after.table if each.role == ""]
+        left = [each for each in mine if numbers.get(each.identity) not in expected]
+        left = [each for each in left if not made.before.same(made.after, each)]
+        missing = sorted(self.recorded.changed(first, last) - {numbers.get(each.identity) for each in mine})
+        if [_ending(each.identity) for each in left] != [_ending(as_tuple(facts[n]["identity"])) for n in missing]:
+            names = {*(str(each.identity[0]) for each in left), *(facts[number]["name"] for number in missing)}
             self._end("unmatched", unmatched=sorted(names))
-        numbers.update(zip(left, missing, strict=True))
-        return {numbers[each.identity]: each for each in mine}
+        numbers.update(zip((each.identity for each in left), missing, strict=True))
+        return {n: each for each in mine if (n := numbers.get(each.identity)) is not None and n in expected}
 
     def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments; each iterator or dataset, and each that is read beside them, can be had again."""
@@ -327,8 +333,11 @@ class Follower:
         again = Repeated(made, feeds, matched, begun)
         with self.place.journal.muted():
             spread = again.exactly()
-            # What does not repeat itself teaches nothing by being repeated.
-            if all(again.part(number, apart) <= UNMEASURED for number, apart in spread.items()):
+            values = {number: math.prod(matched[number].shape) for number in spread}
+            others = sum(values[number] for number, apart in spread.items() if again.part(number, apart) > UNMEASURED)
+            # A step that does not repeat itself teaches nothing by being repeated; a sum whose terms cancel, as a
+            # bias's before a softmax, is no more than their rounding, which threads alone make another one.
+            if others <= FEW * sum(values.values()):
                 self._perturb(line, again, spread)
             else:
                 line["measured"] = False

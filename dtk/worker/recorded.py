@@ -110,6 +110,12 @@ class Recorded:
                 return
             yield k
 
+    def changed(self, first: int, last: int) -> set[int]:
+        """The numbers of the variables of the last of these units that one of them has made or changed."""
+        units = self.units[first : last + 1]
+        written = {unit.numbers[0][int(number)] for unit in units for number in unit.digests["after"]}
+        return written & self.units[last].here
+
     def before(self, place: int) -> State:
         """What all variables held before a unit; units are asked for in their order."""
         self._upto(place)
