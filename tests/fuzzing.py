@@ -149,6 +149,8 @@ def causes(spec: dict[str, Any]) -> set[str]:
         found |= {"own mean", "whole batch"}
     if "positions" in spec["layers"] and spec["optimizer"] != "SGD":
         found.add("sparse gradient")
+    if spec["masked"] and "sync batch norm" in spec["layers"]:
+        found.add("whole batch")  # with a mask Keras 3 computes the moments of each replica alone, synchronized or not
     if spec["clip"]:
         found.add("clipping")
     return found

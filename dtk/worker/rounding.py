@@ -91,7 +91,7 @@ class Repeated:
         for each in self.made.after.table:
             values = self._begins[id(each)]
             if each.role == "" and each.trainable and amount and values:
-                # What is added to sums, as a bias is, stands for their rounding, which is of their size: of 1, not its own.
+                # What is added to sums, as a bias is, stands for their rounding: of a size of 1, whatever its own is.
                 least = 1.0 if values[0].ndim < 2 else 0.0
                 values = [states.perturbed(values[0], amount, self._draw, least)] * len(values)
             begins[id(each)] = values
