@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from dtk import datasets as datasets  # cloudpickle names what is loaded: so the same function is the same bytes
 from dtk import environment, starts
 from dtk.errors import RunInterrupted
-from dtk.faults import Fault
 from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, programs, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
@@ -142,15 +141,8 @@ def run(
     evaluator: bool | Callable[..., Any] | None = None,
     timeout: float | None = None,
     stall_timeout: float | None = 60.0,
-    faults: Sequence[Fault] = (),
-    restarts: int = 0,
-    start: str = "auto",
-    force: bool = False,
-    argv: Sequence[str] = (),
-    record: bool = False,
     on: str | Place | None = None,
-    gpus_per_worker: int | None = None,
-    isolate: bool | None = None,
+    **options: Any,
 ) -> Run:
     """Runs `fn` in several processes on this machine, each with its own TF_CONFIG, and waits for them all.
 
@@ -171,21 +163,10 @@ def run(
         stall_timeout: seconds without progress anywhere (no record, no output, no processor time, nothing read or
             written) after which the run ends, with every worker's stack; three of its longest steps, where that is
             more. Said as soon as the run's own steps tell that a silence is long. None: never.
-        faults: what goes wrong, made by `dtk.faults`. Those that never came are named after the run.
-        restarts: how often the whole cluster starts again, in the same run directory, after WorkerFailed or
-            WorkerStalled. `fn` is called anew, and continues from what it saved there, if it looks. See `Run.attempts`.
-        start: "warm" (workers are forked from a process that has imported TensorFlow), "cold" (fresh interpreters) or
-            "auto" (warm where that is safe; cold for a program, whose own settings must come before its imports).
-        force: starts them where dtk would not: several on Colab (docs/guide/colab.md), more than free memory allows, or
-            with a Keras 3 below 3.12, which computes distributed training wrongly.
-        argv: what follows a program on its command line.
-        record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
         on: where the workers are, if not on this machine: "ray", "slurm", or what a class of
             `dtk.places` makes.
-        gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
-            An evaluator sees none. None: each sees all.
-        isolate: True gives the processes a network of their own with loopback alone, so that no other user of this
-            machine can connect to them, and they to nothing outside; Linux. None: as DTK_ISOLATE says (1 or 0).
+        options: by name, what is rarely asked for: faults, restarts, start, force, argv, record, gpus_per_worker and
+            isolate. `dtk.Options` says what each is.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -198,17 +179,18 @@ def run(
     began = time.monotonic()
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
-    place = _place(on, isolate)
-    fn = programs.what_to_call(fn, argv, args, kwargs)
-    again = request.checked_restarts(restarts)
-    wanted = request.checked_faults(faults, workers, again, fn)
-    layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force or on is not None)
+    more = request.options("run", options)
+    place, force = _place(on, more.isolate), more.force or on is not None
+    fn = programs.what_to_call(fn, more.argv, args, kwargs)
+    again = request.checked_restarts(more.restarts)
+    wanted = request.checked_faults(more.faults, workers, again, fn)
+    layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
-        gpus=request.checked_gpus(gpus_per_worker, layout.workers, layout.replicas, here=on is None),
-        **request.of_each_job(fn, seed, keras, start, timeout, record, force=force or on is not None),
+        gpus=request.checked_gpus(more.gpus_per_worker, layout.workers, layout.replicas, here=on is None),
+        **request.of_each_job(fn, seed, keras, more.start, timeout, more.record, force=force),
         workers=layout.workers,
         replicas=layout.replicas,
         mode=mode,
@@ -220,7 +202,7 @@ def run(
         faults=layout.faults,
         place=place,
     )
-    request.check_memory(layout.workers + bool(evaluator), job.fork, force or on is not None)
+    request.check_memory(layout.workers + bool(evaluator), job.fork, force)
     for line in layout.said:
         environment.say(line)
     return carry_out(job, began)
@@ -234,10 +216,7 @@ def baseline(
     keras: int | None = None,
     timeout: float | None = None,
     workers: int = 2,
-    start: str = "auto",
-    argv: Sequence[str] = (),
-    record: bool = False,
-    isolate: bool | None = None,
+    **options: Any,
 ) -> Run:
     """Runs `fn` in one process on one device, without TF_CONFIG: what a cluster is compared with.
 
@@ -246,9 +225,10 @@ def baseline(
 
     Args:
         fn: as for `dtk.run`; a parameter `strategy` gets TensorFlow's default strategy.
-        args, kwargs, seed, keras, timeout, start, argv, record, isolate: as for `dtk.run`.
+        args, kwargs, seed, keras, timeout: as for `dtk.run`.
         workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
             workers), so that a comparison of speeds compares workers and not numbers of cores.
+        options: by name, of `dtk.Options`: start, argv, record and isolate.
 
     Returns:
         A `Run` with mode "single".
@@ -259,16 +239,17 @@ def baseline(
     began = time.monotonic()
     request.check_sizes(workers)
     request.check_times(timeout, None)
-    fn = programs.what_to_call(fn, argv, args, kwargs)
+    more = request.options("baseline", options, only=("start", "argv", "record", "isolate"))
+    fn = programs.what_to_call(fn, more.argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
-        **request.of_each_job(fn, seed, keras, start, timeout, record, baseline_of=workers),
+        **request.of_each_job(fn, seed, keras, more.start, timeout, more.record, baseline_of=workers),
         workers=1,
         replicas=1,
         mode="single",
         share=workers,
         stall_timeout=None,
-        place=_place(None, isolate),
+        place=_place(None, more.isolate),
     )
     return carry_out(job, began)
 

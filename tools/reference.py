@@ -49,7 +49,7 @@ def _of(title: str, module: str, *returned: str) -> Page:
     return Page(title, module, tuple(names), returned)
 
 
-_RUNS = ("run", "baseline", "Run", "warm", "export", "is_chief", "run_dir", "training_ended")
+_RUNS = ("run", "Options", "baseline", "Run", "warm", "export", "is_chief", "run_dir", "training_ended")
 _MEASURING = ("study", "Study", "step_parts", "step_reductions", "shards", "benchmark_allreduce")
 _ERRORS = (
     "DtkError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from dtk import environment, limits
@@ -16,6 +17,7 @@ from dtk.launch.warm import is_warm
 from dtk.worker import ship
 
 __all__ = [
+    "Options",
     "check_count",
     "check_memory",
     "check_sizes",
@@ -27,6 +29,7 @@ __all__ = [
     "fork",
     "memory_needed",
     "of_each_job",
+    "options",
     "pack",
     "pack_evaluator",
 ]
@@ -35,6 +38,45 @@ MOST_RESTARTS = 100
 MOST_WORKERS = 1024  # on other machines
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
 _PARENT, _FORKED, _FRESH = 600e6, 250e6, 550e6
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `dtk.run` is rarely asked for, each by name: `dtk.run(train, restarts=1)`.
+
+    Attributes:
+        faults: what goes wrong, made by `dtk.faults`. Those that never came are named after the run.
+        restarts: how often the whole cluster starts again, in the same run directory, after WorkerFailed or
+            WorkerStalled. `fn` is called anew, and continues from what it saved there, if it looks. See `Run.attempts`.
+        start: "warm" (workers are forked from a process that has imported TensorFlow), "cold" (fresh interpreters) or
+            "auto" (warm where that is safe; cold for a program, whose own settings must come before its imports).
+        force: starts them where dtk would not: several on Colab (docs/guide/colab.md), more than free memory allows, or
+            with a Keras 3 below 3.12, which computes distributed training wrongly.
+        argv: what follows a program on its command line.
+        record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
+        gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
+            An evaluator sees none. None: each sees all.
+        isolate: True gives the processes a network of their own with loopback alone, so that no other user of this
+            machine can connect to them, and they to nothing outside; Linux. None: as DTK_ISOLATE says (1 or 0).
+    """
+
+    faults: Sequence[Fault] = ()
+    restarts: int = 0
+    start: str = "auto"
+    force: bool = False
+    argv: Sequence[str] = ()
+    record: bool = False
+    gpus_per_worker: int | None = None
+    isolate: bool | None = None
+
+
+def options(call: str, given: Mapping[str, Any], only: Sequence[str] = ()) -> Options:
+    """The options that a call (of "run") was given by name; TypeError for one that it has not. only: those it has."""
+    names = only or [each.name for each in fields(Options)]
+    for name in given:
+        if name not in names:
+            raise TypeError(f"dtk.{call}() has no argument {name!r}; its options are {', '.join(names)}")
+    return Options(**given)
 
 
 def check_count(name: str, value: Any, most: int) -> None:
