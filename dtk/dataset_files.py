@@ -1,9 +1,15 @@
-"""Files of datasets: the digits that come with dtk, and whether those in tensorflow-datasets' cache are whole."""
+"""Files of datasets: the digits that come with dtk, and whether those in tensorflow-datasets' cache are whole.
+
+One process at a time loads one of them, of all that know its lock.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +19,7 @@ from dtk import environment
 from dtk.errors import DatasetUnavailable
 from dtk.language import _
 
-__all__ = ["DIGITS", "check", "damaged", "digits", "original_digits", "tfds"]
+__all__ = ["DIGITS", "alone", "check", "damaged", "digits", "original_digits", "tfds"]
 
 DIGITS = Path(__file__).parent / "data" / "digits.npz"  # its source and licence: data/README.md
 RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
@@ -95,3 +101,33 @@ def original_digits() -> tuple[np.ndarray, np.ndarray]:
     """As they were published: images float64 (1797, 8, 8) of whole numbers from 0 to 16, labels int64 (1797,)."""
     with np.load(DIGITS) as file:
         return file["images"].astype(np.float64), file["labels"].astype(np.int64)
+
+
+LOCK_SECONDS = 900.0  # a download of some 30 MB by someone else takes no longer
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """One process at a time; the lock goes with its process, however that ends, so a file left behind is harmless."""
+    try:
+        import fcntl
+
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except (ImportError, OSError):
+        yield  # no such locks on this system, or a cache that can't be written: then nothing can collide either
+        return
+    deadline = time.monotonic() + LOCK_SECONDS
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    words = f"another process has held {lock} for {LOCK_SECONDS:.0f} s; end it and load again"
+                    raise DatasetUnavailable(words) from None
+                time.sleep(0.05)  # flock has no time-out of its own
+            except OSError:
+                break  # a file system without locks
+        yield

@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dtk import environment
-from dtk.dataset_files import check, damaged, digits, tfds
+from dtk.dataset_files import alone, check, damaged, digits, tfds
 from dtk.errors import DatasetUnavailable
 from dtk.language import N_, _
-from dtk.locks import alone
 
 __all__ = ["digits", "load"]
 

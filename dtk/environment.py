@@ -1,12 +1,18 @@
-"""Where am I: which worker of which run this process is, what the machine offers."""
+"""Where am I: which worker of which run this process is, what the machine offers, where dtk may write.
+
+This user's directory for what dtk writes while it runs is nobody else's, and no link is followed to it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import json
 import os
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,10 +20,10 @@ from functools import cached_property
 from pathlib import Path
 
 from dtk import limits
+from dtk.errors import DtkError
 from dtk.language import N_, _, columns
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
-from dtk.scratch import scratch
 
 __all__ = [
     "Description",
@@ -297,3 +303,49 @@ def on_colab() -> bool:
         return in_notebook() and importlib.util.find_spec("google.colab") is not None
     except (ImportError, ValueError):
         return False  # nothing called google, or something that is no package
+
+
+def scratch(*parts: str) -> Path:
+    """This user's directory for runs and logs, mode 0700, under the system's temporary directory; or one inside it.
+
+    Raises:
+        DtkError: it can't be made, or is not this user's alone: a link, another user's, or open to others' writing.
+    """
+    # A worker has a TMPDIR of its own, but shares its kernel's scratch.
+    try:
+        path = Path(os.environ.get("DTK_SCRATCH") or Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}")
+        _own(path)
+        for part in parts:
+            path = path / part
+            _own(path)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it could be written; `dtk.watch.hindrances` has the words
+        where = f"{error.filename} can't" if error.filename else "no directory for temporary files can"
+        raise DtkError(f"{where} be written ({error.strerror}); set TMPDIR to a directory of your own") from error
+    return path
+
+
+def _own(path: Path) -> None:
+    """Makes the directory where there is none. What is looked at is what was opened: a name can change its meaning."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            found = "a symbolic link" if path.is_symlink() else "no directory"
+            raise DtkError(f"{path} is {found}; remove it, or set TMPDIR to a directory of your own") from None
+        raise
+    try:
+        state = os.fstat(descriptor)
+        if state.st_uid != os.getuid():
+            raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
+        if state.st_mode & 0o022:
+            mode = stat.filemode(state.st_mode)
+            words = f"others may write into {path} ({mode}); remove it, or set TMPDIR to a directory of your own"
+            raise DtkError(words)
+        if state.st_mode & 0o077:
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)

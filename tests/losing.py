@@ -77,7 +77,7 @@ def _work(folder: Path, body: str, how: str, victim: int, ports: list[int], work
 
 
 def cut_off(ports: list[int]) -> None:
-    from dtk.worker.blackhole import drop_all
+    from dtk.worker.injecting import drop_all
 
     own = ports[json.loads(os.environ["TF_CONFIG"])["task"]["index"]]
     drop_all({port for port in ports if port != own}, own)

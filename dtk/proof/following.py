@@ -20,14 +20,22 @@ from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
-from dtk.proof.steps import Part, Steps, judged
+from dtk.proof.steps import Part, Steps, judged, parted
 from dtk.records import facts
 from dtk.records.events import Loop
-from dtk.records.facts import MOVING, RunLike
+from dtk.records.facts import MOVING, RunLike, outside
 from dtk.scaling.shares import global_loss
 from dtk.worker.recorded import Recorded
 
-__all__ = ["Following", "can_be_followed", "check_every_step", "followed", "has_parts_of_its_own"]
+__all__ = [
+    "Following",
+    "can_be_followed",
+    "check_every_step",
+    "check_replicas_agree",
+    "check_states_agree",
+    "followed",
+    "has_parts_of_its_own",
+]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 CLOSE = 1.5  # of the mean losses of two batches, by the same weights
@@ -383,3 +391,56 @@ def _part(part: Part) -> str:
 def _not_followed(replicas: int, error: DtkError) -> VerificationError:
     what = N_("the steps could not be followed on {whom}: {error}")
     return VerificationError(_(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy)
+
+
+_IN_SCOPE = N_(
+    "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
+)
+_MADE_THERE = N_(
+    "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
+    "that are changed without the optimizer (an assign in a layer or a callback)"
+)
+
+
+def check_replicas_agree(ours: Evidence) -> None:
+    """The state of all replicas at every recorded step, then the workers' final weights.
+
+    Synchronous replicas add the same sum to the same start. Moving statistics are each replica's own.
+    """
+    check_states_agree(ours)
+    for worker, (first, its) in enumerate(zip(ours.final[:1] * ours.replicas, ours.final[1:], strict=False), start=1):
+        pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
+        if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
+            what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")
+            raise VerificationError(
+                _(what, worker=worker, mine=len(first.arrays), its=len(its.arrays)),
+                reason="replicas",
+                remedy=_("build the same model on every worker"),
+            )
+        apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
+        if apart:
+            what = N_("worker 0 and worker {worker} hold different final weights: {names}")
+            said = _(what, worker=worker, names=first_three(apart))
+            raise VerificationError(said, reason="replicas", remedy=_remedy(ours))
+
+
+def check_states_agree(ours: Evidence) -> None:
+    """What all replicas are to hold alike is the same, to the last bit, before and after each recorded step."""
+    found = parted(ours.run.folder)
+    if found is None:
+        return
+    what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
+    if found.before:
+        what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
+    if found.worker == 0:
+        what = N_("the replicas of worker 0 diverge at step {step}: {names}")
+    raise VerificationError(
+        _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
+        step=found.step,
+        reason="replicas",
+        remedy=_remedy(ours),
+    )
+
+
+def _remedy(ours: Evidence) -> str:
+    return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)

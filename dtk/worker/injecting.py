@@ -1,13 +1,19 @@
 """In a worker: brings the faults that `dtk.run(..., faults=[...])` asked for, each at its step.
 
-Each is written to the worker's events as it comes (`dtk.records.events.FaultCame`).
+Each is written to the worker's events as it comes (`dtk.records.events.FaultCame`). A network goes dead without any
+privilege: `dup2` puts a socket that nobody answers under the number of each that leads to a peer. The old one stays
+open, and nobody reads it: no connection breaks that a peer could notice, but neither side hears the other any more. So
+with the listening socket: the system still takes new connections, and nobody answers them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -22,9 +28,8 @@ from dtk.language import N_, _, ngettext
 from dtk.records import Record, RunFolder
 from dtk.records.events import FaultCame, of_kind
 from dtk.records.lines import Tail
-from dtk.worker.blackhole import drop_all
 
-__all__ = ["Injector", "never_came", "write_faults"]
+__all__ = ["Injector", "drop_all", "never_came", "write_faults"]
 
 SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
 _ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
@@ -149,3 +154,59 @@ def _drop_network() -> None:
     ports = [int(address.rsplit(":", 1)[1]) for address in addresses]
     own = ports.pop(task["task"]["index"])
     drop_all(set(ports), own)
+
+
+_EVERY = 0.02  # seconds between two looks for new connections
+
+
+def drop_all(ports: set[int], own: int) -> None:
+    """From now on this process and its peers, at `ports`, hear nothing of each other, nor others at its port `own`.
+
+    A thread does the same to connections that are made later.
+    """
+    kept: dict[int, socket.socket] = {}  # old sockets, by new numbers: the far ends of those in their places
+    _silence(ports, own, kept)
+
+    def watch() -> None:
+        while True:
+            time.sleep(_EVERY)  # a new descriptor is no event that anybody tells
+            _silence(ports, own, kept)
+
+    threading.Thread(target=watch, daemon=True, name="dtk.faults.drop_network").start()
+
+
+def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
+    ends = {}
+    for fd in {int(name) for name in os.listdir("/dev/fd")} - {*kept}:
+        with contextlib.suppress(OSError):  # no socket, or closed in the meantime
+            ends[fd] = _ends(fd)
+    both = {*ends.values()}
+    for fd, (here, there) in ends.items():
+        # Of a connection with itself, which stays, both ends are here.
+        if (here == own or there in ports) and (there, here) not in both:
+            with contextlib.suppress(OSError):
+                _replace(fd, kept)
+
+
+def _ends(fd: int) -> tuple[int, int]:
+    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket."""
+    each = socket.socket(fileno=fd)
+    try:
+        if each.family not in (socket.AF_INET, socket.AF_INET6) or each.type != socket.SOCK_STREAM:
+            return 0, 0
+        here = each.getsockname()[1]
+        try:
+            return here, each.getpeername()[1]
+        except OSError:  # not connected: it listens
+            return here, 0
+    finally:
+        each.detach()
+
+
+def _replace(fd: int, kept: dict[int, socket.socket]) -> None:
+    blocks = os.get_blocking(fd)
+    dead, far = socket.socketpair()
+    with dead:
+        dead.setblocking(blocks)
+        kept[os.dup(fd)] = far
+        os.dup2(dead.fileno(), fd)
