@@ -42,6 +42,14 @@ def test_most_values_rounding_alone_leaves_a_step_open():
     assert (found.undecided, found.step, found.proved) == (1, None, False)
 
 
+def test_a_step_now_and_then_may_be_open():
+    noise = line(50, ratio=(0.5, 0.5))
+    lines = [line(step) for step in range(1, 101) if step != 50]
+    end = {**END, "recorded": 100}
+    assert judged([FIRST, *lines, noise, end]).proved
+    assert not judged([FIRST, *lines, *[noise] * 3, {**end, "recorded": 102}]).proved
+
+
 @pytest.mark.parametrize("kind", ["update", "between"])
 def test_the_first_step_that_differs_and_its_variables(kind):
     found = judged([FIRST, line(1), line(2, (0.02, 1e-6), [0], kind), {**END, "end": "enough"}])

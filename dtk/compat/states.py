@@ -433,10 +433,10 @@ def _unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs:
 def perturbed(values: Any, size: float, draw: np.random.Generator, least: float = 0.0) -> Any:
     """The same with each number of floating point changed by a part of `size`, at random up or down.
 
-    least: what a smaller number counts as, when the part is taken of it.
+    least: what a smaller number counts as, when the part is taken of it. A 0 stays: units at rest begin to move there.
     """
     if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
         return values
     signs = draw.integers(0, 2, values.shape).astype(np.float64) * 2 - 1
     wide = values.astype(np.float64)
-    return (wide + size * signs * np.maximum(np.abs(wide), least)).astype(values.dtype)
+    return (wide + size * signs * np.maximum(np.abs(wide), least * (wide != 0))).astype(values.dtype)

@@ -124,7 +124,13 @@ def _passed(ours: Evidence, following: Following | None) -> str:
     assert following is not None
     assert following.steps is not None
     followed, words = len(following.steps.followed), PASS
-    if not ours.steps:
+    undecided = following.steps.undecided
+    if undecided:
+        words = N_(
+            "check every step vs {whom}: PASS ({followed} of {steps} steps, at the others rounding is as large as the "
+            "update; all steps: same examples)"
+        )
+    elif not ours.steps:
         words = N_(
             "check every step vs {whom}: PASS ({followed} calls; same settings, same update; no examples and no losses "
             "were recorded)"
@@ -139,7 +145,7 @@ def _passed(ours: Evidence, following: Following | None) -> str:
             "check every step vs {whom}: PASS ({steps} steps in {followed} calls; same examples, same settings, same "
             "update)"
         )
-    return _(words, whom=following.whom, followed=followed, steps=ours.steps)
+    return _(words, whom=following.whom, followed=followed - undecided, steps=ours.steps)
 
 
 def _not_drawn_again(drawn: list[str]) -> VerificationError:
@@ -271,7 +277,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             _(what, step=steps.damaged), step=steps.damaged, reason="states", remedy=_("run it again")
         )
     made = 0 if theirs is None else theirs.steps
-    if made != ours.steps or not (steps.proved or steps.undecided):
+    if made != ours.steps or not (steps.proved or steps.is_open):
         what = N_("{whom} made {others} steps, the {run} {steps}")
         return VerificationError(
             _(what, whom=whom(replicas), others=made, run=ours.name, steps=ours.steps),
@@ -279,7 +285,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             reason="steps",
             remedy=_("let the data and its size alone decide how many steps there are"),
         )
-    return _undecided(steps, ours.steps) if steps.undecided else None
+    return _undecided(steps, ours.steps) if steps.is_open else None
 
 
 def _undecided(steps: Steps, made: int) -> VerificationError:

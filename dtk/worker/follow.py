@@ -91,10 +91,12 @@ class Follower:
     # ---- a unit
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.ended or not self.watched.looks_at(subject):
+        if self.ended:
+            return call(*args, **kwargs)
+        args, kwargs = self._fed(subject, args, kwargs)  # always, or a function's graph is not made for what it gets
+        if not self.watched.looks_at(subject):
             return call(*args, **kwargs)
         begun = self.begins(subject)
-        args, kwargs = self._fed(subject, args, kwargs)
         result = call(*args, **kwargs)
         self.ends(subject, begun, _ONCE._replace(subject=subject, call=call, args=args, kwargs=kwargs))
         return result
