@@ -16,7 +16,6 @@ from dtk.proof.mistakes import MISTAKES
 from dtk.records.events import Finished
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "explanation" / "diagnosis.md"
 
 
 @pytest.fixture
@@ -148,16 +147,6 @@ def test_what_nothing_explains(make):
 def test_no_false_alarm(make):
     answers = [dtk.diagnose(*correct_pair(make, seed)).mistake for seed in range(50)]
     assert answers == ["none"] * 50
-
-
-def test_the_document_lists_what_the_code_knows():
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("| `")]
-    known = [f"| `{key}` | {one.symptom} | {one.remedy} |" for key, one in MISTAKES.items()]
-    missing, odd = [row for row in known if row not in rows], [row for row in rows if row not in known]
-    assert not missing, "\n".join([f"{DOCUMENT.name} lacks:", *missing])
-    assert not odd, "\n".join([f"{DOCUMENT.name} has, unlike MISTAKES:", *odd])
-    assert rows == known, f"the rows of {DOCUMENT.name} are in another order than MISTAKES"
 
 
 def test_each_mistake_is_said_and_each_recogniser_is_asked():

@@ -21,6 +21,7 @@ from unittest import mock
 
 import dtk
 from dtk import cli
+from dtk.proof.mistakes import MISTAKES
 
 __all__ = ["FOLDER", "PAGES", "Page", "as_markdown", "listed", "pages"]
 
@@ -92,6 +93,7 @@ def pages() -> dict[str, str]:
     texts = {f"{key}.md": "\n".join(_page(page)) for key, page in PAGES.items()}
     texts["command_line.md"] = "\n".join(_commands())
     texts["files.md"] = "\n".join(_files())
+    texts["mistakes.md"] = "\n".join(_mistakes())
     return {"README.md": "\n".join(_index()), **texts}
 
 
@@ -112,6 +114,7 @@ def _index() -> Iterator[str]:
             yield f"| [`{name}`]({key}.md#{anchor}) | {_escaped(first).replace('|', chr(92) + '|')} |"
         yield ""
     yield from ("## [The command line](command_line.md)", "", "## [What lies in a run's directory](files.md)", "")
+    yield from ("## [The mistakes that `dtk.diagnose` names](mistakes.md)", "")
 
 
 def _page(page: Page) -> Iterator[str]:
@@ -233,6 +236,14 @@ def _files() -> Iterator[str]:
     yield from ("# What lies in a run's directory", "", "`run.dir`. How it is written and read: `dtk/records`.", "")
     yield from ("```", inspect.getdoc(records) or "", "```", "", "## The columns of `run.records`", "")
     yield from (as_markdown(inspect.getdoc(tables.Record) or ""), "", f"In order: {', '.join(records.COLUMNS)}.", "")
+
+
+def _mistakes() -> Iterator[str]:
+    yield from ("# The mistakes that `dtk.diagnose` names", "", "N is the number of replicas, B the global batch, n a")
+    yield from ("short batch. [How each is recognised](../explanation/diagnosis.md).", "")
+    yield from ("| mistake | symptom | remedy |", "|---|---|---|")
+    yield from (f"| `{key}` | {one.symptom} | {one.remedy} |" for key, one in MISTAKES.items())
+    yield ""
 
 
 def as_markdown(text: str) -> str:

@@ -3,7 +3,7 @@
 It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
 batch, other examples or other weights make every loss differ. Each diagnosis rests on a test that could have refuted
 it, the first line of its evidence; where several fit, it says so. The mistakes that it knows
-stand in `dtk.proof.mistakes` and, as a table, in docs/explanation/diagnosis.md.
+stand in `dtk.proof.mistakes` and, as a table, in docs/reference/mistakes.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def diagnose(
         A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes,
         "unknown" where nothing known explains the difference, or where several mistakes would: these are in
         `.also`. `.what` and `.remedy` are the sentence's parts; `.evidence` is what it rests on, first what was tested.
-        The mistakes are in docs/explanation/diagnosis.md.
+        The mistakes are in docs/reference/mistakes.md.
 
     Raises:
         VerificationError: the arguments are no pair of run and baseline.

@@ -1,7 +1,7 @@
 """The mistakes that `dtk.diagnose` knows: what each looks like, and what to write instead.
 
-`docs/explanation/diagnosis.md` holds this list as a table, and a test compares the two. N is the number of replicas, B
-the global batch, n a short batch.
+`make reference` writes docs/reference/mistakes.md of it. N is the number of replicas, B the global batch, n a short
+batch.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ __all__ = ["MISTAKES", "Mistake"]
 
 
 class Mistake(NamedTuple):
-    """Where `either` of `verdict` names a mistake as one of several, `SAID` there has its words."""
+    """among: what a sentence calls it where it is one of several (`verdict.either`)."""
 
     symptom: str
     remedy: str
+    among: str = ""
 
 
 # By key: `Diagnosis.mistake`. First what was trained, then the loss, then the update.
@@ -52,6 +53,7 @@ MISTAKES = {
     "steps": Mistake(
         N_("one ran more steps, or made more updates, than the other, or batches of another size later on"),
         N_("give both the same data, epochs, steps and drop_remainder"),
+        N_("one of the two makes more steps"),
     ),
     "start": Mistake(
         N_("the seeds, the initial weights, the steps that the optimizer had counted before, or the models differ"),
@@ -60,14 +62,17 @@ MISTAKES = {
     "worker order": Mistake(
         N_("fingerprints don't add up to the baseline's, not over an epoch either: shards overlap and miss examples"),
         N_("shuffle with one seed, the same on every worker, before batching, and map with deterministic=True"),
+        N_("the workers read in different orders, so that shards overlap and miss some"),
     ),
     "order": Mistake(
         N_("fingerprints differ at single steps and agree over each epoch: the same examples in another order"),
         N_("give shuffle a seed, and map and interleave deterministic=True"),
+        N_("the order is another one"),
     ),
     "other data": Mistake(
         N_("fingerprints differ, over an epoch as well, with one input pipeline"),
         N_("read the same examples in both, and seed random changes to them"),
+        N_("they read other examples, or in another order"),
     ),
     "augmentation": Mistake(
         N_("fingerprints differ, over an epoch as well, and a map of the dataset draws at random"),
@@ -75,6 +80,7 @@ MISTAKES = {
             "leave random maps out where runs are compared, or draw by example: tf.image.stateless_*, seeded by its "
             "number"
         ),
+        N_("a map of the dataset draws at random"),
     ),
     "file sharding": Mistake(
         N_("fingerprints differ, and the auto-shard policy gives each worker whole files"),
@@ -86,6 +92,7 @@ MISTAKES = {
     "python data": Mistake(
         N_("fingerprints differ, over an epoch as well, and Python code makes examples (from_generator, for one)"),
         N_("draw in TensorFlow by the example's number (tf.random.stateless_*), or seed by it, alike on all workers"),
+        N_("Python code makes the examples, whose random numbers no seed of TensorFlow reaches"),
     ),
     "not finite": Mistake(
         N_("a loss is NaN or infinite"),
@@ -164,6 +171,7 @@ MISTAKES = {
     "learning rate": Mistake(
         N_("a learning rate is another one before a step, on one worker or on all of them"),
         N_("use the same learning rate in both, or scale it by the same factor, and don't change it in one only"),
+        N_("the learning rate is another one"),
     ),
     "gradient scale": Mistake(
         N_("the loss is one device's, and the gradients are N times as long, or 1/N"),
@@ -171,6 +179,7 @@ MISTAKES = {
             "add the shares' gradients up exactly once, by the optimizer or by all_reduce and "
             "skip_gradients_aggregation, and don't average them"
         ),
+        N_("the gradients are so much longer or shorter"),
     ),
     "clipping": Mistake(
         N_("the loss is one device's, the update is not, and each replica's own gradients are clipped"),
@@ -194,6 +203,7 @@ MISTAKES = {
     "reduction": Mistake(
         N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),
         N_("look at what the workers alone do between loss and update: collectives, clipping, a worker's number"),
+        N_("the workers change the sum"),
     ),
     "set by hand": Mistake(
         N_("the state changes between two steps otherwise than on one device, or on one worker alone"),
@@ -206,5 +216,6 @@ MISTAKES = {
     "not reproducible": Mistake(
         N_("the baseline, made once more with the same seed, differs from the first"),
         N_("seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared"),
+        N_("something is drawn anew each time"),
     ),
 }

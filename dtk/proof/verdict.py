@@ -9,7 +9,7 @@ from dtk.errors import in_words
 from dtk.language import N_, _
 from dtk.proof.mistakes import MISTAKES
 
-__all__ = ["SAID", "Diagnosis", "by_test", "either", "found"]
+__all__ = ["Diagnosis", "by_test", "either", "found"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,21 +63,6 @@ def by_test(tested: str) -> str:
 
 def either(lead: str, suspects: Sequence[str], tested: str, evidence: Sequence[str] = ()) -> Diagnosis:
     """Several mistakes that this pair of runs can't distinguish."""
-    listed = _(", or ").join(_("{suspect} ({key})", suspect=_(SAID[key]), key=key) for key in suspects)
+    listed = _(", or ").join(_("{suspect} ({key})", suspect=_(MISTAKES[key].among), key=key) for key in suspects)
     what = N_("{lead}: one of these: {suspects}")
     return Diagnosis("unknown", _(what, lead=lead, suspects=listed), (by_test(tested), *evidence), tuple(suspects))
-
-
-# What a sentence calls a mistake that is one of several.
-SAID = {
-    "steps": N_("one of the two makes more steps"),
-    "other data": N_("they read other examples, or in another order"),
-    "order": N_("the order is another one"),
-    "worker order": N_("the workers read in different orders, so that shards overlap and miss some"),
-    "python data": N_("Python code makes the examples, whose random numbers no seed of TensorFlow reaches"),
-    "augmentation": N_("a map of the dataset draws at random"),
-    "not reproducible": N_("something is drawn anew each time"),
-    "gradient scale": N_("the gradients are so much longer or shorter"),
-    "learning rate": N_("the learning rate is another one"),
-    "reduction": N_("the workers change the sum"),
-}
