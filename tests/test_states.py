@@ -402,3 +402,11 @@ def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():
     levels = {0: 9.0, 1: 8.0, 2: 0.9, 3: 5.0, 4: 2e-5}  # of the second, steps are small, and its momentum is not
     follower._alike(levels)
     assert levels == {0: 9.0, 1: 8.0, 2: 1.0, 3: 5.0, 4: 2e-5}
+
+
+def test_what_is_nothing_in_the_cluster_may_be_rounding_here():
+    follower = Follower.__new__(Follower)
+    follower._belongs, follower.levels = {}, {}
+    line = {"size": {0: 0.0, 1: 0.0}, "apart": {0: 1e-9, 1: 1e-3}, "ratio": {0: np.inf, 1: np.inf}, "level": {}}
+    follower._judge(line, {0: 1e-9, 1: 1e-9})
+    assert line["wrong"] == [1]

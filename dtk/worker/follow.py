@@ -366,7 +366,10 @@ class Follower:
     def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
         """Whether rounding explains all differences; `wrong` has those that it does not."""
         for number, size in line["size"].items():
-            here = FACTOR * spread.get(number, 0.0) / size if size else 0.0
+            apart = FACTOR * spread.get(number, 0.0)
+            here = (
+                apart / size if size else (math.inf if apart >= line["apart"][number] else 0.0)
+            )  # terms that cancel there
             line["level"][number] = max(here, self.levels.get(number, LEAST))
         self._alike(line["level"])
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
