@@ -16,7 +16,7 @@ from dtk import environment, starts
 from dtk.errors import RunInterrupted
 from dtk.faults import Fault
 from dtk.language import N_, _
-from dtk.launch import folders, launch, one_worker, programs, request, tf_config
+from dtk.launch import folders, launch, one_worker, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, here
 from dtk.records import RunFolder
@@ -199,7 +199,7 @@ def run(
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
     place = _place(on, isolate)
-    fn = programs.what_to_call(fn, argv, args, kwargs)
+    fn = program.what_to_call(fn, argv, args, kwargs)
     again = request.checked_restarts(restarts)
     wanted = request.checked_faults(faults, workers, again, fn)
     layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force or on is not None)
@@ -259,7 +259,7 @@ def baseline(
     began = time.monotonic()
     request.check_sizes(workers)
     request.check_times(timeout, None)
-    fn = programs.what_to_call(fn, argv, args, kwargs)
+    fn = program.what_to_call(fn, argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
         **request.of_each_job(fn, seed, keras, start, timeout, record, baseline_of=workers),

@@ -12,7 +12,7 @@ import pytest
 
 import dtk
 from dtk.places import practice
-from dtk.places.carriers import Lent
+from dtk.places.machines import Lent
 
 
 def train(strategy):

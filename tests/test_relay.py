@@ -12,12 +12,12 @@ import pytest
 
 from dtk.errors import ClusterConfigError
 from dtk.interactive import begin
-from dtk.launch import agent, news
+from dtk.launch import agent
 from dtk.launch.agent_links import Doors
 from dtk.launch.links import Door
-from dtk.places.carriers import Lent
+from dtk.places.engine import Remote
+from dtk.places.machines import Lent
 from dtk.places.relay import Relay, Relayed
-from dtk.places.remote import Remote
 from dtk.worker import wire
 
 
@@ -113,11 +113,11 @@ def test_what_a_cell_says_comes_after_what_its_worker_wrote(monkeypatch, tmp_pat
 def test_a_file_that_was_cut_is_said_anew(tmp_path):
     corner, here = tmp_path / "there" / "worker-0", tmp_path / "here"
     corner.mkdir(parents=True)
-    known = news.News()
+    known = agent.News()
     for text in ("one\ntwo\n", "one\n", "one\nthree\n"):
         (corner / "events.jsonl").write_text(text)
         for message in known.of(corner)[0]:
-            news.write(here, message)
+            agent.write(here, message)
         assert (here / "worker-0/events.jsonl").read_text() == text
     assert known.of(corner) == ([], True)
 
@@ -191,12 +191,12 @@ def test_a_file_is_put_once_and_removed_where_it_is(tmp_path):
     assert [len(carrier.sent) for carrier in carriers] == [0, 3, 0]
     assert all(len(message["data"]) < 100_000 for message in carriers[1].sent), "more than that Ray would store first"
     for message in carriers[1].sent:
-        news.write(there, message, "coming-1")
+        agent.write(there, message, "coming-1")
     assert (there / "worker-0/sync.npz").read_bytes() == data
     assert not list(there.rglob("*coming*"))
     (run / "worker-0/sync.npz").write_bytes(b"")
     relay.put(1, "worker-0/sync.npz")
-    news.write(there, carriers[1].sent[-1])
+    agent.write(there, carriers[1].sent[-1])
     assert (there / "worker-0/sync.npz").read_bytes() == b""
     relay.remove("worker-0/sync.npz")
     assert [carrier.sent[-1].get("remove") if carrier.sent else None for carrier in carriers] == ["run", "run", None]

@@ -16,8 +16,7 @@ from dtk.compat import causes
 from dtk.extras import command
 from dtk.records import RunFolder
 from dtk.watch import explain
-from dtk.watch.explain import in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
-from dtk.watch.known import KNOWN
+from dtk.watch.explain import KNOWN, in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
 from dtk.watch.watch import Watch
 from dtk.worker import neighbours
 

@@ -2,7 +2,7 @@
 
 An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
 so that they end when it does. What it hears and says are messages of JSON's types, the same in an actor of Ray's as
-through the pipes of `python -m dtk agent` (`dtk.launch.piped`):
+through the pipes of `python -m dtk agent` (`dtk.launch.agent`):
 
     {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
     {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
@@ -21,7 +21,7 @@ through the pipes of `python -m dtk agent` (`dtk.launch.piped`):
     {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
                                               but for names at its top that are known; then it is removed
 
-and by itself, of the workers' files, what `dtk.launch.news` has, then what workers that stay say; and
+and by itself, of the workers' files, what `dtk.launch.agent` has, then what workers that stay say; and
 {"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
 """
 
@@ -29,26 +29,30 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import platform
+import select
 import selectors
 import shutil
+import signal
 import socket
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import owned, warm
 from dtk.launch.agent_links import Doors
-from dtk.launch.news import Message, News, remove, write
-from dtk.records import RunFolder
+from dtk.records import GROWING, RunFolder
 from dtk.worker import wire
 from dtk.worker.vitals import listening
 
-__all__ = ["Agent"]
+__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "Message", "News", "main", "remove", "serve", "write"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
@@ -295,3 +299,173 @@ class Agent:
 def _corner(spec: Message) -> Path:
     folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
     return folder.members[spec["worker"]].path
+
+
+ALIVE_SECONDS = 5.0  # between two signs of life
+LEASE_SECONDS = 120.0  # without any, after which an agent ends
+
+
+def main(storage: str) -> None:
+    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
+    commands, events = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # nothing that is imported may speak among the messages
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    agent = Agent(storage)
+    os.set_blocking(events, False)
+    try:
+        serve(agent, commands, events)
+    except BrokenPipeError:
+        pass  # the kernel is gone
+    except TimeoutError:
+        print("dtk's agent has not heard of its kernel for so long that it ends", file=sys.stderr)
+    finally:
+        agent.close()
+
+
+def serve(agent: Agent, commands: int, events: int) -> None:
+    """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block."""
+    begun, heard = b"", time.monotonic()
+    while True:
+        if agent.wait(commands):
+            data = os.read(commands, 1 << 20)
+            if not data:
+                return
+            heard = time.monotonic()
+            *lines, begun = (begun + data).split(b"\n")
+            for line in lines:
+                agent.take(json.loads(line))
+        elif time.monotonic() - heard > LEASE_SECONDS:
+            raise TimeoutError
+        for message in agent.turn(0):
+            _put(events, json.dumps(message).encode() + b"\n")
+
+
+def _put(events: int, data: bytes) -> None:
+    while data:
+        if not select.select([], [events], [], LEASE_SECONDS)[1]:
+            raise TimeoutError
+        with contextlib.suppress(BlockingIOError):
+            data = data[os.write(events, data) :]
+
+
+# ---- what workers write, as messages
+
+
+Message = dict[str, Any]
+
+_CHUNK = 1 << 20  # bytes of a file in one message
+_MOST = 8 << 20  # bytes that one look says, so that it stays short
+
+
+class News:
+    """Says each byte of a file once: {"run", "file", "at", "of", "data"}, `at` bytes into a file of `of`, in base64."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, tuple[int, int, int]] = {}  # (inode, bytes said, of how many)
+        self._behind = False  # whether more of the file that was read last is still to be said
+
+    def of(self, corner: Path) -> tuple[list[Message], bool]:
+        """What a worker has written since the last look, and whether that is all.
+
+        What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
+        read as far as they had come before.
+        """
+        grown = {corner / name: _size(corner / name) for name in GROWING}
+        said: list[Message] = []
+        for path in _inside(corner):
+            if path not in grown:
+                said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
+                if self._behind:
+                    return said, False
+        for path, size in grown.items():
+            said += self._of_file(path, corner.parent, size, max(_CHUNK, _MOST - _bytes(said)))
+            if self._behind:
+                return said, False
+        return said, True
+
+    def of_the_rest(self, run: Path, known: Collection[str]) -> list[Message]:
+        """What the function itself wrote into the run's directory, but for names at its top that are `known`."""
+        said: list[Message] = []
+        for path in sorted(run.rglob("*")):
+            top = path.relative_to(run).parts[0]
+            if path.is_file() and top not in known and not top.startswith("worker-"):
+                said += self._of_file(path, run, None, sys.maxsize)
+        return said
+
+    def forget(self, folder: Path) -> None:
+        """Nothing in it has been said: it will be made anew."""
+        self._files = {path: said for path, said in self._files.items() if folder not in path.parents}
+
+    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[Message]:
+        """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
+        self._behind = False
+        found: list[Message] = []
+        try:
+            state = path.stat()
+            known, said, whole = self._files.get(path, (0, 0, 0))
+            size = state.st_size if until is None else until
+            if known == state.st_ino and (said == size or (said > size and until is None)):
+                return []
+            anew = said >= whole if until is None else said > size  # it was whole before; or it was cut
+            if known != state.st_ino or anew:
+                said = 0
+            with path.open("rb") as file:
+                file.seek(said)
+                while most > 0 and (said < size or not found):
+                    data = file.read(min(_CHUNK, size - said))
+                    found.append({"run": run.name, "file": str(path.relative_to(run)), "at": said, "of": size})
+                    found[-1]["data"] = base64.b64encode(data).decode()
+                    said, most = said + len(data), most - len(data)
+                    if not data:
+                        break
+        except OSError:
+            return []  # replaced in this very moment, or removed: the next look sees
+        self._behind = said < size
+        self._files[path] = (state.st_ino, said, size)
+        return found
+
+
+def _bytes(said: list[Message]) -> int:
+    return sum(len(message["data"]) for message in said)
+
+
+def _inside(corner: Path) -> list[Path]:
+    try:
+        return [path for path in sorted(corner.iterdir()) if path.is_file() and path.suffix != ".part"]
+    except OSError:
+        return []  # the worker has not made it yet
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def write(run: Path, message: Message, part: str = "coming") -> None:
+    """A part of a file, as `News` says it: lines at once, all else when it is whole. part: of its name until then."""
+    path = run / message["file"]
+    if not _is_in(run, path):
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data, at = base64.b64decode(message["data"]), message["at"]
+    target = path if path.name in GROWING else path.with_name(f"{path.name}.{part}")
+    with target.open("r+b" if at else "wb") as file:
+        file.seek(at)
+        file.write(data)
+    if target is not path and at + len(data) >= message["of"]:
+        target.replace(path)
+
+
+def remove(run: Path, names: Collection[str]) -> None:
+    """Files of a run that have been handed over."""
+    for path in (run / name for name in names):
+        if _is_in(run, path):
+            path.unlink(missing_ok=True)
+
+
+def _is_in(run: Path, path: Path) -> bool:
+    return ".." not in path.parts and path.is_relative_to(run)

@@ -14,7 +14,7 @@ from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
 from dtk.language import ASKED, N_, _, language
-from dtk.launch import folders, gpus, tf_config
+from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
@@ -142,7 +142,7 @@ def spec(
     job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     evaluates = member.worker == job.workers
-    env = {**_environment(job, machine, config), **gpus.environment(job.gpus, member.worker)}
+    env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
         "dir": str(machine.dir),

@@ -13,7 +13,7 @@ from typing import Any
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.launch.place import Site
-from dtk.watch import reasons, waiting
+from dtk.watch import waiting
 from dtk.watch.explain import cut_off, slept
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs
@@ -174,9 +174,9 @@ class Members:
         lost, perhaps = self.watch.is_consequence(first), not self.watch.is_own(first)
         if stopped and perhaps:
             # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
-            (first, said), lost = (stopped[0].member, reasons.given_up(stopped)), True
+            (first, said), lost = (stopped[0].member, waiting.given_up(stopped)), True
         elif self.watch.mismatch(first):
-            said = mismatch = reasons.unlike(states) or self.watch.mismatch(first)
+            said = mismatch = waiting.unlike(states) or self.watch.mismatch(first)
         elif perhaps and (asleep := self._slept()):
             said, lost = asleep, True
         elif perhaps and (cut := self.cut(anew=True)):

@@ -13,7 +13,7 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import cluster_of, launch, request, source
+from dtk.launch import cluster_of, launch, program, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PROGRAM
@@ -67,7 +67,7 @@ def export(
     folder = _checked(kind, path, image)
     request.check_sizes(workers, here=False)
     payload = request.pack(fn, args, kwargs)
-    found = source.written(fn)
+    found = program.written(fn)
     call = _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or _("an argument has no text that reads back as the same value")
@@ -113,7 +113,7 @@ def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
     return folder
 
 
-def _check_plain(found: source.Written, keras: int | None) -> None:
+def _check_plain(found: program.Written, keras: int | None) -> None:
     if found.reason:
         raise ClusterConfigError(_("plain=True: no program can be written, as {reason}", reason=found.reason))
     if found.uses_dtk:
@@ -127,7 +127,7 @@ def _check_plain(found: source.Written, keras: int | None) -> None:
 def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
     """The call as source; None where an argument can't be written."""
     given = {**{f"*{k}": value for k, value in enumerate(args)}, **(kwargs or {})}
-    if not all(source.reads_back(value) for value in given.values()):
+    if not all(program.reads_back(value) for value in given.values()):
         return None
     written = [repr(value) if name.startswith("*") else f"{name}={value!r}" for name, value in given.items()]
     if ship.takes_strategy(fn):
@@ -139,7 +139,7 @@ def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str
     return f"{fn.__name__}({', '.join(written)})"
 
 
-def _program(found: source.Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
+def _program(found: program.Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
     """`train.py`, which ends with what plain Python runs of it; under `dtk worker`, which seeds, as well."""
     ends = []
     if plain:

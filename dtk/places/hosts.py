@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
+from dtk.places.machines import Heard, Lent, Pipes
 
 __all__ = ["Hosts"]
 

@@ -21,9 +21,9 @@ from dtk import environment, faults
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _
-from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
 from dtk.places.hosts import Hosts
+from dtk.places.machines import Heard, Lent
 from dtk.places.ray import Ray
 from dtk.places.ray_nodes import RayNodes
 

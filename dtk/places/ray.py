@@ -14,8 +14,8 @@ from dtk import extras
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
-from dtk.places.carriers import Heard, Lent
 from dtk.places.engine import Engine
+from dtk.places.machines import Heard, Lent
 
 __all__ = ["Ray"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.launch.links import Link
-from dtk.places.carriers import Carrier
+from dtk.places.machines import Carrier
 from dtk.worker.wire import Message
 
 __all__ = ["Bell", "Relay", "Relayed"]

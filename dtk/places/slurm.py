@@ -14,8 +14,8 @@ from pathlib import Path
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
-from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
+from dtk.places.machines import Heard, Lent, Pipes
 from dtk.records import RunFolder
 
 __all__ = ["Slurm"]

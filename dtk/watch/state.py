@@ -58,7 +58,7 @@ class State:
     listens on its port of TF_CONFIG), "building" (all servers are up, no step is recorded), "training", "stopped" (by
     SIGSTOP or its like), "finished", "failed" or "consequence" (failed because of another). step: the last that it
     recorded, 0 before. quiet: seconds without a record, an event, output or processor time. silent: whether that is
-    long enough to ask where it is; blocked, call, line then say so (`dtk.watch.stack.Activity`). server: whether its
+    long enough to ask where it is; blocked, call, line then say so (`dtk.watch.signs.Activity`). server: whether its
     port answers, None where that is not known. planned: steps an epoch that its `fit` announced.
     """
 

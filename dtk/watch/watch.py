@@ -11,8 +11,8 @@ from dtk.language import N_, _
 from dtk.records import RunFolder, WorkerFolder, events
 from dtk.watch import explain, hindrances
 from dtk.watch.explain import is_chatter
-from dtk.watch.reasons import clauses
 from dtk.watch.state import STAGES, called
+from dtk.watch.waiting import clauses
 
 __all__ = ["Heard", "Watch", "port_was_taken"]
 
