@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dtk.interactive.clusters import cluster as cluster
     from dtk.interactive.failed import CellFailed as CellFailed
     from dtk.launch.warm import warm as warm
-    from dtk.places.exporting import export as export
+    from dtk.places.export import export as export
     from dtk.proof.diagnose import diagnose as diagnose
     from dtk.proof.verify import verify as verify
     from dtk.runs import Run as Run
@@ -86,7 +86,7 @@ _HOMES = {
     "datasets": "dtk.datasets",
     "diagnose": "dtk.proof.diagnose",
     "environment": "dtk.environment",
-    "export": "dtk.places.exporting",
+    "export": "dtk.places.export",
     "estimator": "dtk.estimator",
     "faults": "dtk.faults",
     "is_chief": "dtk.environment",

@@ -5,7 +5,7 @@
 
 Runs in the kernel. `machines` brings messages to an agent on each machine (`dtk.launch.agent`) and back, and checks
 the machines before a start; `engine` starts workers through them; `relay` connects workers that stay. `ray`, `slurm`
-and `hosts` ask an engine; `practice` makes machines of this one, on Ray by `ray_nodes`. `exporting`, with `manifests`,
+and `hosts` ask an engine for machines; `export`, with `templates`,
 writes what starts without a kernel.
 """
 
@@ -18,8 +18,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch.place import Place
 from dtk.places.engine import Engine
-from dtk.places.hosts import Hosts
-from dtk.places.practice import Practice
+from dtk.places.hosts import Hosts, Practice
 from dtk.places.ray import Ray
 from dtk.places.slurm import Slurm
 

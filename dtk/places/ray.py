@@ -115,14 +115,14 @@ class Ray(Engine):
     def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
         ray = self._connected()
         self._check(ray, len(heard))
-        bundles = self._bundles(len(heard))
+        bundles = [self.resources] * len(heard)
         group = ray.util.placement_group(bundles, strategy="SPREAD")
         self.given_back.callback(_remove, group)
         if not group.wait(READY_SECONDS):
             words = N_("Ray found no room for {workers} workers of {resources} in {seconds:g} s")
             what = _(words, workers=len(heard), resources=self.resources, seconds=READY_SECONDS)
             raise ClusterConfigError(what, remedy=_("other programs may hold it: `ray status` shows"))
-        actors = [self._actor(ray, group, place, bundle) for place, bundle in enumerate(bundles)]
+        actors = [self._actor(ray, group, place) for place in range(len(bundles))]
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
         except ray.exceptions.RayError as error:
@@ -169,15 +169,11 @@ class Ray(Engine):
                 remedy = _("ask for fewer workers, for less (resources=), or add nodes")
                 raise ClusterConfigError(what, remedy=remedy)
 
-    def _bundles(self, count: int) -> list[dict[str, float]]:
-        """What each worker takes of its node."""
-        return [dict(self.resources)] * count
-
-    def _actor(self, ray: Any, group: Any, place: int, bundle: Mapping[str, float]) -> Any:
-        resources = {name: each for name, each in bundle.items() if name not in ("CPU", "GPU")}
+    def _actor(self, ray: Any, group: Any, place: int) -> Any:
+        resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
         options = {
-            "num_cpus": bundle.get("CPU", 0),
-            "num_gpus": bundle.get("GPU", 0),
+            "num_cpus": self.resources.get("CPU", 0),
+            "num_gpus": self.resources.get("GPU", 0),
             "resources": resources or None,
             "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=place
