@@ -20,6 +20,7 @@ from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.published import page
 from dtk.records import RunFolder, WorkerFolder
+from dtk.watch import blame
 from dtk.watch.hindrances import refused_by_the_machine
 from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
@@ -221,7 +222,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
             _say(_(ALONE, workers=job.workers), said)
         if watch.open:
             _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
-        if watch.culprit() is not None:
+        if watch.failed:
             raise _failure(members)
         if watch.finished:
             return
@@ -278,15 +279,10 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
 
 
 def _failure(members: Members) -> WorkerFailed:
-    watch, now = members.watch, time.monotonic()
+    now = time.monotonic()
     deadline, same = now + members.site.grace, now + min(members.site.grace / 2, _SAME_SECONDS)
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
-    while time.monotonic() < deadline:
-        culprit = watch.culprit()
-        ended = culprit is not None and (watch.heard[culprit].exited or watch.heard[culprit].lost)
-        alone = culprit == 0 or time.monotonic() > same
-        if culprit is not None and ended and watch.is_own(culprit) and alone:
-            break
+    while time.monotonic() < deadline and not blame.is_settled(members.watch.failures(), time.monotonic() < same):
         members.look(0.02)
     return members.failure()

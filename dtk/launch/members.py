@@ -11,10 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from dtk.errors import WorkerFailed
-from dtk.language import N_, _
 from dtk.launch.place import Site
-from dtk.watch import waiting
-from dtk.watch.explain import cut_off, slept
+from dtk.watch import blame, waiting
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs
 from dtk.watch.state import Line, State
@@ -147,59 +145,22 @@ class Members:
                 return None
             self._asked = now
         found = self.site.cut()
-        if not found:
-            return None
-        who, whom, words = found[0]
-        hosts = [spec["host"] for spec in self.specs]
-        states = self._workers()
-        what = N_("{one} on {here} can't reach {other} on {there} any more ({reason})")
-        if any(pair[:2] == (whom, who) for pair in found):
-            what = N_("{one} on {here} can't reach {other} on {there} any more and back ({reason})")
-        one, other = states[who].called, states[whom].called
-        sentence = _(what, one=one, here=hosts[who], other=other, there=hosts[whom], reason=words.lower())
-        if states[who].position:
-            sentence = _("{first}, {more}", first=sentence, more=_("in {place}", place=states[who].position))
-        sentence = _("{words}: the network between them is cut", words=sentence)
-        return Waiting(states, [pair[:2] for pair in found], "cut", sentence)
+        return waiting.cut(self._workers(), found, self.watch.hosts) if found else None
 
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
-        first = self.watch.culprit()
-        assert first is not None, "a failure was seen before"
         self.reader.catch_up()  # what they recorded in the moments before it failed
         self.signs.look(self.watch, anew=True)
         states = self._workers()
-        stopped = [state for state in states if state.what == "stopped"]
-        said = mismatch = ""
-        lost, perhaps = self.watch.is_consequence(first), not self.watch.is_own(first)
-        if stopped and perhaps:
-            # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
-            (first, said), lost = (stopped[0].member, waiting.given_up(stopped)), True
-        elif self.watch.mismatch(first):
-            said = mismatch = waiting.unlike(states) or self.watch.mismatch(first)
-        elif perhaps and (asleep := self._slept()):
-            said, lost = asleep, True
-        elif perhaps and (cut := self.cut(anew=True)):
-            said, lost = cut.sentence, True
-        elif perhaps and (left := self.watch.departed()):
-            (first, said), lost = left, False
-        elif perhaps:  # then all may be
-            finished = [state.member for state in states if state.what == "finished"]
-            if silent := cut_off(self.folder, self.watch.failures(), finished):
-                (first, said), lost = silent, True
-        marked = self._marked(states, first)
-        # Of workers that met in different collectives none waited for the other.
-        graph = Waiting(marked, [], "order", mismatch) if mismatch else waiting.explain(marked, first)
+        slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one
+        found = blame.decide(self.watch, states, slept, lambda: self.cut(anew=True))
+        others = {failure.member for failure in self.watch.failures()} - {found.worker}
+        marked = [replace(state, what="consequence") if state.member in others else state for state in states]
+        graph = waiting.explain(marked, found.worker)
+        if found.cause == "collectives":  # none waited for the other
+            graph = Waiting(marked, [], "order", blame.sentence(found))
         waiting.save(self.folder, graph)
-        return self.watch.failure(first, said, lost and not mismatch)
-
-    def _slept(self) -> str:
-        here = not any(spec["host"] for spec in self.specs)  # other machines did not sleep with this one
-        return slept(self.folder, self.watch.failures(), self.signs.slept) if here else ""
-
-    def _marked(self, states: list[State], first: int) -> list[State]:
-        others = {worker for worker in self.watch.failures() if worker != first}
-        return [replace(state, what="consequence") if state.member in others else state for state in states]
+        return blame.error_of(self.watch, found)
 
     def _workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""

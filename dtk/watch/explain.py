@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Collection, Iterable
 
 from dtk import extras
 from dtk.errors import in_words
 from dtk.language import N_, _
-from dtk.records import RunFolder
-from dtk.records.events import FaultCame, of_kind
-from dtk.watch.state import called
 from dtk.worker.neighbours import RingPortTaken
 
 __all__ = [
     "KNOWN",
-    "cut_off",
     "departure_in_words",
     "exit_in_words",
     "in_one_sentence",
@@ -25,7 +20,7 @@ __all__ = [
     "may_have_lost_a_peer",
     "mismatch",
     "port_was_taken",
-    "slept",
+    "without_heartbeat",
 ]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
@@ -230,45 +225,10 @@ def port_was_taken(kind: str, message: str) -> bool:
     return kind == RingPortTaken.__name__ or bool(_PORT_TAKEN.search(message))
 
 
-def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int]) -> tuple[int, str] | None:
-    """The worker that the others lost, and a sentence; None where nothing tells. failed: each in consequence only.
-
-    A network that was dropped on purpose is known. Otherwise it is the worker whose heartbeats the service of worker 0
-    missed; of worker 0 and one other, TensorFlow can't know whose connection broke.
-    """
-    for worker in folder.each:
-        for event in of_kind(worker.events, FaultCame):
-            if event.kind == "drop_network":
-                words = N_(
-                    "{worker} was cut off from its peers by the fault {fault}, so that their all-reduce failed on "
-                    "every worker"
-                )
-                return worker.worker, _(words, worker=called(worker.name, worker.worker), fault=event.words)
-    for error in (folder.members[number].error for number in failed):
-        found = _NO_HEARTBEAT.search(error["message"]) if error else None
-        lost = int(found["task"] or found["task_15"]) if found else folder.workers
-        if lost < folder.workers and lost not in finished:
-            words = N_(
-                "TensorFlow heard no heartbeat of {worker} any more, though no worker ended by itself: look at the "
-                "network between {worker} and worker 0, and whether {worker} was frozen"
-            )
-            return lost, _(words, worker=called(folder.each[lost].name, lost))
-    return None
-
-
-_BEATS = 5.0  # s between heartbeats; a worker is given up 10 s after its last: what was shorter is no reason
-
-
-def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
-    """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
-    errors = [error["message"] for number in failed if (error := folder.members[number].error) is not None]
-    if seconds < _BEATS or not any("heartbeat" in message for message in errors):
-        return ""
-    words = N_(
-        "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
-        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
-    )
-    return _(words, seconds=seconds)
+def without_heartbeat(message: str) -> int | None:
+    """The worker whose heartbeats the service of worker 0 missed, as TensorFlow's message has it; None for others."""
+    found = _NO_HEARTBEAT.search(message)
+    return int(found["task"] or found["task_15"]) if found else None
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training

@@ -18,6 +18,7 @@ __all__ = [
     "Waiting",
     "board",
     "clauses",
+    "cut",
     "explain",
     "given_up",
     "graph",
@@ -80,6 +81,20 @@ def _position(state: State) -> tuple[Any, ...]:
 def _failed(states: list[State], first: int) -> Waiting:
     others = [s.member for s in states if s.member != first and s.what not in ("finished", "failed")]
     return Waiting(states, [(other, first) for other in others], "failed")
+
+
+def cut(states: Sequence[State], found: Sequence[tuple[int, int, str]], hosts: Sequence[str]) -> Waiting:
+    """The graph of workers that can't reach each other any more. found: (who, whom, the system's words)."""
+    who, whom, words = found[0]
+    what = N_("{one} on {here} can't reach {other} on {there} any more ({reason})")
+    if any(pair[:2] == (whom, who) for pair in found):
+        what = N_("{one} on {here} can't reach {other} on {there} any more and back ({reason})")
+    one, other = states[who].called, states[whom].called
+    sentence = _(what, one=one, here=hosts[who], other=other, there=hosts[whom], reason=words.lower())
+    if states[who].position:
+        sentence = _("{first}, {more}", first=sentence, more=_("in {place}", place=states[who].position))
+    sentence = _("{words}: the network between them is cut", words=sentence)
+    return Waiting(list(states), [pair[:2] for pair in found], "cut", sentence)
 
 
 def uneven(states: Sequence[State], stall_timeout: float) -> bool:
