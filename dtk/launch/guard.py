@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 
 from dtk.language import N_, _
-from dtk.launch import owned
 from dtk.published import page
 from dtk.worker import isolation
 from dtk.worker.family import adopt_orphans, die_with, end_children
@@ -59,7 +58,6 @@ def main() -> None:
     except SystemExit:
         status = 0  # asked to end: as if the kernel had gone
     end_children(set())
-    owned.forget(os.environ[owned.MARK])
     if os.getppid() != kernel:
         _remove(Path(options["log"]))  # no kernel is left that could point to it
     code = os.waitstatus_to_exitcode(status)

@@ -47,7 +47,6 @@ class _Parent:
         self.context: Any = multiprocessing.get_context("fork" if fork else "spawn")
         self.fork = fork
         self.children: dict[str, Any] = {}
-        self.places: dict[int, tuple[str, str]] = {}  # pid -> (which member of the run, the run's directory)
         self.buffer = b""
         self.used = time.monotonic()
 
@@ -96,15 +95,7 @@ class _Parent:
                 self._tell(refused=key, number=error.errno, words=error.strerror)
                 return
         self.children[key] = child
-        self.places[child.pid] = (_name(spec), os.path.basename(spec["dir"]))
-        self.note()
         self._tell(started=key, pid=child.pid)
-
-    def note(self) -> None:
-        """Writes down what runs here."""
-        above = {self.guard: ("guard", ""), os.getpid(): ("parent (warm)" if self.fork else "parent (cold)", "")}
-        tracker = dict.fromkeys(_trackers(), ("multiprocessing's resource tracker", ""))
-        owned.write(os.environ[owned.MARK], {**above, **tracker, **self.places})
 
     def _report_exits(self) -> None:
         ended = {key: child for key, child in self.children.items() if child.exitcode is not None}
@@ -115,11 +106,10 @@ class _Parent:
             # What the workers left in sessions of their own has come to this process (`family.adopt_orphans`).
             end_children(_trackers())
         for key, child in ended.items():
-            del self.children[key], self.places[child.pid]
+            del self.children[key]
             self._tell(exited=key, code=child.exitcode, at=at)
             child.close()
         self.used = at
-        self.note()
 
     def _tell(self, **event: Any) -> None:
         os.write(self.events, (json.dumps(event) + "\n").encode())
@@ -128,10 +118,6 @@ class _Parent:
         """SIGKILL: a worker inside a collective ignores SIGINT and SIGTERM for 20 s and more."""
         for key in keys:
             kill_tree(self.children[key].pid)
-
-
-def _name(spec: dict[str, Any]) -> str:
-    return "evaluator" if spec["role"] == "evaluator" else f"worker {spec['worker']}"
 
 
 def _trackers() -> set[int]:
@@ -150,7 +136,6 @@ def main(options: dict[str, Any]) -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
     parent = _Parent(commands, events, options["fork"], options["idle"])
-    parent.note()
     problem = _preload(options["preload"])
     if problem:
         os.write(events, (json.dumps({"failed": problem}) + "\n").encode())

@@ -36,8 +36,6 @@ START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this somet
 _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import guard; guard.main()"
-
 
 class ParentProcess:
     """One parent, warm or cold. Events are kept until their run fetches them, so that two runs can share it.
@@ -68,7 +66,7 @@ class ParentProcess:
         with self.log.open("wb", buffering=0) as log:
             log.write(first_line.encode())
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
+                [sys.executable, "-c", owned.BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
