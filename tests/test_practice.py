@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 import dtk
+from dtk.launch.messages import Gone, Part
 from dtk.places import hosts
 from dtk.places.machines import Lent
 
@@ -69,17 +70,17 @@ def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
     machine, traps = hosts._Machine("node-1", "127.0.0.2", Lent("127.0.0.2", None)), {1: signal.SIGSTOP}
     takes = hosts._watched(heard.append, 1, machine, traps)
     event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
-    data = {"data": base64.b64encode(event).decode()}
-    takes({"file": "worker-0/events.jsonl", **data})
-    takes({"file": "worker-1/log.txt", **data})
+    data = base64.b64encode(event).decode()
+    takes(Part("run", "worker-0/events.jsonl", 0, len(event), data))
+    takes(Part("run", "worker-1/log.txt", 0, len(event), data))
     assert broken == []
-    takes({"file": "worker-1/events.jsonl", **data})
-    takes({"file": "worker-1/events.jsonl", **data})
+    takes(Part("run", "worker-1/events.jsonl", 0, len(event), data))
+    takes(Part("run", "worker-1/events.jsonl", 0, len(event), data))
     assert broken == [("node-1", signal.SIGSTOP)], "once"
-    takes({"gone": "the agent's last words"})
+    takes(Gone("the agent's last words"))
     machine.broken = True
-    takes({"gone": "the agent's last words"})
-    assert [message["gone"] for message in heard[-2:]] == ["the agent's last words", "the connection to it has ended"]
+    takes(Gone("the agent's last words"))
+    assert heard[-2:] == [Gone("the agent's last words"), Gone("the connection to it has ended")]
     machine.stopped = True
-    takes({"gone": "a pipe that ended"})
-    assert heard[-1] == {"gone": "the connection to it has ended"}, "a silent machine says nothing"
+    takes(Gone("a pipe that ended"))
+    assert heard[-1] == Gone("the connection to it has ended"), "a silent machine says nothing"

@@ -1,35 +1,16 @@
 """On another machine, for a kernel that is elsewhere: starts workers, and says what they write and how they end.
 
 An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
-so that they end when it does. What it hears and says are messages of JSON's types, the same in an actor of Ray's as
-through the pipes of `python -m dtk agent` (`dtk.launch.agent`):
-
-    {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
-    {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
-    {"reach": n, "addresses": [...]}      ->  {"answer": n, "failed": {address: [errno, the system's words]}}
-    {"shares": n, "name", "write"}        ->  {"answer": n, "found"}: whether the file is there, in its storage
-    {"start": key, "spec", "files"}       ->  {"started": key, "pid"} or {"refused": key, "number", "words"}
-    {"ask": key}                              the worker writes its stacks to its stacks.txt
-    {"kill": [key, ...]}                  ->  {"exited": key, "code", "at"}
-    {"forget": [key, ...]}
-    {"ended": run}                            every worker of it has finished; an evaluator there asks
-    {"alive": 0}                              nothing: the kernel is there
-    {"link": n, "say": message}               to a worker that stays (`dtk.launch.agent_links`)
-    {"link": n, "hang": 0}
-    {"put": run, "file", "at", "of", "data"}  a part of a file for a worker that stays
-    {"remove": run, "files": [...]}
-    {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
-                                              but for names at its top that are known; then it is removed
-
-and by itself, of the workers' files, what `dtk.launch.agent` has, then what workers that stay say; and
-{"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
+so that they end when it does. What it hears and says are `dtk.launch.messages`, the same in an actor of Ray's as
+through the pipes of `python -m dtk agent`. The kernel's end of the pipes closes with it, where both are on one machine.
+From another machine that takes the network, which may be cut: so the kernel gives signs of life, and without them the
+agent ends by itself.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import os
 import platform
 import select
@@ -39,7 +20,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +29,31 @@ from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import owned, warm
 from dtk.launch.agent_links import Doors
+from dtk.launch.messages import (
+    Answer,
+    Ask,
+    Exited,
+    Forget,
+    Incoming,
+    Kill,
+    Link,
+    Message,
+    Part,
+    Question,
+    Refused,
+    Remove,
+    RunEnded,
+    Signs,
+    Start,
+    Started,
+    as_line,
+)
 from dtk.records import GROWING, RunFolder
 from dtk.worker import wire
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import listening
 
-__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "Message", "News", "main", "remove", "serve", "write"]
+__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "remove", "serve", "write"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
@@ -60,6 +61,8 @@ _LOOK = 0.25  # seconds between two looks at the vitals
 _REACH_SECONDS = 4.0
 # What decides how many threads a worker has, where it is set on the machine.
 _COUNTS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "TF_GRPC_WORKER_CACHE_THREADS")
+
+Found = dict[str, Any]  # what an answer has, by name
 
 
 class Agent:
@@ -74,8 +77,8 @@ class Agent:
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
-        self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
-        self._workers: dict[str, Message] = {}  # key -> spec
+        self._waiting: list[Start] = []  # workers to be started when the parent is ready
+        self._workers: dict[str, WorkerSpec] = {}
         self._news = News()
         self._doors = Doors()
         self._port: socket.socket | None = None
@@ -86,30 +89,42 @@ class Agent:
 
     def take(self, message: Message) -> None:
         """Does what a message asks for; what there is to say of it comes with the next turns."""
-        for name, do in (
-            ("start", self._start),
-            ("kill", self._kill),
-            ("forget", self._forget),
-            ("ask", self._ask),
-            ("ended", self._note_ended),
-            ("link", self._pass_on),
-            ("put", self._put),
-            ("remove", self._remove),
-        ):
-            if name in message:
-                do(message)
-                return
-        for name, find in (
-            ("facts", self._facts),
-            ("reserve", self._reserve),
-            ("reach", self._reach),
-            ("shares", self._shares),
-            ("end", self._end),
-        ):
-            if name in message:
-                self._said.append({"answer": message[name], **find(message)})
+        match message:
+            case Start():
+                self._start(message)
+            case Kill(keys):
+                self._waiting = [each for each in self._waiting if each.key not in keys]
+                self.source.kill(keys)
+            case Forget(keys):
+                self.source.forget(keys)
+                for key in keys:
+                    self._workers.pop(key, None)
+                    self._listening.discard(key)
+            case Ask(key) if key in self.source.started:
+                self.source.ask(key)
+            case RunEnded(run):
+                (self.root / run / ENDED).touch()
+            case Link({"link": number, "hang": _}):
+                self._doors.hang(number)
+            case Link({"link": number, "say": words}):
+                self._doors.say(number, words)
+            case Part():
+                with contextlib.suppress(OSError):  # a full disk: the worker says what it did not find
+                    write(self.root / message.run, message, f"coming-{message.worker}")
+            case Remove(run, files):
+                remove(self.root / run, files)
+            case Question(number, what, given) if number:
+                answers: dict[str, Callable[..., Found]] = {
+                    "facts": self._facts,
+                    "reserve": self._reserve,
+                    "reach": self._reach,
+                    "shares": self._shares,
+                    "end": self._end,
+                }
+                self._said.append(Answer(number, answers[what](**(given or {}))))
 
-    def _facts(self, message: Message) -> Message:
+    def _facts(self) -> Found:
+        """What this machine is and has."""
         versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
         return {
             "at": time.monotonic(),
@@ -124,7 +139,8 @@ class Agent:
             "datasets": datasets.cached(),
         }
 
-    def _reserve(self, message: Message) -> Message:
+    def _reserve(self) -> Found:
+        """A port that is free, and held open until a worker starts."""
         self._release()
         self._port = socket.socket()
         self._port.bind(("", 0))
@@ -136,9 +152,10 @@ class Agent:
             self._port.close()
         self._port = None
 
-    def _reach(self, message: Message) -> Message:
+    def _reach(self, addresses: list[str]) -> Found:
+        """Addresses that this machine can't reach, each with the error's number and the system's words."""
         failed = {}
-        for address in message["addresses"]:
+        for address in addresses:
             host, _, port = address.rpartition(":")
             try:
                 socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
@@ -146,34 +163,35 @@ class Agent:
                 failed[address] = [error.errno, error.strerror or str(error)]
         return {"failed": failed}
 
-    def _shares(self, message: Message) -> Message:
-        path = self.root / message["name"]
+    def _shares(self, name: str, touch: bool) -> Found:
+        """Whether a file is there, in its storage; made where it has to be touched."""
+        path = self.root / name
         try:
-            if message["write"]:
+            if touch:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.touch()
             return {"found": path.exists()}
         except OSError as error:
             return {"found": False, "words": error.strerror}
 
-    def _start(self, message: Message) -> None:
+    def _start(self, message: Start) -> None:
         self._release()
-        spec = message["spec"]
+        spec, attempt = message.spec, message.attempt
         run = Path(spec["dir"])
         run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, data in message["files"].items():
+        for name, data in (message.files or {}).items():
             (run / name).parent.mkdir(parents=True, exist_ok=True)
             # Others may write it at the same moment, into shared storage, and on another machine with the same pid.
             part = run / f"{name}.{spec['worker']}"
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)
-        corner, attempt = _corner(spec), spec.pop("attempt", 1)
+        corner = _corner(spec)
         for number in range(1, attempt):
             (run / f"attempt-{number}").mkdir(exist_ok=True)
         before = run / f"attempt-{attempt - 1}" / corner.name
         if attempt > 1 and corner.exists() and not before.exists():
             corner.replace(before)  # a worker counts on from there, as on localhost
-        if not spec.pop("again", False):  # of a start that found its port taken; the kernel has it
+        if not spec["again"]:  # of a start that found its port taken; the kernel has it
             shutil.rmtree(corner, ignore_errors=True)
             self._news.forget(corner)
         base = environment.for_workers(os.environ)
@@ -182,45 +200,15 @@ class Agent:
         spec["env"] = {**base, **spec["env"], **own}
         spec["cwd"] = os.getcwd()
         spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
-        self._waiting.append((message["start"], spec))
+        self._waiting.append(message)
 
-    def _kill(self, message: Message) -> None:
-        keys = message["kill"]
-        self._waiting = [(key, spec) for key, spec in self._waiting if key not in keys]
-        self.source.kill(keys)
-
-    def _forget(self, message: Message) -> None:
-        self.source.forget(message["forget"])
-        for key in message["forget"]:
-            self._workers.pop(key, None)
-            self._listening.discard(key)
-
-    def _ask(self, message: Message) -> None:
-        if message["ask"] in self.source.started:
-            self.source.ask(message["ask"])
-
-    def _note_ended(self, message: Message) -> None:
-        (self.root / message["ended"] / ENDED).touch()
-
-    def _pass_on(self, message: Message) -> None:
-        if "hang" in message:
-            self._doors.hang(message["link"])
-        else:
-            self._doors.say(message["link"], message["say"])
-
-    def _put(self, message: Message) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the worker that looks for it says that it is not there
-            write(self.root / message["put"], message, f"coming-{message['worker']}")
-
-    def _remove(self, message: Message) -> None:
-        remove(self.root / message["remove"], message["files"])
-
-    def _end(self, message: Message) -> Message:
-        run = self.root / message["run"]
+    def _end(self, run: str, known: list[str]) -> Found:
+        """Says first what the function wrote into the run's directory, but for names at its top that are known."""
+        folder = self.root / run
         self._doors.close()
-        self._said += self._news.of_the_rest(run, message["known"])
-        shutil.rmtree(run, ignore_errors=True)
-        self._news.forget(run)
+        self._said += self._news.of_the_rest(folder, known)
+        shutil.rmtree(folder, ignore_errors=True)
+        self._news.forget(folder)
         return {}
 
     # ---- what it says
@@ -242,7 +230,7 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = self._said + self._doors.look(), []
+        said, self._said = self._said + [Link(facts) for facts in self._doors.look()], []
         ended: list[Message] = []
         all_whole = True
         for key, spec in list(self._workers.items()):
@@ -251,28 +239,28 @@ class Agent:
             all_whole = all_whole and whole
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
-                ended.append({"exited": key, "code": code, "at": at})
+                ended.append(Exited(key, code, at))
                 del self._workers[key]
-        return said + (self._doors.of_cells() if all_whole else []) + ended + self._vitals()
+        of_cells = [Link(facts) for facts in self._doors.of_cells()] if all_whole else []
+        return [*said, *of_cells, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:
         if not self._waiting or not (self.source.ready or not self.source.lives()):
             return  # its imports go on
         waiting, self._waiting = self._waiting, []
-        keys = [key for key, _ in waiting]
         try:
             self.source.wait_ready(lambda: None)
-            for key, spec in waiting:
-                self._workers[key] = spec
-                self.source.start(key, spec)
-            self.source.wait_started(keys)
-            self._said += [{"started": key, "pid": self.source.started[key]} for key in keys]
+            for start in waiting:
+                self._workers[start.key] = start.spec
+                self.source.start(start.key, start.spec)
+            self.source.wait_started([start.key for start in waiting])
+            self._said += [Started(start.key, self.source.started[start.key]) for start in waiting]
         except (DtkError, OSError, KeyError) as error:
             number = getattr(error, "errno", None) or 0
             words = getattr(error, "strerror", None) or str(error)
-            self._said += [{"refused": key, "number": number, "words": words} for key in keys]
+            self._said += [Refused(start.key, number, words) for start in waiting]
 
-    def _vitals(self) -> list[Message]:
+    def _signs(self) -> list[Message]:
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return []
@@ -282,11 +270,12 @@ class Agent:
             seen = self.source.vitals(key) if key in self.source.started else None
             if seen is not None:
                 found[key] = list(seen)
-            if spec.get("port") and key not in self._listening:
-                ports[key] = spec["port"]
+            port = spec["port"]
+            if port is not None and key not in self._listening:
+                ports[key] = port
         there = listening(ports.values()) if ports else set()
         self._listening |= {key for key, port in ports.items() if port in there}
-        return [{"vitals": found, "listening": sorted(self._listening)}]
+        return [Signs(found, sorted(self._listening))]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
@@ -296,7 +285,7 @@ class Agent:
         shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, or, where these are in storage, its door
 
 
-def _corner(spec: Message) -> Path:
+def _corner(spec: WorkerSpec) -> Path:
     folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
     return folder.members[spec["worker"]].path
 
@@ -326,20 +315,19 @@ def main(storage: str) -> None:
 
 def serve(agent: Agent, commands: int, events: int) -> None:
     """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block."""
-    begun, heard = b"", time.monotonic()
+    incoming, heard = Incoming(), time.monotonic()
     while True:
         if agent.wait(commands):
             data = os.read(commands, 1 << 20)
             if not data:
                 return
             heard = time.monotonic()
-            *lines, begun = (begun + data).split(b"\n")
-            for line in lines:
-                agent.take(json.loads(line))
+            for message in incoming.take(data):
+                agent.take(message)
         elif time.monotonic() - heard > LEASE_SECONDS:
             raise TimeoutError
         for message in agent.turn(0):
-            _put(events, json.dumps(message).encode() + b"\n")
+            _put(events, as_line(message))
 
 
 def _put(events: int, data: bytes) -> None:
@@ -353,27 +341,25 @@ def _put(events: int, data: bytes) -> None:
 # ---- what workers write, as messages
 
 
-Message = dict[str, Any]
-
 _CHUNK = 1 << 20  # bytes of a file in one message
 _MOST = 8 << 20  # bytes that one look says, so that it stays short
 
 
 class News:
-    """Says each byte of a file once: {"run", "file", "at", "of", "data"}, `at` bytes into a file of `of`, in base64."""
+    """Says each byte of a file once."""
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[int, int, int]] = {}  # (inode, bytes said, of how many)
         self._behind = False  # whether more of the file that was read last is still to be said
 
-    def of(self, corner: Path) -> tuple[list[Message], bool]:
+    def of(self, corner: Path) -> tuple[list[Part], bool]:
         """What a worker has written since the last look, and whether that is all.
 
         What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
         read as far as they had come before.
         """
         grown = {corner / name: _size(corner / name) for name in GROWING}
-        said: list[Message] = []
+        said: list[Part] = []
         for path in _inside(corner):
             if path not in grown:
                 said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
@@ -385,9 +371,9 @@ class News:
                 return said, False
         return said, True
 
-    def of_the_rest(self, run: Path, known: Collection[str]) -> list[Message]:
+    def of_the_rest(self, run: Path, known: Collection[str]) -> list[Part]:
         """What the function itself wrote into the run's directory, but for names at its top that are `known`."""
-        said: list[Message] = []
+        said: list[Part] = []
         for path in sorted(run.rglob("*")):
             top = path.relative_to(run).parts[0]
             if path.is_file() and top not in known and not top.startswith("worker-"):
@@ -398,10 +384,10 @@ class News:
         """Nothing in it has been said: it will be made anew."""
         self._files = {path: said for path, said in self._files.items() if folder not in path.parents}
 
-    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[Message]:
+    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[Part]:
         """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
         self._behind = False
-        found: list[Message] = []
+        found: list[Part] = []
         try:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
@@ -415,8 +401,8 @@ class News:
                 file.seek(said)
                 while most > 0 and (said < size or not found):
                     data = file.read(min(_CHUNK, size - said))
-                    found.append({"run": run.name, "file": str(path.relative_to(run)), "at": said, "of": size})
-                    found[-1]["data"] = base64.b64encode(data).decode()
+                    encoded = base64.b64encode(data).decode()
+                    found.append(Part(run.name, str(path.relative_to(run)), said, size, encoded))
                     said, most = said + len(data), most - len(data)
                     if not data:
                         break
@@ -427,8 +413,8 @@ class News:
         return found
 
 
-def _bytes(said: list[Message]) -> int:
-    return sum(len(message["data"]) for message in said)
+def _bytes(said: list[Part]) -> int:
+    return sum(len(part.data) for part in said)
 
 
 def _inside(corner: Path) -> list[Path]:
@@ -445,18 +431,18 @@ def _size(path: Path) -> int:
         return 0
 
 
-def write(run: Path, message: Message, part: str = "coming") -> None:
-    """A part of a file, as `News` says it: lines at once, all else when it is whole. part: of its name until then."""
-    path = run / message["file"]
+def write(run: Path, part: Part, suffix: str = "coming") -> None:
+    """Writes a part of a file: lines at once, all else when it is whole. suffix: of its name until then."""
+    path = run / part.file
     if not _is_in(run, path):
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data, at = base64.b64decode(message["data"]), message["at"]
-    target = path if path.name in GROWING else path.with_name(f"{path.name}.{part}")
+    data, at = base64.b64decode(part.data), part.at
+    target = path if path.name in GROWING else path.with_name(f"{path.name}.{suffix}")
     with target.open("r+b" if at else "wb") as file:
         file.seek(at)
         file.write(data)
-    if target is not path and at + len(data) >= message["of"]:
+    if target is not path and at + len(data) >= part.of:
         target.replace(path)
 
 

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from dtk.language import N_, _
+from dtk.launch.messages import Ready, as_line
 from dtk.published import page
 from dtk.worker import isolation
 from dtk.worker.family import adopt_orphans, die_with, end_children
@@ -34,7 +35,7 @@ def main() -> None:
         except OSError as error:
             words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
             words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
-            os.write(1, json.dumps({"failed": words}).encode() + b"\n")
+            os.write(1, as_line(Ready(words)))
             return
     adopt_orphans()
     # Before the fork, or no one would end the parent at a signal in between.

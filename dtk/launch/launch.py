@@ -27,6 +27,7 @@ from dtk.watch.reader import Reader
 from dtk.watch.state import Line
 from dtk.worker import ship
 from dtk.worker.injecting import write_faults
+from dtk.worker.spec import WorkerSpec
 
 __all__ = ["THREADS", "Job", "launch", "new_folder", "spec", "write_job"]
 
@@ -139,10 +140,10 @@ def _versions() -> str:
     return json.dumps(environment.versions("tensorflow", "keras", "tf_keras"))
 
 
-def spec(
-    job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
-) -> dict[str, Any]:
+def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None) -> WorkerSpec:
+    """What starts one member on its machine."""
     evaluates = member.worker == job.workers
+    listen, port = _server(config)
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
@@ -165,10 +166,12 @@ def spec(
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
-        **_server(config),
+        "listen": listen,
+        "port": port,
         "core": None if machine.host else _own_core(job, member.worker, env),
         "cwd": machine.cwd,
-        "sys_path": machine.sys_path,
+        "sys_path": list(machine.sys_path),
+        "again": False,
     }
 
 
@@ -193,16 +196,16 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _server(config: dict[str, Any] | None) -> dict[str, Any]:
+def _server(config: dict[str, Any] | None) -> tuple[str | None, int | None]:
     """The name or address that the member's own server listens on, and its port.
 
     None for one without TF_CONFIG, and for the evaluator: if that makes a server, it is for itself.
     """
     if config is None or config["task"]["type"] == "evaluator":
-        return {"listen": None, "port": None}
+        return None, None
     kind, index = config["task"]["type"], config["task"]["index"]
     host, _, port = config["cluster"][kind][index].rpartition(":")
-    return {"listen": host, "port": int(port)}
+    return host, int(port)
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:

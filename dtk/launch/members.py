@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 from dtk.errors import WorkerFailed
 from dtk.launch.place import Site
@@ -18,6 +17,7 @@ from dtk.watch.signs import Signs
 from dtk.watch.state import Line, State
 from dtk.watch.waiting import Waiting
 from dtk.watch.watch import Watch
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals
 
 __all__ = ["Members"]
@@ -32,7 +32,7 @@ class Members:
     Leaving the `with` block kills them and waits until they are gone.
     """
 
-    def __init__(self, site: Site, reader: Reader, specs: list[dict[str, Any]], clock: float):
+    def __init__(self, site: Site, reader: Reader, specs: list[WorkerSpec], clock: float):
         self.site, self.source, self.reader, self.specs = site, site.source, reader, specs
         self.folder = folder = reader.folder
         self._asked = 0.0

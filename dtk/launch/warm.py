@@ -12,13 +12,27 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 from dtk.language import N_, _
 from dtk.launch import owned
+from dtk.launch.messages import (
+    Answer,
+    Exited,
+    Incoming,
+    Kill,
+    Message,
+    Question,
+    Ready,
+    Refused,
+    Start,
+    Started,
+    as_line,
+)
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals, ask, listening, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
@@ -56,7 +70,7 @@ class ParentProcess:
     def _begin(self, first_line: str) -> None:
         self.ready = False
         self._problem: str | None = None
-        self._buffer = b""
+        self._incoming = Incoming()
         self._asked = self._answered = 0
         self._swept = False
         self.mark = owned.new_mark()
@@ -113,7 +127,7 @@ class ParentProcess:
         with self._lock:
             self._asked += 1
             asked = self._asked
-        self._send({"ping": asked})
+        self._send(Question(asked, "alive"))
         deadline = time.monotonic() + ANSWER_SECONDS
         while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
@@ -141,10 +155,10 @@ class ParentProcess:
                 words = N_("the process that starts workers could not start: {why}; its output is in {log}")
                 raise DtkError(_(words, why=why, log=self.log))
 
-    def start(self, key: str, spec: dict[str, Any]) -> None:
+    def start(self, key: str, spec: WorkerSpec) -> None:
         """Asks for a worker; `wait_started` tells whether there is one."""
         self._asked_for.add(key)
-        self._send({"start": key, "spec": spec})
+        self._send(Start(key, spec))
 
     def wait_started(self, keys: list[str]) -> None:
         """Returns when all have been started; raises OSError where the system refused a further process."""
@@ -159,7 +173,7 @@ class ParentProcess:
         """Kills workers; those that were never started count as ended at once."""
         now = time.monotonic()
         self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
-        self._send({"kill": keys})
+        self._send(Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:
         return vitals(self.started[key])
@@ -172,10 +186,10 @@ class ParentProcess:
         found = listening(ports.values(), next((self.started[key] for key in ports if key in self.started), None))
         return {key for key, port in ports.items() if port in found}
 
-    def _send(self, command: dict[str, Any]) -> None:
+    def _send(self, message: Message) -> None:
         try:
             with self._lock:
-                self._in.write((json.dumps(command) + "\n").encode())
+                self._in.write(as_line(message))
         except (OSError, ValueError):
             pass  # the parent is dead or closed, and its workers with it: `lives` tells the caller
 
@@ -187,23 +201,21 @@ class ParentProcess:
             data = os.read(self._out.fileno(), 1 << 16)
             if not data:  # the parent closed its end: don't spin until its death is seen
                 time.sleep(min(timeout, 0.02))
-            *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
+            for message in self._incoming.take(data):
+                self._take(message)
 
-    def _take(self, event: dict[str, Any]) -> None:
-        if "started" in event:
-            self.started[event["started"]] = event["pid"]
-        elif "exited" in event:
-            self.exited[event["exited"]] = (event["code"], event["at"])
-        elif "refused" in event:
-            self._refused[event["refused"]] = (event["number"], event["words"])
-        elif "ready" in event:
-            self.ready = True
-        elif "pong" in event:
-            self._answered = event["pong"]
-        else:
-            self._problem = event["failed"]
+    def _take(self, message: Message) -> None:
+        match message:
+            case Started(key, pid):
+                self.started[key] = pid
+            case Exited(key, code, at):
+                self.exited[key] = (code, at)
+            case Refused(key, number, words):
+                self._refused[key] = (number, words)
+            case Ready(problem):
+                self.ready, self._problem = not problem, problem or None
+            case Answer(number):
+                self._answered = number
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:

@@ -17,6 +17,23 @@ from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.launch.agent import MODULES, write
+from dtk.launch.messages import (
+    Answer,
+    Ask,
+    Exited,
+    Forget,
+    Gone,
+    Kill,
+    Link,
+    Message,
+    Part,
+    Question,
+    Refused,
+    RunEnded,
+    Signs,
+    Start,
+    Started,
+)
 from dtk.launch.place import Machine, Site
 from dtk.places import machines
 from dtk.places.machines import Heard, Lent
@@ -24,6 +41,7 @@ from dtk.places.relay import Bell, Relay
 from dtk.records import RunFolder
 from dtk.watch.state import called
 from dtk.worker import local_modules as beside
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -50,16 +68,16 @@ class Remote:
         self.place = place
         self.started: dict[str, int] = {}
         self.exited: dict[str, tuple[int, float]] = {}
-        self._queue: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+        self._queue: queue.Queue[tuple[int, Message]] = queue.Queue()
         self._heard = [time.monotonic()] * count  # when each agent last said something, by this machine's clock
         self._polled = 0.0
         self._member: dict[str, int] = {}
         self._refused: dict[str, tuple[int, str]] = {}
         self._vitals: dict[str, Vitals] = {}
         self._listening: set[str] = set()
-        self._answers: dict[int, dict[str, Any]] = {}
+        self._answers: dict[int, Answer] = {}
         self._numbers = itertools.count(1)
-        self._newest: dict[int, dict[str, Any]] = {}  # of each agent's vitals, which nobody may look at for hours
+        self._newest: dict[int, Signs] = {}  # of each agent, which nobody may look at for hours
         self._bell: Bell | None = None
         self._relay: Relay | None = None  # of the session that is under way
         self._folder: RunFolder | None = None
@@ -67,12 +85,12 @@ class Remote:
         self.lent = lend([self._hears(member) for member in range(count)])
 
     def _hears(self, member: int) -> Heard:
-        def heard(message: dict[str, Any]) -> None:
+        def heard(message: Message) -> None:
             now = self._heard[member] = time.monotonic()
-            if "vitals" in message:
+            if isinstance(message, Signs):
                 self._newest[member] = message
                 return
-            self._queue.put((member, {**message, "arrived": now}))
+            self._queue.put((member, message._replace(arrived=now) if isinstance(message, Answer) else message))
             if self._bell is not None:
                 self._bell.ring()
 
@@ -92,35 +110,34 @@ class Remote:
         self._folder, self._files = folder, files_to_send(folder.path)
         first = not self.lent[0].facts
         for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
-            lent.facts = facts
+            lent.facts = facts.found
         if first:
             machines.check_versions(self.lent)
             machines.measure_clocks(self.lent, lambda k: self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS))
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
-            lent.port = answer["port"]
+            lent.port = answer.found["port"]
         others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
         machines.check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
         if shared:
             name = f"{folder.path.name}/.shared"
-            self._ask_all("shares", tick, more=[{"name": name, "write": k == 0} for k in range(len(self.lent))])
-            machines.check_storage(
-                self.place, self.lent, self._ask_all("shares", tick, more=[{"name": name, "write": False}])
-            )
+            self._ask_all("shares", tick, more=[{"name": name, "touch": k == 0} for k in range(len(self.lent))])
+            seen = self._ask_all("shares", tick, more=[{"name": name, "touch": False}])
+            machines.check_storage(self.place, self.lent, seen)
 
     def _send(self, member: int, what: str, **more: Any) -> int:
         number = next(self._numbers)
-        self.lent[member].carrier.send({what: number, **more})
+        self.lent[member].carrier.send(Question(number, what, more))
         return number
 
     def _ask_all(
         self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ({},)
-    ) -> list[dict[str, Any]]:
+    ) -> list[Answer]:
         """Each agent's answer. more: what each is asked besides, a dict by name, or one for all."""
         of_each = list(more) * (len(self.lent) if len(more) == 1 else 1)
         numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
 
-    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> dict[str, Any]:
+    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> Answer:
         deadline = time.monotonic() + seconds
         while number not in self._answers:
             self.poll(0.1)
@@ -160,7 +177,7 @@ class Remote:
         """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
         assert self._folder is not None
         for lent in self.lent:
-            lent.carrier.send({"ended": self._folder.path.name})
+            lent.carrier.send(RunEnded(self._folder.path.name))
 
     def cut(self) -> list[tuple[int, int, str]]:
         """(who, whom, the system's words) of members whose machine can't reach another's server."""
@@ -172,7 +189,7 @@ class Remote:
         failed: dict[int, dict[str, Any]] = {}
         for k, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
-                failed[k] = self._answer(k, number, partial(self._still_there, k), ANSWER_SECONDS)["failed"]
+                failed[k] = self._answer(k, number, partial(self._still_there, k), ANSWER_SECONDS).found["failed"]
         return machines.cut_connections(there, failed)
 
     def _still_there(self, member: int) -> None:
@@ -197,11 +214,11 @@ class Remote:
 
     # ---- what `dtk.launch.members` asks for
 
-    def start(self, key: str, spec: dict[str, Any]) -> None:
+    def start(self, key: str, spec: WorkerSpec) -> None:
         assert self._folder is not None
         member = self._member[key] = spec["worker"]
-        asked = {**spec, "attempt": self._folder.attempt}  # it sees nothing of the starts before
-        self.lent[member].carrier.send({"start": key, "spec": asked, "files": self._files})
+        # It sees nothing of the starts before.
+        self.lent[member].carrier.send(Start(key, spec, self._files, self._folder.attempt))
 
     def wait_started(self, keys: list[str]) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -236,14 +253,14 @@ class Remote:
         now, lost = time.monotonic(), self.lost()
         for member in {self._member[key] for key in keys if key in self._member}:
             mine = [key for key in keys if self._member.get(key) == member]
-            self.lent[member].carrier.send({"kill": mine})
+            self.lent[member].carrier.send(Kill(mine))
         gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self._refused]
         self.exited.update(dict.fromkeys(gone, (-9, now)))
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:
             if (member := self._member.pop(key, None)) is not None:
-                self.lent[member].carrier.send({"forget": [key]})
+                self.lent[member].carrier.send(Forget([key]))
             for known in (self.started, self.exited, self._refused, self._vitals):
                 known.pop(key, None)  # type: ignore[attr-defined]
         self._listening -= {*keys}
@@ -252,7 +269,7 @@ class Remote:
         return self._vitals.get(key)
 
     def ask(self, key: str) -> None:
-        self.lent[self._member[key]].carrier.send({"ask": key})
+        self.lent[self._member[key]].carrier.send(Ask(key))
 
     def listening(self, ports: Mapping[str, int]) -> set[str]:
         return self._listening & {*ports}
@@ -287,26 +304,26 @@ class Remote:
     def _take_vitals(self) -> None:
         """An agent may have said something of workers before it heard that they are forgotten."""
         for message in [self._newest.pop(member) for member in list(self._newest)]:
-            self._vitals.update({k: Vitals(*each) for k, each in message["vitals"].items() if k in self._member})
-            self._listening |= self._member.keys() & {*message["listening"]}
+            self._vitals.update({k: Vitals(*each) for k, each in message.vitals.items() if k in self._member})
+            self._listening |= self._member.keys() & {*message.listening}
 
-    def _take(self, member: int, message: dict[str, Any]) -> None:
+    def _take(self, member: int, message: Message) -> None:
         lent = self.lent[member]
-        if "gone" in message:
-            lent.gone = message["gone"]
-        elif "data" in message:
-            if self._folder is not None and message["run"] == self._folder.path.name:  # not of a run that has ended
+        match message:
+            case Gone(words):
+                lent.gone = words
+            case Part(run) if self._folder is not None and run == self._folder.path.name:  # not of one that has ended
                 write(self._folder.path, message)
-        elif "link" in message and self._relay is not None:
-            self._relay.take(member, message)
-        elif "exited" in message:
-            self.exited[message["exited"]] = (message["code"], message["at"] - lent.ahead)
-        elif "started" in message:
-            self.started[message["started"]] = message["pid"]
-        elif "refused" in message:
-            self._refused[message["refused"]] = (message["number"], message["words"])
-        elif "answer" in message:
-            self._answers[message["answer"]] = message
+            case Link(facts) if self._relay is not None:
+                self._relay.take(member, facts)
+            case Exited(key, code, at):
+                self.exited[key] = (code, at - lent.ahead)
+            case Started(key, pid):
+                self.started[key] = pid
+            case Refused(key, number, words):
+                self._refused[key] = (number, words)
+            case Answer(number):
+                self._answers[number] = message
 
 
 # ---- a run's directory here and there

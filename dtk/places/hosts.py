@@ -12,7 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -20,6 +20,7 @@ from dtk import environment, faults
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _
+from dtk.launch.messages import Gone, Message, Part
 from dtk.places.engine import Engine
 from dtk.places.machines import Heard, Lent, Pipes
 
@@ -214,13 +215,15 @@ def _watched(heard: Heard, member: int, machine: _Machine, traps: dict[int, sign
     """Passes on what a machine's agent says, and breaks the machine where its worker stands still and a trap waits."""
     events = f"worker-{member}/events.jsonl"
 
-    def takes(message: dict[str, Any]) -> None:
-        if "gone" in message and machine.stopped:
-            return  # a real machine that falls silent reports no end
-        if "gone" in message and machine.broken:
-            message = {"gone": _("the connection to it has ended")}
+    def takes(message: Message) -> None:
+        if isinstance(message, Gone):
+            if machine.stopped:
+                return  # a real machine that falls silent reports no end
+            if machine.broken:
+                message = Gone(_("the connection to it has ended"))
         heard(message)
-        if member in traps and message.get("file") == events and b'"stall"' in base64.b64decode(message["data"]):
+        stands = isinstance(message, Part) and message.file == events and b'"stall"' in base64.b64decode(message.data)
+        if stands and member in traps:
             machine.breaks(traps.pop(member))
 
     return takes

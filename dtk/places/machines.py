@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import subprocess
 import threading
@@ -19,6 +18,7 @@ from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch.agent import ALIVE_SECONDS
+from dtk.launch.messages import Answer, Gone, Message, Question, as_line, from_line
 
 __all__ = [
     "Carrier",
@@ -35,14 +35,14 @@ __all__ = [
 
 END_SECONDS = 4.0
 
-# Called from a thread of the carrier's own with each message of the agent's, and at the last with {"gone": words}.
-Heard = Callable[[dict[str, Any]], None]
+# Called from a thread of the carrier's own with each message of the agent's, and at the last with Gone.
+Heard = Callable[[Message], None]
 
 
 class Carrier(Protocol):
     """Brings messages to one agent."""
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Without waiting for an answer; does nothing where the agent is gone."""
 
     def close(self) -> None:
@@ -80,11 +80,11 @@ class Pipes:
             for line in said:
                 if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
                     sent = time.monotonic()
-                    self.send({"alive": 0})
+                    self.send(Question(0, "alive"))
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
-                    heard(json.loads(line))
+                    heard(from_line(line))
         code = self._process.wait()
-        heard({"gone": self._last_words() or _("ended with exit code {code}", code=code)})
+        heard(Gone(self._last_words() or _("ended with exit code {code}", code=code)))
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
@@ -92,10 +92,10 @@ class Pipes:
             return lines[-1].strip() if lines else ""
         return ""
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         assert self._process.stdin is not None
         with self._lock, contextlib.suppress(OSError, ValueError):
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.write(as_line(message))
             self._process.stdin.flush()
 
     def close(self) -> None:
@@ -185,13 +185,13 @@ def _minor(version: str | None) -> list[str]:
     return (version or "").split(".")[:2]
 
 
-def check_reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
+def check_reach(lent: Sequence[Lent], answers: Sequence[Answer]) -> None:
     """Each worker's port, from each other machine."""
     by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
     failed = {
         (worker, by_address[address]): words.lower()
         for worker, answer in enumerate(answers)
-        for address, (_number, words) in answer["failed"].items()
+        for address, (_number, words) in answer.found["failed"].items()
     }
     if not failed:
         return
@@ -208,30 +208,30 @@ def check_reach(lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> N
     raise ClusterConfigError(what, remedy=remedy)
 
 
-def check_storage(place: str, lent: Sequence[Lent], answers: Sequence[Mapping[str, Any]]) -> None:
+def check_storage(place: str, lent: Sequence[Lent], answers: Sequence[Answer]) -> None:
     """One directory that each machine sees."""
     for each, answer in zip(lent, answers, strict=True):
-        if not answer["found"]:
+        if not answer.found["found"]:
             words = N_(
                 "restarts= or evaluator= on {place}: {one} and {other} have no directory in common, where one would "
                 "find what another has saved"
             )
             what = _(words, place=place, one=lent[0].host, other=each.host)
-            if answer.get("words"):
-                what = _("{what} ({why})", what=what, why=answer["words"])
+            if answer.found.get("words"):
+                what = _("{what} ({why})", what=what, why=answer.found["words"])
             raise ClusterConfigError(what, remedy=_("pass storage=, a directory that all machines share"))
 
 
-def measure_clocks(lent: Sequence[Lent], ask: Callable[[int], Mapping[str, Any]]) -> None:
+def measure_clocks(lent: Sequence[Lent], ask: Callable[[int], Answer]) -> None:
     """Finds how far each machine's clock is ahead of this one's. ask: an agent, by number, for its facts."""
     for k, each in enumerate(lent):
         best = float("inf")
         for _round in range(_ROUNDS):
             asked = time.monotonic()
             answer = ask(k)
-            took = answer["arrived"] - asked
+            took = answer.arrived - asked
             if took < best:
-                best, each.ahead = took, answer["at"] - (asked + answer["arrived"]) / 2
+                best, each.ahead = took, answer.found["at"] - (asked + answer.arrived) / 2
 
 
 def cut_connections(there: Mapping[int, str], failed: Mapping[int, Mapping[str, Any]]) -> list[tuple[int, int, str]]:

@@ -14,6 +14,7 @@ from dtk import extras
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
+from dtk.launch.messages import Gone, Message
 from dtk.places.engine import Engine
 from dtk.places.machines import Heard, Lent
 
@@ -30,7 +31,7 @@ class _Actor:
     def __init__(self, storage: str):
         os.environ.pop("PYTHONBREAKPOINT", None)  # Ray's debugger, which works in Ray's own processes alone
         self.agent = Agent(storage)
-        self._heard: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._woken, self._wakes = os.pipe()
 
     def address(self) -> str:
@@ -38,11 +39,11 @@ class _Actor:
 
         return str(ray.util.get_node_ip_address())
 
-    def take(self, message: dict[str, Any]) -> None:
+    def take(self, message: Message) -> None:
         self._heard.put(message)
         os.write(self._wakes, b".")
 
-    def turn(self) -> list[dict[str, Any]]:
+    def turn(self) -> list[Message]:
         if self.agent.wait(self._woken):
             for _ in os.read(self._woken, 1 << 16):
                 self.agent.take(self._heard.get())
@@ -67,9 +68,9 @@ class _Calls:
                 for message in ray.get(self._actor.turn.remote()):
                     heard(message)
         except Exception as error:  # the actor's death has several names, and so has the end of Ray itself
-            heard({"gone": _gone(error)})
+            heard(Gone(_gone(error)))
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         with contextlib.suppress(Exception):  # dead: the thread says so
             self._actor.take.options(concurrency_group=_HEARS).remote(message)
 
