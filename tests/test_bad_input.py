@@ -152,21 +152,10 @@ def test_arguments_that_cannot_travel_are_named():
 def test_a_tf_config_of_the_kernel_is_ignored_with_a_notice(monkeypatch, capsys):
     from dtk.launch import tf_config
 
-    for text, words in [
-        ("{", "it is not JSON"),
-        ("[]", "it is not an object with a cluster"),
-        ('{"cluster": {"worker": ["a:1"]}}', "its task has no index"),
-        (
-            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
-            "its task is worker 1, but its cluster has 1 of type worker",
-        ),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', "each worker gets one of its own"),
-    ]:
-        monkeypatch.setenv("TF_CONFIG", text)
-        tf_config.notice()
-        said = capsys.readouterr().out
-        assert said.startswith("dtk: the TF_CONFIG that is set in this process is ignored; ")
-        assert words in said
+    monkeypatch.setenv("TF_CONFIG", "{")
+    tf_config.notice()
+    words = "dtk: the TF_CONFIG that is set in this process is ignored; each worker gets one of its own\n"
+    assert capsys.readouterr().out == words
     monkeypatch.delenv("TF_CONFIG")
     tf_config.notice()
     assert capsys.readouterr().out == ""

@@ -27,27 +27,9 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
-from dtk.launch import owned, warm
+from dtk.launch import messages, owned, warm
 from dtk.launch.agent_links import Doors
-from dtk.launch.messages import (
-    Answer,
-    Ask,
-    Exited,
-    Forget,
-    Incoming,
-    Kill,
-    Link,
-    Message,
-    Part,
-    Question,
-    Refused,
-    Remove,
-    RunEnded,
-    Signs,
-    Start,
-    Started,
-    as_line,
-)
+from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.worker import wire
 from dtk.worker.spec import WorkerSpec
@@ -77,7 +59,7 @@ class Agent:
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
-        self._waiting: list[Start] = []  # workers to be started when the parent is ready
+        self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
         self._workers: dict[str, WorkerSpec] = {}
         self._news = News()
         self._doors = Doors()
@@ -90,30 +72,30 @@ class Agent:
     def take(self, message: Message) -> None:
         """Does what a message asks for; what there is to say of it comes with the next turns."""
         match message:
-            case Start():
+            case messages.Start():
                 self._start(message)
-            case Kill(keys):
+            case messages.Kill(keys):
                 self._waiting = [each for each in self._waiting if each.key not in keys]
                 self.source.kill(keys)
-            case Forget(keys):
+            case messages.Forget(keys):
                 self.source.forget(keys)
                 for key in keys:
                     self._workers.pop(key, None)
                     self._listening.discard(key)
-            case Ask(key) if key in self.source.started:
+            case messages.Ask(key) if key in self.source.started:
                 self.source.ask(key)
-            case RunEnded(run):
+            case messages.RunEnded(run):
                 (self.root / run / ENDED).touch()
-            case Link({"link": number, "hang": _}):
+            case messages.Link({"link": number, "hang": _}):
                 self._doors.hang(number)
-            case Link({"link": number, "say": words}):
+            case messages.Link({"link": number, "say": words}):
                 self._doors.say(number, words)
-            case Part():
+            case messages.Part():
                 with contextlib.suppress(OSError):  # a full disk: the worker says what it did not find
                     write(self.root / message.run, message, f"coming-{message.worker}")
-            case Remove(run, files):
+            case messages.Remove(run, files):
                 remove(self.root / run, files)
-            case Question(number, what, given) if number:
+            case messages.Question(number, what, given) if number:
                 answers: dict[str, Callable[..., Found]] = {
                     "facts": self._facts,
                     "reserve": self._reserve,
@@ -121,7 +103,7 @@ class Agent:
                     "shares": self._shares,
                     "end": self._end,
                 }
-                self._said.append(Answer(number, answers[what](**(given or {}))))
+                self._said.append(messages.Answer(number, answers[what](**(given or {}))))
 
     def _facts(self) -> Found:
         """What this machine is and has."""
@@ -174,7 +156,7 @@ class Agent:
         except OSError as error:
             return {"found": False, "words": error.strerror}
 
-    def _start(self, message: Start) -> None:
+    def _start(self, message: messages.Start) -> None:
         self._release()
         spec, attempt = message.spec, message.attempt
         run = Path(spec["dir"])
@@ -230,7 +212,7 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = self._said + [Link(facts) for facts in self._doors.look()], []
+        said, self._said = self._said + [messages.Link(facts) for facts in self._doors.look()], []
         ended: list[Message] = []
         all_whole = True
         for key, spec in list(self._workers.items()):
@@ -239,9 +221,9 @@ class Agent:
             all_whole = all_whole and whole
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
-                ended.append(Exited(key, code, at))
+                ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
-        of_cells = [Link(facts) for facts in self._doors.of_cells()] if all_whole else []
+        of_cells = [messages.Link(facts) for facts in self._doors.of_cells()] if all_whole else []
         return [*said, *of_cells, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:
@@ -254,11 +236,11 @@ class Agent:
                 self._workers[start.key] = start.spec
                 self.source.start(start.key, start.spec)
             self.source.wait_started([start.key for start in waiting])
-            self._said += [Started(start.key, self.source.started[start.key]) for start in waiting]
+            self._said += [messages.Started(start.key, self.source.started[start.key]) for start in waiting]
         except (DtkError, OSError, KeyError) as error:
             number = getattr(error, "errno", None) or 0
             words = getattr(error, "strerror", None) or str(error)
-            self._said += [Refused(start.key, number, words) for start in waiting]
+            self._said += [messages.Refused(start.key, number, words) for start in waiting]
 
     def _signs(self) -> list[Message]:
         now = time.monotonic()
@@ -275,7 +257,7 @@ class Agent:
                 ports[key] = port
         there = listening(ports.values()) if ports else set()
         self._listening |= {key for key, port in ports.items() if port in there}
-        return [Signs(found, sorted(self._listening))]
+        return [messages.Signs(found, sorted(self._listening))]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
@@ -352,14 +334,14 @@ class News:
         self._files: dict[Path, tuple[int, int, int]] = {}  # (inode, bytes said, of how many)
         self._behind = False  # whether more of the file that was read last is still to be said
 
-    def of(self, corner: Path) -> tuple[list[Part], bool]:
+    def of(self, corner: Path) -> tuple[list[messages.Part], bool]:
         """What a worker has written since the last look, and whether that is all.
 
         What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
         read as far as they had come before.
         """
         grown = {corner / name: _size(corner / name) for name in GROWING}
-        said: list[Part] = []
+        said: list[messages.Part] = []
         for path in _inside(corner):
             if path not in grown:
                 said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
@@ -371,9 +353,9 @@ class News:
                 return said, False
         return said, True
 
-    def of_the_rest(self, run: Path, known: Collection[str]) -> list[Part]:
+    def of_the_rest(self, run: Path, known: Collection[str]) -> list[messages.Part]:
         """What the function itself wrote into the run's directory, but for names at its top that are `known`."""
-        said: list[Part] = []
+        said: list[messages.Part] = []
         for path in sorted(run.rglob("*")):
             top = path.relative_to(run).parts[0]
             if path.is_file() and top not in known and not top.startswith("worker-"):
@@ -384,10 +366,10 @@ class News:
         """Nothing in it has been said: it will be made anew."""
         self._files = {path: said for path, said in self._files.items() if folder not in path.parents}
 
-    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[Part]:
+    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[messages.Part]:
         """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
         self._behind = False
-        found: list[Part] = []
+        found: list[messages.Part] = []
         try:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
@@ -402,7 +384,7 @@ class News:
                 while most > 0 and (said < size or not found):
                     data = file.read(min(_CHUNK, size - said))
                     encoded = base64.b64encode(data).decode()
-                    found.append(Part(run.name, str(path.relative_to(run)), said, size, encoded))
+                    found.append(messages.Part(run.name, str(path.relative_to(run)), said, size, encoded))
                     said, most = said + len(data), most - len(data)
                     if not data:
                         break
@@ -413,7 +395,7 @@ class News:
         return found
 
 
-def _bytes(said: list[Part]) -> int:
+def _bytes(said: list[messages.Part]) -> int:
     return sum(len(part.data) for part in said)
 
 
@@ -431,7 +413,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def write(run: Path, part: Part, suffix: str = "coming") -> None:
+def write(run: Path, part: messages.Part, suffix: str = "coming") -> None:
     """Writes a part of a file: lines at once, all else when it is whole. suffix: of its name until then."""
     path = run / part.file
     if not _is_in(run, path):

@@ -27,7 +27,7 @@ from dtk.launch.program import Program
 from dtk.records import RunFolder
 from dtk.records.events import Finished, of_kind
 from dtk.watch.explain import exit_in_words
-from dtk.watch.state import called
+from dtk.watch.waiting import called
 from dtk.worker import ship
 
 __all__ = ["PROGRAM", "main"]

@@ -53,10 +53,11 @@ class Owned:
 
     @property
     def seconds(self) -> float:
-        """Since it began; 0 where it has ended."""
-        with contextlib.suppress(psutil.Error):
-            return time.time() - float(self.process.create_time())
-        return 0.0
+        """Since it began; NaN where it has ended, or the system doesn't say."""
+        start = start_of(self.pid)
+        if start is None or not hasattr(time, "CLOCK_BOOTTIME"):
+            return float("nan")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - float(start) / os.sysconf("SC_CLK_TCK")
 
     @property
     def megabytes(self) -> float:

@@ -27,20 +27,8 @@ from typing import Any
 
 from dtk.compat import binding
 from dtk.language import _
-from dtk.launch import owned
-from dtk.launch.messages import (
-    Answer,
-    Exited,
-    Incoming,
-    Kill,
-    Message,
-    Question,
-    Ready,
-    Refused,
-    Start,
-    Started,
-    as_line,
-)
+from dtk.launch import messages, owned
+from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker import worker
 from dtk.worker.family import adopt_orphans, end_children, kill_tree
 from dtk.worker.spec import WorkerSpec
@@ -80,11 +68,11 @@ class _Parent:
         for message in self.incoming.take(data):
             self.used = time.monotonic()
             match message:
-                case Start(key, spec):
+                case messages.Start(key, spec):
                     self._start(key, spec)
-                case Question(number):
-                    self._tell(Answer(number, {}))
-                case Kill(keys):
+                case messages.Question(number):
+                    self._tell(messages.Answer(number, {}))
+                case messages.Kill(keys):
                     self.kill([key for key in keys if key in self.children])
         return bool(data)
 
@@ -98,10 +86,10 @@ class _Parent:
             try:
                 child.start()
             except OSError as error:  # no descriptor, no memory, no further process allowed
-                self._tell(Refused(key, error.errno or 0, error.strerror or str(error)))
+                self._tell(messages.Refused(key, error.errno or 0, error.strerror or str(error)))
                 return
         self.children[key] = child
-        self._tell(Started(key, child.pid))
+        self._tell(messages.Started(key, child.pid))
 
     def _report_exits(self) -> None:
         ended = {key: child for key, child in self.children.items() if child.exitcode is not None}
@@ -113,7 +101,7 @@ class _Parent:
             end_children(_trackers())
         for key, child in ended.items():
             del self.children[key]
-            self._tell(Exited(key, child.exitcode, at))
+            self._tell(messages.Exited(key, child.exitcode, at))
             child.close()
         self.used = at
 
@@ -144,12 +132,12 @@ def main(options: dict[str, Any]) -> None:
     parent = _Parent(commands, events, options["fork"], options["idle"])
     problem = _preload(options["preload"])
     if problem:
-        os.write(events, as_line(Ready(problem)))
+        os.write(events, as_line(messages.Ready(problem)))
         return
     gc.collect()
     gc.freeze()  # what is here stays: a worker's collector must not touch, and so copy, the shared pages
     parent.used = time.monotonic()
-    os.write(events, as_line(Ready()))
+    os.write(events, as_line(messages.Ready()))
     try:
         parent.serve()
     finally:

@@ -18,20 +18,8 @@ from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 from dtk.language import N_, _
-from dtk.launch import owned
-from dtk.launch.messages import (
-    Answer,
-    Exited,
-    Incoming,
-    Kill,
-    Message,
-    Question,
-    Ready,
-    Refused,
-    Start,
-    Started,
-    as_line,
-)
+from dtk.launch import messages, owned
+from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals, ask, listening, vitals
 
@@ -127,7 +115,7 @@ class ParentProcess:
         with self._lock:
             self._asked += 1
             asked = self._asked
-        self._send(Question(asked, "alive"))
+        self._send(messages.Question(asked, "alive"))
         deadline = time.monotonic() + ANSWER_SECONDS
         while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
@@ -158,7 +146,7 @@ class ParentProcess:
     def start(self, key: str, spec: WorkerSpec) -> None:
         """Asks for a worker; `wait_started` tells whether there is one."""
         self._asked_for.add(key)
-        self._send(Start(key, spec))
+        self._send(messages.Start(key, spec))
 
     def wait_started(self, keys: list[str]) -> None:
         """Returns when all have been started; raises OSError where the system refused a further process."""
@@ -173,7 +161,7 @@ class ParentProcess:
         """Kills workers; those that were never started count as ended at once."""
         now = time.monotonic()
         self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
-        self._send(Kill(keys))
+        self._send(messages.Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:
         return vitals(self.started[key])
@@ -206,15 +194,15 @@ class ParentProcess:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Started(key, pid):
+            case messages.Started(key, pid):
                 self.started[key] = pid
-            case Exited(key, code, at):
+            case messages.Exited(key, code, at):
                 self.exited[key] = (code, at)
-            case Refused(key, number, words):
+            case messages.Refused(key, number, words):
                 self._refused[key] = (number, words)
-            case Ready(problem):
+            case messages.Ready(problem):
                 self.ready, self._problem = not problem, problem or None
-            case Answer(number):
+            case messages.Answer(number):
                 self._answered = number
 
     def forget(self, keys: list[str]) -> None:

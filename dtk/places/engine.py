@@ -16,30 +16,15 @@ from typing import TYPE_CHECKING, Any
 from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
+from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
-from dtk.launch.messages import (
-    Answer,
-    Ask,
-    Exited,
-    Forget,
-    Gone,
-    Kill,
-    Link,
-    Message,
-    Part,
-    Question,
-    Refused,
-    RunEnded,
-    Signs,
-    Start,
-    Started,
-)
+from dtk.launch.messages import Message
 from dtk.launch.place import Machine, Site
 from dtk.places import machines
 from dtk.places.machines import Heard, Lent
 from dtk.places.relay import Bell, Relay
 from dtk.records import RunFolder
-from dtk.watch.state import called
+from dtk.watch.waiting import called
 from dtk.worker import local_modules as beside
 from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals
@@ -75,9 +60,9 @@ class Remote:
         self._refused: dict[str, tuple[int, str]] = {}
         self._vitals: dict[str, Vitals] = {}
         self._listening: set[str] = set()
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, messages.Answer] = {}
         self._numbers = itertools.count(1)
-        self._newest: dict[int, Signs] = {}  # of each agent, which nobody may look at for hours
+        self._newest: dict[int, messages.Signs] = {}  # of each agent, which nobody may look at for hours
         self._bell: Bell | None = None
         self._relay: Relay | None = None  # of the session that is under way
         self._folder: RunFolder | None = None
@@ -87,10 +72,12 @@ class Remote:
     def _hears(self, member: int) -> Heard:
         def heard(message: Message) -> None:
             now = self._heard[member] = time.monotonic()
-            if isinstance(message, Signs):
+            if isinstance(message, messages.Signs):
                 self._newest[member] = message
                 return
-            self._queue.put((member, message._replace(arrived=now) if isinstance(message, Answer) else message))
+            if isinstance(message, messages.Answer):
+                message = message._replace(arrived=now)
+            self._queue.put((member, message))
             if self._bell is not None:
                 self._bell.ring()
 
@@ -126,18 +113,18 @@ class Remote:
 
     def _send(self, member: int, what: str, **more: Any) -> int:
         number = next(self._numbers)
-        self.lent[member].carrier.send(Question(number, what, more))
+        self.lent[member].carrier.send(messages.Question(number, what, more))
         return number
 
     def _ask_all(
         self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ({},)
-    ) -> list[Answer]:
+    ) -> list[messages.Answer]:
         """Each agent's answer. more: what each is asked besides, a dict by name, or one for all."""
         of_each = list(more) * (len(self.lent) if len(more) == 1 else 1)
         numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
 
-    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> Answer:
+    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> messages.Answer:
         deadline = time.monotonic() + seconds
         while number not in self._answers:
             self.poll(0.1)
@@ -177,7 +164,7 @@ class Remote:
         """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
         assert self._folder is not None
         for lent in self.lent:
-            lent.carrier.send(RunEnded(self._folder.path.name))
+            lent.carrier.send(messages.RunEnded(self._folder.path.name))
 
     def cut(self) -> list[tuple[int, int, str]]:
         """(who, whom, the system's words) of members whose machine can't reach another's server."""
@@ -212,13 +199,13 @@ class Remote:
         self.poll(seconds)
         return member not in self.lost()
 
-    # ---- what `dtk.launch.members` asks for
+    # ---- what `dtk.launch.launch` asks for
 
     def start(self, key: str, spec: WorkerSpec) -> None:
         assert self._folder is not None
         member = self._member[key] = spec["worker"]
         # It sees nothing of the starts before.
-        self.lent[member].carrier.send(Start(key, spec, self._files, self._folder.attempt))
+        self.lent[member].carrier.send(messages.Start(key, spec, self._files, self._folder.attempt))
 
     def wait_started(self, keys: list[str]) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -253,14 +240,14 @@ class Remote:
         now, lost = time.monotonic(), self.lost()
         for member in {self._member[key] for key in keys if key in self._member}:
             mine = [key for key in keys if self._member.get(key) == member]
-            self.lent[member].carrier.send(Kill(mine))
+            self.lent[member].carrier.send(messages.Kill(mine))
         gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self._refused]
         self.exited.update(dict.fromkeys(gone, (-9, now)))
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:
             if (member := self._member.pop(key, None)) is not None:
-                self.lent[member].carrier.send(Forget([key]))
+                self.lent[member].carrier.send(messages.Forget([key]))
             for known in (self.started, self.exited, self._refused, self._vitals):
                 known.pop(key, None)  # type: ignore[attr-defined]
         self._listening -= {*keys}
@@ -269,7 +256,7 @@ class Remote:
         return self._vitals.get(key)
 
     def ask(self, key: str) -> None:
-        self.lent[self._member[key]].carrier.send(Ask(key))
+        self.lent[self._member[key]].carrier.send(messages.Ask(key))
 
     def listening(self, ports: Mapping[str, int]) -> set[str]:
         return self._listening & {*ports}
@@ -310,19 +297,20 @@ class Remote:
     def _take(self, member: int, message: Message) -> None:
         lent = self.lent[member]
         match message:
-            case Gone(words):
+            case messages.Gone(words):
                 lent.gone = words
-            case Part(run) if self._folder is not None and run == self._folder.path.name:  # not of one that has ended
+            # Nothing of a run that has ended.
+            case messages.Part(run) if self._folder is not None and run == self._folder.path.name:
                 write(self._folder.path, message)
-            case Link(facts) if self._relay is not None:
+            case messages.Link(facts) if self._relay is not None:
                 self._relay.take(member, facts)
-            case Exited(key, code, at):
+            case messages.Exited(key, code, at):
                 self.exited[key] = (code, at - lent.ahead)
-            case Started(key, pid):
+            case messages.Started(key, pid):
                 self.started[key] = pid
-            case Refused(key, number, words):
+            case messages.Refused(key, number, words):
                 self._refused[key] = (number, words)
-            case Answer(number):
+            case messages.Answer(number):
                 self._answers[number] = message
 
 

@@ -10,8 +10,7 @@ from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.records.events import FaultCame, of_kind
 from dtk.watch import explain, waiting
-from dtk.watch.state import State, called
-from dtk.watch.waiting import Waiting
+from dtk.watch.waiting import State, Waiting, called
 from dtk.watch.watch import Failure, Watch
 
 __all__ = ["Blame", "culprit", "decide", "error_of", "is_settled", "sentence"]

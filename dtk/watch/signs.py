@@ -10,21 +10,21 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
-from dtk.watch.state import State
+from dtk.watch.waiting import State
 from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from dtk.watch.watch import Heard, Watch
 
-__all__ = ["Activity", "Bodies", "Frame", "Signs", "activity", "own_part", "threads"]
+__all__ = ["Activity", "Frame", "Signs", "StallPolicy", "activity", "own_part"]
 
 _LOOK = 0.25  # seconds between two looks
 _SILENT = 2.0  # seconds without a sign of life after which a worker is called silent
@@ -35,25 +35,6 @@ _BUSY = 0.05
 _DISK = 1 << 20  # bytes that it reads and writes since the last sign of life; an answer to us takes less
 _AWAY = 2.0  # seconds between two looks beyond which this process has not looked for want of running itself
 _RECENT = 60.0  # seconds for which that can be why something fails
-
-
-class Bodies(Protocol):
-    """The processes of a run's members, by member, wherever they are."""
-
-    def pids(self) -> dict[int, int]:
-        """Those that live, each with its pid on its machine."""
-
-    def vitals(self, member: int) -> Vitals | None:
-        """What the system says of a process; None where that is not known."""
-
-    def ask(self, member: int) -> None:
-        """Has it write its Python stacks to its stacks.txt."""
-
-    def listening(self, ports: Mapping[int, int]) -> set[int]:
-        """Which of these members listen; ports: by member."""
-
-    def wait(self, seconds: float) -> None:
-        """Lets answers come."""
 
 
 @dataclass
@@ -116,10 +97,10 @@ class Signs:
     """The states of a run's members, looked at four times a second.
 
     reader: of the members' files; what it has read by then is what is looked at. ports: each member's own of TF_CONFIG,
-    None where it has none.
+    None where it has none. bodies: the processes, wherever they are (`dtk.launch.launch`).
     """
 
-    def __init__(self, reader: Reader, ports: Sequence[int | None], bodies: Bodies):
+    def __init__(self, reader: Reader, ports: Sequence[int | None], bodies: Any):
         now = time.monotonic()
         self.folder, self.ports, self.bodies = reader.folder, list(ports), bodies
         self._pulses = [_Pulse(member, now) for member in reader.members]
@@ -258,6 +239,7 @@ _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?
 _MADE = "__init__"  # the "file" of the frame that Python 3.12 and later put below a class's __init__, at line ???
 _HEAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ENTRY = os.path.join(_PACKAGE, "worker", "worker.py")
 
 # Python code that does nothing but take part in a collective: a thread there waits for its peers.
 _COLLECTIVE = re.compile(r"tensorflow/python/(distribute/cross_device_(ops|utils)|ops/(gen_)?collective_ops)\.py$")
@@ -301,21 +283,35 @@ class Activity:
     line: str = ""
 
 
-def threads(text: str) -> list[list[Frame]]:
-    """The stacks of a dump, each from the innermost frame outwards, the main thread's first."""
-    found: list[tuple[bool, list[Frame]]] = []
-    for line in text.splitlines():
-        head, frame = _HEAD.match(line), _FRAME.match(line)
-        if head:
-            found.append((head[1] == "Current thread", []))
-        elif frame and found and frame["file"] != _MADE:
-            found[-1][1].append(Frame(frame["file"], int(frame["line"]), frame["function"]))
-    return [frames for _, frames in sorted(found, key=lambda pair: not pair[0])]
+@dataclass
+class _Thread:
+    """One thread of a dump: its head, its lines as they are, and what these say, from the innermost frame outwards."""
+
+    head: str
+    lines: list[str] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+
+    @property
+    def is_current(self) -> bool:
+        return self.head.startswith("Current thread")
+
+
+def _threads(text: str) -> list[_Thread]:
+    found: list[_Thread] = []
+    for line in text.rstrip().splitlines():
+        if _HEAD.match(line):
+            found.append(_Thread(line))
+        elif found:
+            frame = _FRAME.match(line)
+            if frame and frame["file"] != _MADE:
+                found[-1].frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+            found[-1].lines.append(line)
+    return found
 
 
 def activity(text: str) -> Activity:
     """What a dump tells; an empty Activity where it is empty."""
-    stacks = threads(text)
+    stacks = [each.frames for each in sorted(_threads(text), key=lambda each: not each.is_current)]
     if not stacks:
         return Activity()
     main = stacks[0]
@@ -347,36 +343,67 @@ def own_part(text: str) -> str:
 
     And without threads of libraries that take no part: pools that wait for work, watchers.
     """
-    parts = [_without_start(part) for part in _parts(text) if part.startswith("Current thread") or _tells(part)]
+    parts = []
+    for thread in _threads(text):
+        if thread.is_current or any(_tells(frame) for frame in thread.frames):
+            parts.append("\n".join([thread.head, *_without_start(thread.lines)]).rstrip())
     return "\n".join(parts)
 
 
-def _parts(text: str) -> list[str]:
-    """A dump cut into its threads."""
-    parts: list[list[str]] = [[]]
-    for line in text.rstrip().splitlines():
-        if _HEAD.match(line) and parts[-1]:
-            parts.append([])
-        parts[-1].append(line)
-    return ["\n".join(part).rstrip() for part in parts]
+def _tells(frame: Frame) -> bool:
+    """Whether a frame is the learner's own, called by the graph, or inside of a collective."""
+    return bool(not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file))
 
 
-def _tells(thread: str) -> bool:
-    """Whether a thread is the learner's own, called by the graph, or inside of a collective."""
-    frames = [frame for stack in threads(thread) for frame in stack]
-    return any(
-        not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file) for frame in frames
-    )
-
-
-def _without_start(text: str) -> str:
-    lines, skipping = [], False
-    for line in text.splitlines():
+def _without_start(lines: Sequence[str]) -> Iterator[str]:
+    skipping = False
+    for line in lines:
         frame = _FRAME.match(line)
-        if not frame:
-            skipping = False
-        elif frame["file"].startswith(os.path.join(_PACKAGE, "worker", "worker.py")):
-            skipping = True
+        skipping = bool(frame) and (skipping or frame["file"].startswith(_ENTRY))  # type: ignore[index]
         if not skipping and not (frame and frame["file"] == _MADE):
-            lines.append(line)
-    return "\n".join(lines)
+            yield line
+
+
+_SOONEST, _STEPS = 5.0, 50.0  # it is said after so many seconds, and so many of the run's longest steps
+_AHEAD = 5.0  # ... if that is so long before the end
+_LONGEST = 3.0  # a silence of so many of its longest steps does not end a run
+
+
+@dataclass
+class StallPolicy:
+    """When a silence is warned of, and when it ends the run, by how long the run's own steps take.
+
+    stall_timeout: seconds without any progress that end the run; None: nothing does.
+    """
+
+    stall_timeout: float | None
+    said: bool = False
+
+    def limit(self, step_seconds: float | None) -> float | None:
+        """Seconds of silence that end the run: `stall_timeout`, or three of its longest steps where that is more."""
+        if self.stall_timeout is None:
+            return None
+        return max(self.stall_timeout, _LONGEST * (step_seconds or 0.0))
+
+    def warns(self, quiet: float, step_seconds: float | None) -> bool:
+        """Whether to warn of a silence now: once, and only where the run's own steps tell that it is long."""
+        if quiet < _SOONEST:
+            self.said = False
+        if self.said or step_seconds is None:
+            return False
+        after, limit = max(_SOONEST, _STEPS * step_seconds), self.limit(step_seconds)
+        self.said = quiet >= after and (limit is None or limit - after >= _AHEAD)
+        return self.said
+
+    def warning(self, quiet: float, step_seconds: float | None, sentence: str) -> str:
+        """The warning, with its numbers."""
+        limit = self.limit(step_seconds)
+        seconds = step_seconds or 0.0
+        took = _("{ms:.0f} ms", ms=1000 * seconds) if seconds < 1 else _("{seconds:.1f} s", seconds=seconds)
+        words = N_("nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}")
+        if limit is not None:
+            words = N_(
+                "nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}; the run ends after "
+                "{limit:g} s of that"
+            )
+        return _(words, quiet=quiet, took=took, sentence=sentence, limit=limit)

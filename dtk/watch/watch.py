@@ -11,8 +11,7 @@ from dtk.errors import in_words
 from dtk.language import _
 from dtk.records import RunFolder, events
 from dtk.watch import explain, hindrances
-from dtk.watch.state import STAGES, called
-from dtk.watch.waiting import clauses
+from dtk.watch.waiting import STAGES, called, clauses
 
 __all__ = ["Failure", "Heard", "Watch", "port_was_taken"]
 
