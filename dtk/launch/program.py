@@ -97,12 +97,12 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
         try:
             with open(where, "rb") as file:
                 compile(file.read(), named, "exec")
-        except (SyntaxError, ValueError) as error:
-            line, what = (error.lineno, error.msg) if isinstance(error, SyntaxError) else (None, error)
+        except SyntaxError as error:
+            words = N_("{file}, line {line}: {what}; it is no Python program as it stands")
+            raise ClusterConfigError(_(words, file=named, line=error.lineno, what=error.msg)) from None
+        except ValueError as error:
             words = N_("{file}: {what}; it is no Python program as it stands")
-            if line:
-                words = N_("{file}, line {line}: {what}; it is no Python program as it stands")
-            raise ClusterConfigError(_(words, file=named, line=line, what=what)) from None
+            raise ClusterConfigError(_(words, file=named, what=error)) from None
         except OSError as error:
             words = N_("{file} can't be read: {reason}")
             raise ClusterConfigError(_(words, file=named, reason=error.strerror)) from None
@@ -169,45 +169,41 @@ class Written:
 def written(fn: Any) -> Written:
     """The program of a function from a cell or a file; with a reason where its source alone is not the function."""
     found = Written()
-    found.reason = next(_write(fn, found), "")
+    if not inspect.isfunction(fn) or fn.__name__ == "<lambda>":
+        name = getattr(fn, "__name__", type(fn).__name__)
+        found.reason = _("{name} is no function that a def makes", name=name)
+        return found
+    for each in reversed(list(ship.own_functions(fn, set()))):  # those that a function calls come before it
+        found.reason = _write(each, found)
+        if found.reason:
+            break
     return found
 
 
-def _write(fn: Any, found: Written) -> Iterator[str]:
-    """Fills `found`; yields the first reason why that can't be."""
-    if not inspect.isfunction(fn) or fn.__name__ == "<lambda>":
-        yield _("{name} is no function that a def makes", name=getattr(fn, "__name__", type(fn).__name__))
-        return
-    for each in reversed(list(ship.own_functions(fn, set()))):  # those that a function calls come before it
-        try:
-            source = textwrap.dedent(inspect.getsource(each))
-        except (OSError, TypeError):
-            yield _("the source of {name} is not at hand", name=each.__name__)
-            return
-        try:
-            ast.parse(source)
-        except SyntaxError:  # a lambda in the middle of a line
-            yield _("the source of {name} is no statement by itself", name=each.__name__)
-            return
-        if inspect.isfunction(each) and not _is_the_same(each, source):
-            yield _("{name} is made in a way that its source alone does not repeat", name=each.__name__)
-            return
-        if found.functions.setdefault(each.__name__, source) != source:
-            yield _("two functions are called {name}", name=each.__name__)
-            return
-        for name, value in [*ship.captured(each), *_at_its_head(each, source)]:
-            if name == ship.DEFAULT_VALUE:
-                continue  # the source has it
-            line = _of_value(name, value)
-            if line is None:
-                kind = type(value).__name__
-                yield _("{owner} captures {name}, a {kind}", owner=each.__name__, name=name, kind=kind)
-                return
-            if line.startswith(("import ", "from ")):
-                found.imports[line] = None
-            elif line and found.values.setdefault(name, line) != line:
-                yield _("{name} has two values", name=name)
-                return
+def _write(fn: Any, found: Written) -> str:
+    """Puts one function and what it captures into `found`; returns the reason why that can't be, or ""."""
+    name = fn.__name__
+    try:
+        source = textwrap.dedent(inspect.getsource(fn))
+        ast.parse(source)
+    except (OSError, TypeError, SyntaxError):  # the last: a lambda in the middle of a line
+        return _("the source of {name} is not at hand", name=name)
+    if inspect.isfunction(fn) and not _is_the_same(fn, source):
+        return _("{name} is made in a way that its source alone does not repeat", name=name)
+    if found.functions.setdefault(name, source) != source:
+        return _("two functions are called {name}", name=name)
+    for captured, value in [*ship.captured(fn), *_at_its_head(fn, source)]:
+        if captured == ship.DEFAULT_VALUE:
+            continue  # the source has it
+        line = _of_value(captured, value)
+        if line is None:
+            kind = type(value).__name__
+            return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=kind)
+        if line.startswith(("import ", "from ")):
+            found.imports[line] = None
+        elif line and found.values.setdefault(captured, line) != line:
+            return _("{name} has two values", name=captured)
+    return ""
 
 
 def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:

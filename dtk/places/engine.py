@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import itertools
 import queue
 import time
@@ -157,8 +158,14 @@ class Remote:
     def lost(self) -> dict[int, str]:
         """Members whose agent is gone, or has not been heard of for 10 s."""
         now = time.monotonic()
-        silent = [member for member, heard in enumerate(self._heard) if now - heard > LOST_SECONDS]
-        return machines.lost_members(self.lent, silent, LOST_SECONDS)
+        found = {}
+        for member, (lent, heard) in enumerate(zip(self.lent, self._heard, strict=True)):
+            if lent.gone:
+                found[member] = _("is lost with its machine, or dtk's agent there: {why}", why=lent.gone)
+            elif now - heard > LOST_SECONDS:
+                words = N_("has not been heard of for {seconds:g} s: its machine is down, or the network to it is cut")
+                found[member] = _(words, seconds=LOST_SECONDS)
+        return found
 
     def training_ended(self) -> None:
         """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
@@ -170,14 +177,19 @@ class Remote:
         """(who, whom, the system's words) of members whose machine can't reach another's server."""
         lost = self.lost()
         there = {self._member[key]: self.addresses()[self._member[key]] for key in self._listening}
-        asked = [k for k in there if k not in lost]
-        others = {k: [address for other, address in there.items() if other != k] for k in asked}
-        numbers = {k: self._send(k, "reach", addresses=others[k]) for k in asked}
-        failed: dict[int, dict[str, Any]] = {}
-        for k, number in numbers.items():
+        by_address = {address: member for member, address in there.items()}
+        asked = [member for member in there if member not in lost]
+        others = {member: [each for each in by_address if each != there[member]] for member in asked}
+        numbers = {member: self._send(member, "reach", addresses=others[member]) for member in asked}
+        found = []
+        for member, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
-                failed[k] = self._answer(k, number, partial(self._still_there, k), ANSWER_SECONDS).found["failed"]
-        return machines.cut_connections(there, failed)
+                answer = self._answer(member, number, partial(self._still_there, member), ANSWER_SECONDS)
+                for address, (error, words) in answer.found["failed"].items():
+                    # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
+                    if error != errno.ECONNREFUSED:
+                        found.append((member, by_address[address], words))
+        return found
 
     def _still_there(self, member: int) -> None:
         if member in self.lost():
@@ -279,7 +291,8 @@ class Remote:
         for member in range(len(self.lent)):
             if member in self.lost():
                 continue
-            known = names_that_stay(folder.path)
+            # What is here already need not come back.
+            known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, MODULES, ".dataset", ".shared"})
             try:
                 number = self._send(member, "end", run=folder.path.name, known=known)
                 self._answer(member, number, lambda: None, END_SECONDS)
@@ -326,11 +339,6 @@ def files_to_send(run: Path) -> dict[str, str]:
     pickles = [data for name, data in found.items() if name.endswith(".pkl")]
     found |= {f"{MODULES}/{name}": source for name, source in beside.modules(beside.named(*pickles)).items()}
     return {name: base64.b64encode(data).decode() for name, data in found.items()}
-
-
-def names_that_stay(run: Path) -> list[str]:
-    """Names at the top of the run's directory that need not come back."""
-    return sorted({path.name for path in run.iterdir()} | {*_SENT, MODULES, ".dataset", ".shared"})
 
 
 # ---- an engine

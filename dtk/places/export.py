@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,8 +66,7 @@ def export(
     folder = _checked(kind, path, image)
     request.check_sizes(workers, here=False)
     payload = request.pack(fn, args, kwargs)
-    found = program.written(fn)
-    call = _call(fn, args, kwargs)
+    found, call = program.written(fn), _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or _("an argument has no text that reads back as the same value")
     if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
@@ -186,11 +184,6 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (home / name).write_bytes(content)
 
 
-def _executable(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-
-
 def _entry(plain: bool, where: str) -> str:
     return f"python {where}/{PROGRAM}" if plain else f"python -m dtk worker {where}"
 
@@ -205,7 +198,9 @@ def _filled(template: str, **values: Any) -> str:
 
 def _script(folder: Path, job: Job, image: str, plain: bool) -> str:
     entry = _entry(plain, '"$here"')
-    _executable(folder / "start.sh", _filled("start.sh", workers=job.workers, entry=entry))
+    script = folder / "start.sh"
+    script.write_text(_filled("start.sh", workers=job.workers, entry=entry))
+    script.chmod(0o755)
     return _(SCRIPT_WORDS, workers=job.workers, entry=_entry(plain, "."))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,8 +27,6 @@ __all__ = [
     "check_reach",
     "check_storage",
     "check_versions",
-    "cut_connections",
-    "lost_members",
     "measure_clocks",
 ]
 
@@ -232,25 +229,3 @@ def measure_clocks(lent: Sequence[Lent], ask: Callable[[int], Answer]) -> None:
             took = answer.arrived - asked
             if took < best:
                 best, each.ahead = took, answer.found["at"] - (asked + answer.arrived) / 2
-
-
-def cut_connections(there: Mapping[int, str], failed: Mapping[int, Mapping[str, Any]]) -> list[tuple[int, int, str]]:
-    """(who, whom, the system's words) of machines that can't reach another's server.
-
-    there: the servers' addresses by member. failed: what each member that was asked could not reach, by address.
-    """
-    by_address = {address: k for k, address in there.items()}
-    found = []
-    for k, addresses in failed.items():
-        # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
-        lost = {address: words for address, (number, words) in addresses.items() if number != errno.ECONNREFUSED}
-        found += [(k, by_address[address], words) for address, words in lost.items()]
-    return found
-
-
-def lost_members(lent: Sequence[Lent], silent: Collection[int], seconds: float) -> dict[int, str]:
-    """What is said of members whose agent is gone, or has not been heard of for so many seconds."""
-    words = N_("has not been heard of for {seconds:g} s: its machine is down, or the network to it is cut")
-    gone = {k: each.gone for k, each in enumerate(lent) if each.gone}
-    found = {k: _("is lost with its machine, or dtk's agent there: {why}", why=why) for k, why in gone.items()}
-    return {**dict.fromkeys(silent, _(words, seconds=seconds)), **found}
