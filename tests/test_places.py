@@ -16,7 +16,7 @@ import pytest
 import dtk
 from dtk.launch import agent, cluster_of
 from dtk.launch.agent import News
-from dtk.launch.messages import Gone, Part, Question, as_line
+from dtk.launch.messages import FilePart, Gone, Query, as_line
 from dtk.places import machines
 from dtk.records import GROWING
 
@@ -86,7 +86,7 @@ def test_large_files_come_in_parts_and_their_event_after_them(tmp_path):
 @pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "worker-0/../../out.txt"])
 def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     (tmp_path / "run").mkdir()
-    agent.write(tmp_path / "run", Part("run", name, 0, 1, "eA=="))
+    agent.write(tmp_path / "run", FilePart("run", name, 0, 1, "eA=="))
     assert list(tmp_path.rglob("out.txt*")) == []
 
 
@@ -111,13 +111,13 @@ def test_an_agent_ends_when_it_has_not_heard_of_its_kernel_for_long(monkeypatch)
     commands, kernel = os.pipe()
     events_out, events = os.pipe()
     began = time.monotonic()
-    os.write(kernel, as_line(Question(0, "alive")))
+    os.write(kernel, as_line(Query(0, "alive")))
     with pytest.raises(TimeoutError):
         agent.serve(Silent(), commands, events)
     assert time.monotonic() - began >= 0.5
     os.set_blocking(events, False)
     with pytest.raises(TimeoutError):  # nothing takes what it says, and the pipe is full
-        agent.serve(Silent([Part("run", "a", 0, 1000, "x" * 1000)]), commands, events)
+        agent.serve(Silent([FilePart("run", "a", 0, 1000, "x" * 1000)]), commands, events)
     os.close(kernel)
     agent.serve(Silent(), commands, events)  # the kernel has ended
     for each in (commands, events, events_out):
@@ -133,7 +133,7 @@ def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
         command, lambda message: heard.set() if isinstance(message, Gone) else None, tmp_path / "log"
     )
     assert heard.wait(10), "a line came by its stdin, and it ended"
-    assert (tmp_path / "log").read_text().split("\n")[0] == '["Question", 0, "alive", null]'
+    assert (tmp_path / "log").read_text().split("\n")[0] == '["Query", 0, "alive", null]'
     pipes.close()
 
 

@@ -11,13 +11,13 @@ import pytest
 import dtk
 from dtk.places import machines as checks
 from dtk.places import ray
-from dtk.places.machines import Lent
+from dtk.places.machines import LentMachine
 
 
 def lent(*versions, **facts):
     whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
     return [
-        Lent(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
+        LentMachine(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
         for k, each in enumerate(versions, 1)
     ]
 

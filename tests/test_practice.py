@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 import dtk
-from dtk.launch.messages import Gone, Part
+from dtk.launch.messages import FilePart, Gone
 from dtk.places import hosts
-from dtk.places.machines import Lent
+from dtk.places.machines import LentMachine
 
 
 def train(strategy):
@@ -67,15 +67,15 @@ def test_what_can_not_be_made(arguments, words):
 def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
     broken, heard = [], []
     monkeypatch.setattr(hosts._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
-    machine, traps = hosts._Machine("node-1", "127.0.0.2", Lent("127.0.0.2", None)), {1: signal.SIGSTOP}
+    machine, traps = hosts._Machine("node-1", "127.0.0.2", LentMachine("127.0.0.2", None)), {1: signal.SIGSTOP}
     takes = hosts._watched(heard.append, 1, machine, traps)
     event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
     data = base64.b64encode(event).decode()
-    takes(Part("run", "worker-0/events.jsonl", 0, len(event), data))
-    takes(Part("run", "worker-1/log.txt", 0, len(event), data))
+    takes(FilePart("run", "worker-0/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/log.txt", 0, len(event), data))
     assert broken == []
-    takes(Part("run", "worker-1/events.jsonl", 0, len(event), data))
-    takes(Part("run", "worker-1/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
     assert broken == [("node-1", signal.SIGSTOP)], "once"
     takes(Gone("the agent's last words"))
     machine.broken = True

@@ -15,9 +15,9 @@ from dtk.interactive import begin
 from dtk.launch import agent
 from dtk.launch.agent_links import Doors
 from dtk.launch.links import Door
-from dtk.launch.messages import Exited, Link, Part, Remove, Signs
+from dtk.launch.messages import Exited, FilePart, LinkMessage, Remove, VitalSigns
 from dtk.places.engine import Remote
-from dtk.places.machines import Lent
+from dtk.places.machines import LentMachine
 from dtk.places.relay import Relay, Relayed
 from dtk.worker import wire
 
@@ -99,14 +99,14 @@ def test_what_a_cell_says_comes_after_what_its_worker_wrote(monkeypatch, tmp_pat
     (corner / "log.txt").write_bytes(b"x" * (20 << 20))
     with called(there._doors.open(), "cells", {"id": 1}, worker=0):
         turns = [there.turn(0)]
-        while not any(isinstance(message, Link) and "says" in message.facts for message in turns[-1]):
+        while not any(isinstance(message, LinkMessage) and "says" in message.facts for message in turns[-1]):
             assert len(turns) < 10
             turns.append(there.turn(0))
         assert len(turns) > 1
-        kinds = [type(message) for message in turns[-1] if isinstance(message, (Link, Part))]
-        assert kinds[-1] is Link
-        assert kinds.count(Link) == 1, "data before it"
-        there.take(Part("run", "calls/1.pkl", 0, 1, "eA==", 0))
+        kinds = [type(message) for message in turns[-1] if isinstance(message, (LinkMessage, FilePart))]
+        assert kinds[-1] is LinkMessage
+        assert kinds.count(LinkMessage) == 1, "data before it"
+        there.take(FilePart("run", "calls/1.pkl", 0, 1, "eA==", 0))
         assert (tmp_path / "run/calls/1.pkl").read_bytes() == b"x"
         there.take(Remove("run", ["calls/1.pkl", "../run/worker-0/log.txt", "/etc/hostname"]))
         assert not (tmp_path / "run/calls/1.pkl").exists()
@@ -155,7 +155,7 @@ def relayed(*said, reached=True):
 def test_a_connection_by_an_agent_is_as_one_here():
     link, carrier = relayed({"says": {"id": 1}}, {"says": {"id": 2}}, {"ended": True})
     assert link.send({"do": "look"})
-    assert carrier.sent == [Link({"link": 4, "say": {"do": "look"}})]
+    assert carrier.sent == [LinkMessage({"link": 4, "say": {"do": "look"}})]
     assert [link.next(1), link.next(1), link.next(1)] == [{"id": 1}, {"id": 2}, None]
     assert link.closed
     assert not link.send({"do": "look"})
@@ -212,12 +212,12 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
 
     def lend(takes):
         heard.extend(takes)
-        return [Lent("127.0.0.1", Carrier())]
+        return [LentMachine("127.0.0.1", Carrier())]
 
     remote = Remote("here", lend, 1)
     remote._member["w"] = 0
     for k in range(1000):
-        heard[0](Signs({"w": [float(k), False]}, ["w"]))
+        heard[0](VitalSigns({"w": [float(k), False]}, ["w"]))
     assert remote._queue.empty()
     assert select.select([remote], [], [], 0)[0] == []
     heard[0](Exited("w", 3, 0.0))
@@ -227,7 +227,7 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
     assert remote.vitals("w")[:2] == (999.0, False)
     assert remote.exited["w"][0] == 3
     remote.forget(["w"])
-    heard[0](Signs({"w": [0.0, False]}, ["w"]))  # on its way when it was forgotten
+    heard[0](VitalSigns({"w": [0.0, False]}, ["w"]))  # on its way when it was forgotten
     remote.poll(0)
     assert remote.vitals("w") is None
     assert remote.cut() == []

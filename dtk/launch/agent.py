@@ -86,16 +86,16 @@ class Agent:
                 self.source.ask(key)
             case messages.RunEnded(run):
                 (self.root / run / ENDED).touch()
-            case messages.Link({"link": number, "hang": _}):
+            case messages.LinkMessage({"link": number, "hang": _}):
                 self._doors.hang(number)
-            case messages.Link({"link": number, "say": words}):
+            case messages.LinkMessage({"link": number, "say": words}):
                 self._doors.say(number, words)
-            case messages.Part():
+            case messages.FilePart():
                 with contextlib.suppress(OSError):  # a full disk: the worker says what it did not find
                     write(self.root / message.run, message, f"coming-{message.worker}")
             case messages.Remove(run, files):
                 remove(self.root / run, files)
-            case messages.Question(number, what, given) if number:
+            case messages.Query(number, what, given) if number:
                 answers: dict[str, Callable[..., Found]] = {
                     "facts": self._facts,
                     "reserve": self._reserve,
@@ -212,7 +212,7 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = self._said + [messages.Link(facts) for facts in self._doors.look()], []
+        said, self._said = self._said + [messages.LinkMessage(facts) for facts in self._doors.look()], []
         ended: list[Message] = []
         all_whole = True
         for key, spec in list(self._workers.items()):
@@ -223,7 +223,7 @@ class Agent:
                 code, at = exited[key]
                 ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
-        of_cells = [messages.Link(facts) for facts in self._doors.of_cells()] if all_whole else []
+        of_cells = [messages.LinkMessage(facts) for facts in self._doors.of_cells()] if all_whole else []
         return [*said, *of_cells, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:
@@ -236,7 +236,7 @@ class Agent:
                 self._workers[start.key] = start.spec
                 self.source.start(start.key, start.spec)
             self.source.wait_started([start.key for start in waiting])
-            self._said += [messages.Started(start.key, self.source.started[start.key]) for start in waiting]
+            self._said += [messages.WorkerStarted(start.key, self.source.started[start.key]) for start in waiting]
         except (DtkError, OSError, KeyError) as error:
             number = getattr(error, "errno", None) or 0
             words = getattr(error, "strerror", None) or str(error)
@@ -257,7 +257,7 @@ class Agent:
                 ports[key] = port
         there = listening(ports.values()) if ports else set()
         self._listening |= {key for key, port in ports.items() if port in there}
-        return [messages.Signs(found, sorted(self._listening))]
+        return [messages.VitalSigns(found, sorted(self._listening))]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
@@ -334,14 +334,14 @@ class News:
         self._files: dict[Path, tuple[int, int, int]] = {}  # (inode, bytes said, of how many)
         self._behind = False  # whether more of the file that was read last is still to be said
 
-    def of(self, corner: Path) -> tuple[list[messages.Part], bool]:
+    def of(self, corner: Path) -> tuple[list[messages.FilePart], bool]:
         """What a worker has written since the last look, and whether that is all.
 
         What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
         read as far as they had come before.
         """
         grown = {corner / name: _size(corner / name) for name in GROWING}
-        said: list[messages.Part] = []
+        said: list[messages.FilePart] = []
         for path in _inside(corner):
             if path not in grown:
                 said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
@@ -353,9 +353,9 @@ class News:
                 return said, False
         return said, True
 
-    def of_the_rest(self, run: Path, known: Collection[str]) -> list[messages.Part]:
+    def of_the_rest(self, run: Path, known: Collection[str]) -> list[messages.FilePart]:
         """What the function itself wrote into the run's directory, but for names at its top that are `known`."""
-        said: list[messages.Part] = []
+        said: list[messages.FilePart] = []
         for path in sorted(run.rglob("*")):
             top = path.relative_to(run).parts[0]
             if path.is_file() and top not in known and not top.startswith("worker-"):
@@ -366,10 +366,10 @@ class News:
         """Nothing in it has been said: it will be made anew."""
         self._files = {path: said for path, said in self._files.items() if folder not in path.parents}
 
-    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[messages.Part]:
+    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[messages.FilePart]:
         """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
         self._behind = False
-        found: list[messages.Part] = []
+        found: list[messages.FilePart] = []
         try:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
@@ -384,7 +384,7 @@ class News:
                 while most > 0 and (said < size or not found):
                     data = file.read(min(_CHUNK, size - said))
                     encoded = base64.b64encode(data).decode()
-                    found.append(messages.Part(run.name, str(path.relative_to(run)), said, size, encoded))
+                    found.append(messages.FilePart(run.name, str(path.relative_to(run)), said, size, encoded))
                     said, most = said + len(data), most - len(data)
                     if not data:
                         break
@@ -395,7 +395,7 @@ class News:
         return found
 
 
-def _bytes(said: list[messages.Part]) -> int:
+def _bytes(said: list[messages.FilePart]) -> int:
     return sum(len(part.data) for part in said)
 
 
@@ -413,7 +413,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def write(run: Path, part: messages.Part, suffix: str = "coming") -> None:
+def write(run: Path, part: messages.FilePart, suffix: str = "coming") -> None:
     """Writes a part of a file: lines at once, all else when it is whole. suffix: of its name until then."""
     path = run / part.file
     if not _is_in(run, path):

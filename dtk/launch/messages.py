@@ -2,12 +2,12 @@
 
 From the kernel to the parent, and to an agent on another machine:
 
-    Start, Kill, Forget                      -> Started or Refused, and Exited
-    Question                                 -> Answer: a parent to "alive", an agent to what its methods have
-    Ask, Part, Remove, RunEnded, Link
+    Start, Kill, Forget                      -> WorkerStarted or Refused, and Exited
+    Query                                    -> Answer: a parent to "alive", an agent to what its methods have
+    Ask, FilePart, Remove, RunEnded, LinkMessage
 
-A parent says once that it is Ready. An agent says by itself what workers write (Part), how they are (Signs), and what
-workers that stay say (Link).
+A parent says once that it is Ready. An agent says by itself what workers write (FilePart), how they are (VitalSigns),
+and what workers that stay say (LinkMessage).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = [
     "Answer",
     "Ask",
     "Exited",
+    "FilePart",
     "Forget",
     "Gone",
     "Incoming",
     "Kill",
-    "Link",
+    "LinkMessage",
     "Message",
-    "Part",
-    "Question",
+    "Query",
     "Ready",
     "Refused",
     "Remove",
     "RunEnded",
-    "Signs",
     "Start",
-    "Started",
+    "VitalSigns",
+    "WorkerStarted",
     "as_line",
     "from_line",
 ]
@@ -68,7 +68,7 @@ class Ready(NamedTuple):
     problem: str = ""
 
 
-class Started(NamedTuple):
+class WorkerStarted(NamedTuple):
     """A worker has been started."""
 
     key: str
@@ -97,7 +97,7 @@ class Ask(NamedTuple):
     key: str
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """A question by its name, `what`, and what it is asked with. An agent gives no answer to "alive", number 0."""
 
     number: int
@@ -113,7 +113,7 @@ class Answer(NamedTuple):
     arrived: float = 0.0
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A part of a file in a run's directory: `data` in base64, `at` bytes into a file of `of`.
 
     worker: for whom the kernel has put it there; -1 for what an agent says of its workers' files.
@@ -140,13 +140,13 @@ class RunEnded(NamedTuple):
     run: str
 
 
-class Link(NamedTuple):
+class LinkMessage(NamedTuple):
     """To or from a worker that stays; facts: of `dtk.launch.agent_links`."""
 
     facts: dict[str, Any]
 
 
-class Signs(NamedTuple):
+class VitalSigns(NamedTuple):
     """Signs of life, four times a second. vitals: by key; listening: keys of workers whose server is there."""
 
     vitals: dict[str, list[Any]]
@@ -160,8 +160,8 @@ class Gone(NamedTuple):
 
 
 Message = (
-    Start | Kill | Forget | Ready | Started | Refused | Exited | Ask | Question | Answer
-    | Part | Remove | RunEnded | Link | Signs | Gone
+    Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | Ask | Query | Answer
+    | FilePart | Remove | RunEnded | LinkMessage | VitalSigns | Gone
 )  # fmt: skip
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}
 

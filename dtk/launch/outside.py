@@ -21,7 +21,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import again, cluster_of, launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
-from dtk.launch.messages import Exited, Kill, Part, Refused, Start
+from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
 from dtk.launch.place import Machine
 from dtk.launch.program import Program
 from dtk.records import RunFolder
@@ -133,7 +133,7 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
     while True:
         for message in agent.turn(TURN_SECONDS):
             match message:
-                case Part() if message.file == f"worker-{index}/log.txt":
+                case FilePart() if message.file == f"worker-{index}/log.txt":
                     sys.stdout.buffer.write(base64.b64decode(message.data))
                     sys.stdout.flush()
                 case Refused():

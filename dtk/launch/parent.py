@@ -70,7 +70,7 @@ class _Parent:
             match message:
                 case messages.Start(key, spec):
                     self._start(key, spec)
-                case messages.Question(number):
+                case messages.Query(number):
                     self._tell(messages.Answer(number, {}))
                 case messages.Kill(keys):
                     self.kill([key for key in keys if key in self.children])
@@ -89,7 +89,7 @@ class _Parent:
                 self._tell(messages.Refused(key, error.errno or 0, error.strerror or str(error)))
                 return
         self.children[key] = child
-        self._tell(messages.Started(key, child.pid))
+        self._tell(messages.WorkerStarted(key, child.pid))
 
     def _report_exits(self) -> None:
         ended = {key: child for key, child in self.children.items() if child.exitcode is not None}

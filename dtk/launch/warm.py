@@ -115,7 +115,7 @@ class ParentProcess:
         with self._lock:
             self._asked += 1
             asked = self._asked
-        self._send(messages.Question(asked, "alive"))
+        self._send(messages.Query(asked, "alive"))
         deadline = time.monotonic() + ANSWER_SECONDS
         while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
@@ -194,7 +194,7 @@ class ParentProcess:
 
     def _take(self, message: Message) -> None:
         match message:
-            case messages.Started(key, pid):
+            case messages.WorkerStarted(key, pid):
                 self.started[key] = pid
             case messages.Exited(key, code, at):
                 self.exited[key] = (code, at)

@@ -22,7 +22,7 @@ from dtk.launch.agent import MODULES, write
 from dtk.launch.messages import Message
 from dtk.launch.place import Machine, Site
 from dtk.places import machines
-from dtk.places.machines import Heard, Lent
+from dtk.places.machines import LentMachine, OnMessage
 from dtk.places.relay import Bell, Relay
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
@@ -50,7 +50,7 @@ class Remote:
 
     grace = LOST_SECONDS + 2.0
 
-    def __init__(self, place: str, lend: Callable[[Sequence[Heard]], list[Lent]], count: int):
+    def __init__(self, place: str, lend: Callable[[Sequence[OnMessage]], list[LentMachine]], count: int):
         self.place = place
         self.started: dict[str, int] = {}
         self.exited: dict[str, tuple[int, float]] = {}
@@ -63,17 +63,17 @@ class Remote:
         self._listening: set[str] = set()
         self._answers: dict[int, messages.Answer] = {}
         self._numbers = itertools.count(1)
-        self._newest: dict[int, messages.Signs] = {}  # of each agent, which nobody may look at for hours
+        self._newest: dict[int, messages.VitalSigns] = {}  # of each agent, which nobody may look at for hours
         self._bell: Bell | None = None
         self._relay: Relay | None = None  # of the session that is under way
         self._folder: RunFolder | None = None
         self._files: dict[str, str] = {}  # of the run, for each agent
         self.lent = lend([self._hears(member) for member in range(count)])
 
-    def _hears(self, member: int) -> Heard:
+    def _hears(self, member: int) -> OnMessage:
         def heard(message: Message) -> None:
             now = self._heard[member] = time.monotonic()
-            if isinstance(message, messages.Signs):
+            if isinstance(message, messages.VitalSigns):
                 self._newest[member] = message
                 return
             if isinstance(message, messages.Answer):
@@ -114,7 +114,7 @@ class Remote:
 
     def _send(self, member: int, what: str, **more: Any) -> int:
         number = next(self._numbers)
-        self.lent[member].carrier.send(messages.Question(number, what, more))
+        self.lent[member].carrier.send(messages.Query(number, what, more))
         return number
 
     def _ask_all(
@@ -313,13 +313,13 @@ class Remote:
             case messages.Gone(words):
                 lent.gone = words
             # Nothing of a run that has ended.
-            case messages.Part(run) if self._folder is not None and run == self._folder.path.name:
+            case messages.FilePart(run) if self._folder is not None and run == self._folder.path.name:
                 write(self._folder.path, message)
-            case messages.Link(facts) if self._relay is not None:
+            case messages.LinkMessage(facts) if self._relay is not None:
                 self._relay.take(member, facts)
             case messages.Exited(key, code, at):
                 self.exited[key] = (code, at - lent.ahead)
-            case messages.Started(key, pid):
+            case messages.WorkerStarted(key, pid):
                 self.started[key] = pid
             case messages.Refused(key, number, words):
                 self._refused[key] = (number, words)
@@ -359,7 +359,7 @@ class Engine:
         self.given_back = contextlib.ExitStack()
         weakref.finalize(self, self.given_back.close)  # also at the end of this process
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         """A machine for each member of a run, with an agent that speaks to `heard`; ClusterConfigError where it can't.
 
         heard: by member. tick: to be called about ten times a second by one that waits.

@@ -20,9 +20,9 @@ from dtk import environment, faults
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _
-from dtk.launch.messages import Gone, Message, Part
+from dtk.launch.messages import FilePart, Gone, Message
 from dtk.places.engine import Engine
-from dtk.places.machines import Heard, Lent, Pipes
+from dtk.places.machines import LentMachine, OnMessage, Pipes
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
@@ -58,7 +58,7 @@ class Hosts(Engine):
         self.hosts = dict(hosts) if isinstance(hosts, Mapping) else {host: f"{ssh} {host}" for host in hosts}
         self.python, self.storage = python, storage
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         if len(self.hosts) < len(heard):
             words = N_("{processes} processes on {hosts} hosts: give as many hosts, or ask for fewer workers")
             raise ClusterConfigError(_(words, processes=len(heard), hosts=len(self.hosts)))
@@ -66,7 +66,7 @@ class Hosts(Engine):
         found = []
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):
             log = environment.scratch() / f"agent-{host}.log"
-            found.append(Lent(host, Pipes([*shlex.split(command), *agent], takes, log), host))
+            found.append(LentMachine(host, Pipes([*shlex.split(command), *agent], takes, log), host))
         return found
 
 
@@ -145,7 +145,7 @@ class Practice(Engine):
         self._machines, self._taken = [], []
         self._ends.close()
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         self._start()
         left = [machine for machine in self._machines if not machine.broken]
         if len(left) < len(heard):
@@ -189,7 +189,7 @@ class _Machine:
 
     name: str
     address: str
-    lent: Lent | None = None
+    lent: LentMachine | None = None
     broken: bool = False
     stopped: bool = False
 
@@ -211,7 +211,7 @@ def _end_stopped(machines: Sequence[_Machine]) -> None:
             machine.breaks(signal.SIGKILL)
 
 
-def _watched(heard: Heard, member: int, machine: _Machine, traps: dict[int, signal.Signals]) -> Heard:
+def _watched(heard: OnMessage, member: int, machine: _Machine, traps: dict[int, signal.Signals]) -> OnMessage:
     """Passes on what a machine's agent says, and breaks the machine where its worker stands still and a trap waits."""
     events = f"worker-{member}/events.jsonl"
 
@@ -222,7 +222,9 @@ def _watched(heard: Heard, member: int, machine: _Machine, traps: dict[int, sign
             if machine.broken:
                 message = Gone(_("the connection to it has ended"))
         heard(message)
-        stands = isinstance(message, Part) and message.file == events and b'"stall"' in base64.b64decode(message.data)
+        stands = (
+            isinstance(message, FilePart) and message.file == events and b'"stall"' in base64.b64decode(message.data)
+        )
         if stands and member in traps:
             machine.breaks(traps.pop(member))
 

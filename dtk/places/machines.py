@@ -17,12 +17,12 @@ from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch.agent import ALIVE_SECONDS
-from dtk.launch.messages import Answer, Gone, Message, Question, as_line, from_line
+from dtk.launch.messages import Answer, Gone, Message, Query, as_line, from_line
 
 __all__ = [
     "Carrier",
-    "Heard",
-    "Lent",
+    "LentMachine",
+    "OnMessage",
     "Pipes",
     "check_reach",
     "check_storage",
@@ -33,7 +33,7 @@ __all__ = [
 END_SECONDS = 4.0
 
 # Called from a thread of the carrier's own with each message of the agent's, and at the last with Gone.
-Heard = Callable[[Message], None]
+OnMessage = Callable[[Message], None]
 
 
 class Carrier(Protocol):
@@ -52,7 +52,7 @@ class Pipes:
     command: with `python -m dtk agent` at its end. log: gets what the command and the agent print beside messages.
     """
 
-    def __init__(self, command: Sequence[str], heard: Heard, log: Path):
+    def __init__(self, command: Sequence[str], heard: OnMessage, log: Path):
         self._log, self._lock = log, threading.Lock()
         try:
             with log.open("wb") as file:
@@ -70,14 +70,14 @@ class Pipes:
             raise ClusterConfigError(_(words, command=command[0], why=why)) from None
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: OnMessage) -> None:
         assert self._process.stdout is not None
         sent = time.monotonic()
         with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
             for line in said:
                 if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
                     sent = time.monotonic()
-                    self.send(Question(0, "alive"))
+                    self.send(Query(0, "alive"))
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(from_line(line))
         code = self._process.wait()
@@ -107,7 +107,7 @@ class Pipes:
 
 
 @dataclass
-class Lent:
+class LentMachine:
     """One machine, as an engine lends it for one worker.
 
     address: by which the other workers reach it. carrier: to its agent. name: of the machine, where the engine has one.
@@ -135,7 +135,7 @@ _ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apar
 _MUST = ("tensorflow", "keras")  # the same on each machine, or they don't compute the same
 
 
-def check_versions(lent: Sequence[Lent]) -> None:
+def check_versions(lent: Sequence[LentMachine]) -> None:
     """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
     own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
     for worker, each in enumerate(lent):
@@ -171,7 +171,7 @@ def check_versions(lent: Sequence[Lent]) -> None:
             environment.say(_(words, host=each.host, apart=apart))
 
 
-def _usual(package: str, own: Mapping[str, Any], lent: Sequence[Lent]) -> tuple[str | None, str]:
+def _usual(package: str, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> tuple[str | None, str]:
     """The version that most machines have, and the first with it. This one counts: of two it says which is odd."""
     found = [each.facts["versions"][package] for each in lent]
     usual = Counter([*found, own[package]]).most_common(1)[0][0]  # of as many, the first machine's
@@ -182,7 +182,7 @@ def _minor(version: str | None) -> list[str]:
     return (version or "").split(".")[:2]
 
 
-def check_reach(lent: Sequence[Lent], answers: Sequence[Answer]) -> None:
+def check_reach(lent: Sequence[LentMachine], answers: Sequence[Answer]) -> None:
     """Each worker's port, from each other machine."""
     by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
     failed = {
@@ -205,7 +205,7 @@ def check_reach(lent: Sequence[Lent], answers: Sequence[Answer]) -> None:
     raise ClusterConfigError(what, remedy=remedy)
 
 
-def check_storage(place: str, lent: Sequence[Lent], answers: Sequence[Answer]) -> None:
+def check_storage(place: str, lent: Sequence[LentMachine], answers: Sequence[Answer]) -> None:
     """One directory that each machine sees."""
     for each, answer in zip(lent, answers, strict=True):
         if not answer.found["found"]:
@@ -219,7 +219,7 @@ def check_storage(place: str, lent: Sequence[Lent], answers: Sequence[Answer]) -
             raise ClusterConfigError(what, remedy=_("pass storage=, a directory that all machines share"))
 
 
-def measure_clocks(lent: Sequence[Lent], ask: Callable[[int], Answer]) -> None:
+def measure_clocks(lent: Sequence[LentMachine], ask: Callable[[int], Answer]) -> None:
     """Finds how far each machine's clock is ahead of this one's. ask: an agent, by number, for its facts."""
     for k, each in enumerate(lent):
         best = float("inf")

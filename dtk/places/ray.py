@@ -16,7 +16,7 @@ from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
 from dtk.launch.messages import Gone, Message
 from dtk.places.engine import Engine
-from dtk.places.machines import Heard, Lent
+from dtk.places.machines import LentMachine, OnMessage
 
 __all__ = ["Ray"]
 
@@ -56,11 +56,11 @@ class _Actor:
 class _Calls:
     """Brings messages to an actor, and asks it for its own in a thread."""
 
-    def __init__(self, actor: Any, heard: Heard):
+    def __init__(self, actor: Any, heard: OnMessage):
         self._actor, self._ended = actor, False
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: OnMessage) -> None:
         import ray
 
         try:
@@ -113,7 +113,7 @@ class Ray(Engine):
         self.resources = dict(resources or {"CPU": 1})
         self.environment = dict(environment or {})
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         ray = self._connected()
         self._check(ray, len(heard))
         bundles = [self.resources] * len(heard)
@@ -130,7 +130,8 @@ class Ray(Engine):
             words = _("Ray could not start dtk's agent on a node: {why}", why=_in_short(error))
             raise ClusterConfigError(words) from None
         return [
-            Lent(address, _Calls(actor, takes)) for actor, address, takes in zip(actors, addresses, heard, strict=True)
+            LentMachine(address, _Calls(actor, takes))
+            for actor, address, takes in zip(actors, addresses, heard, strict=True)
         ]
 
     def _connected(self) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dtk.launch.links import Link as Connection
-from dtk.launch.messages import Link, Part, Remove
+from dtk.launch.links import Link
+from dtk.launch.messages import FilePart, LinkMessage, Remove
 from dtk.places.machines import Carrier
 from dtk.worker.wire import Message
 
@@ -55,7 +55,7 @@ class Relayed:
     and says whether the agent can be reached.
     """
 
-    def __init__(self, number: int, send: Callable[[Link], None], poll: Callable[[float], bool]):
+    def __init__(self, number: int, send: Callable[[LinkMessage], None], poll: Callable[[float], bool]):
         self._number, self._send, self._poll = number, send, poll
         self._bell = Bell()
         self._heard: deque[Message] = deque()
@@ -66,7 +66,7 @@ class Relayed:
 
     def send(self, message: Message) -> bool:
         if not self.closed:
-            self._send(Link({"link": self._number, "say": message}))
+            self._send(LinkMessage({"link": self._number, "say": message}))
         return not self.closed
 
     def receive(self) -> list[Message]:
@@ -95,7 +95,7 @@ class Relayed:
 
     def close(self) -> None:
         if not self.closed:
-            self._send(Link({"link": self._number, "hang": 0}))
+            self._send(LinkMessage({"link": self._number, "hang": 0}))
         self.closed = True
         self._bell.close()
 
@@ -113,13 +113,13 @@ class Relay:
         self.run = run
         self._carriers, self._source, self._poll = list(carriers), source, poll
         self._links: dict[tuple[int, int], Relayed] = {}
-        self._called: deque[tuple[int, str, Connection]] = deque()
+        self._called: deque[tuple[int, str, Link]] = deque()
         self._put: dict[str, dict[int, bytes]] = {}  # files, and the hash of what each worker has there
 
     def fileno(self) -> int:
         return int(self._source.fileno())
 
-    def calls(self) -> Iterator[tuple[int, str, Connection]]:
+    def calls(self) -> Iterator[tuple[int, str, Link]]:
         while self._called:
             yield self._called.popleft()
 
@@ -141,7 +141,7 @@ class Relay:
         known[worker] = digest
         for at in range(0, max(1, len(data)), _PART):
             part = base64.b64encode(data[at : at + _PART]).decode()
-            self._carriers[worker].send(Part(self.run.name, name, at, len(data), part, worker))
+            self._carriers[worker].send(FilePart(self.run.name, name, at, len(data), part, worker))
 
     def remove(self, name: str) -> None:
         (self.run / name).unlink(missing_ok=True)

@@ -22,9 +22,9 @@ from dtk.watch.waiting import State
 from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
-    from dtk.watch.watch import Heard, Watch
+    from dtk.watch.watch import Watch, WorkerStatus
 
-__all__ = ["Activity", "Frame", "Signs", "StallPolicy", "activity", "own_part"]
+__all__ = ["Activity", "Signs", "StackFrame", "StallPolicy", "activity", "own_part"]
 
 _LOOK = 0.25  # seconds between two looks
 _SILENT = 2.0  # seconds without a sign of life after which a worker is called silent
@@ -213,7 +213,7 @@ class Signs:
         return states
 
 
-def _what(heard: Heard, pulse: _Pulse, server: bool | None, all_up: bool) -> str:
+def _what(heard: WorkerStatus, pulse: _Pulse, server: bool | None, all_up: bool) -> str:
     if heard.state in ("finished", "failed"):
         return heard.state
     if heard.exited is not None:
@@ -227,7 +227,7 @@ def _what(heard: Heard, pulse: _Pulse, server: bool | None, all_up: bool) -> str
     return "server up" if server else "imported" if heard.imported else "running"
 
 
-def _listens_to_us(heard: Heard) -> bool:
+def _listens_to_us(heard: WorkerStatus) -> bool:
     # Before its first event a worker has no handler yet, and the signal would kill it.
     return heard.began
 
@@ -254,7 +254,7 @@ _CALLS = ("fit", "evaluate", "predict")
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """One line of a stack."""
 
     file: str
@@ -289,7 +289,7 @@ class _Thread:
 
     head: str
     lines: list[str] = field(default_factory=list)
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[StackFrame] = field(default_factory=list)
 
     @property
     def is_current(self) -> bool:
@@ -304,7 +304,7 @@ def _threads(text: str) -> list[_Thread]:
         elif found:
             frame = _FRAME.match(line)
             if frame and frame["file"] != _MADE:
-                found[-1].frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+                found[-1].frames.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
             found[-1].lines.append(line)
     return found
 
@@ -321,7 +321,7 @@ def activity(text: str) -> Activity:
     return Activity(_blocked(stacks), calls[0] if calls else "", line)
 
 
-def _blocked(stacks: list[list[Frame]]) -> str:
+def _blocked(stacks: list[list[StackFrame]]) -> str:
     main = stacks[0]
     if any(frame.file.endswith(_CONNECTING) and frame.function == "__init__" for frame in main):
         return "connecting"
@@ -350,7 +350,7 @@ def own_part(text: str) -> str:
     return "\n".join(parts)
 
 
-def _tells(frame: Frame) -> bool:
+def _tells(frame: StackFrame) -> bool:
     """Whether a frame is the learner's own, called by the graph, or inside of a collective."""
     return bool(not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file))
 

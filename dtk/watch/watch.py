@@ -13,11 +13,11 @@ from dtk.records import RunFolder, events
 from dtk.watch import explain, hindrances
 from dtk.watch.waiting import STAGES, called, clauses
 
-__all__ = ["Failure", "Heard", "Watch", "port_was_taken"]
+__all__ = ["Failure", "Watch", "WorkerStatus", "port_was_taken"]
 
 
 @dataclass
-class Heard:
+class WorkerStatus:
     """What is known of one member of the run.
 
     began: whether it has said anything yet. imported: whether its function was the one to import TensorFlow, and has.
@@ -96,12 +96,12 @@ class Watch:
     folder: RunFolder
     clock: float
     hosts: Sequence[str] = ()
-    heard: list[Heard] = field(init=False)
+    heard: list[WorkerStatus] = field(init=False)
 
     def __post_init__(self) -> None:
         # Of another machine this one does not know it.
         self._memory_kills = None if any(self.hosts) else hindrances.memory_kills()
-        self.heard = [Heard() for _ in self.folder.members]
+        self.heard = [WorkerStatus() for _ in self.folder.members]
 
     def take_exits(self, exits: dict[int, tuple[int, float]]) -> None:
         """exits: member -> (exit code, monotonic seconds)."""
