@@ -66,21 +66,19 @@ def record(reader, worker, step, ended):
     reader.look()
 
 
-class Bodies:
+class Source:
     def __init__(self):
         self.seen = Vitals(0.0, False, 0)
+        self.started, self.exited = {"a": 11, "b": 12}, {}
 
-    def pids(self):
-        return {0: 11, 1: 12}
-
-    def vitals(self, member):
+    def vitals(self, key):
         return self.seen
 
     def listening(self, ports):
         return {*ports}
 
-    def ask(self, member): ...
-    def wait(self, seconds): ...
+    def ask(self, key): ...
+    def poll(self, seconds): ...
 
 
 @pytest.fixture
@@ -98,11 +96,11 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def seen(reader, clock):
-    bodies = Bodies()
-    found, watch = signs.Signs(reader, [1, 2], bodies), Watch(reader.folder, 0.0)
+    source = Source()
+    found, watch = signs.Signs(reader, [1, 2], source, ["a", "b"]), Watch(reader.folder, 0.0)
 
     def look(seconds, **vitals):
-        bodies.seen = bodies.seen._replace(**vitals)
+        source.seen = source.seen._replace(**vitals)
         clock.now += seconds
         found.look(watch)
         return found.quiet_seconds(reader.folder.each)

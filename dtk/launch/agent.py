@@ -31,6 +31,7 @@ from dtk.launch import messages, owned, warm
 from dtk.launch.agent_links import Doors
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
+from dtk.watch.reader import size
 from dtk.worker import wire
 from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import listening
@@ -340,15 +341,15 @@ class News:
         What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
         read as far as they had come before.
         """
-        grown = {corner / name: _size(corner / name) for name in GROWING}
+        grown = {corner / name: size(corner / name) for name in GROWING}
         said: list[messages.FilePart] = []
         for path in _inside(corner):
             if path not in grown:
                 said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
                 if self._behind:
                     return said, False
-        for path, size in grown.items():
-            said += self._of_file(path, corner.parent, size, max(_CHUNK, _MOST - _bytes(said)))
+        for path, length in grown.items():
+            said += self._of_file(path, corner.parent, length, max(_CHUNK, _MOST - _bytes(said)))
             if self._behind:
                 return said, False
         return said, True
@@ -373,25 +374,25 @@ class News:
         try:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
-            size = state.st_size if until is None else until
-            if known == state.st_ino and (said == size or (said > size and until is None)):
+            length = state.st_size if until is None else until
+            if known == state.st_ino and (said == length or (said > length and until is None)):
                 return []
-            anew = said >= whole if until is None else said > size  # it was whole before; or it was cut
+            anew = said >= whole if until is None else said > length  # it was whole before; or it was cut
             if known != state.st_ino or anew:
                 said = 0
             with path.open("rb") as file:
                 file.seek(said)
-                while most > 0 and (said < size or not found):
-                    data = file.read(min(_CHUNK, size - said))
+                while most > 0 and (said < length or not found):
+                    data = file.read(min(_CHUNK, length - said))
                     encoded = base64.b64encode(data).decode()
-                    found.append(messages.FilePart(run.name, str(path.relative_to(run)), said, size, encoded))
+                    found.append(messages.FilePart(run.name, str(path.relative_to(run)), said, length, encoded))
                     said, most = said + len(data), most - len(data)
                     if not data:
                         break
         except OSError:
             return []  # replaced in this very moment, or removed: the next look sees
-        self._behind = said < size
-        self._files[path] = (state.st_ino, said, size)
+        self._behind = said < length
+        self._files[path] = (state.st_ino, said, length)
         return found
 
 
@@ -404,13 +405,6 @@ def _inside(corner: Path) -> list[Path]:
         return [path for path in sorted(corner.iterdir()) if path.is_file() and path.suffix != ".part"]
     except OSError:
         return []  # the worker has not made it yet
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def write(run: Path, part: messages.FilePart, suffix: str = "coming") -> None:

@@ -6,7 +6,6 @@ import functools
 import json
 import signal
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -31,7 +30,6 @@ from dtk.watch.watch import Watch
 from dtk.worker import ship
 from dtk.worker.injecting import write_faults
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals
 
 __all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]
 
@@ -312,8 +310,7 @@ class Members:
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watch(self.watch)
-        # A proxy: a cycle would hold the run's directory until the next garbage collection.
-        self.signs = Signs(reader, [spec["port"] for spec in specs], weakref.proxy(self))
+        self.signs = Signs(reader, [spec["port"] for spec in specs], self.source, self.keys)
 
     def __enter__(self) -> Members:
         try:
@@ -354,26 +351,6 @@ class Members:
         self.watch.take_lost(self.site.lost())
         self.reader.look()  # after the exits: what a process wrote before its end is then known
         self.signs.look(self.watch)
-
-    def pids(self) -> dict[int, int]:
-        """Processes that live, by member."""
-        started, exited = self.source.started, self.source.exited
-        return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
-
-    def vitals(self, member: int) -> Vitals | None:
-        return self.source.vitals(self.keys[member])
-
-    def ask(self, member: int) -> None:
-        self.source.ask(self.keys[member])
-
-    def listening(self, ports: Mapping[int, int]) -> set[int]:
-        found = self.source.listening({self.keys[member]: port for member, port in ports.items()})
-        return {member for member in ports if self.keys[member] in found}
-
-    def wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.source.poll(left)
 
     def board(self) -> list[Line]:
         """Each member's line in the live view."""

@@ -97,12 +97,12 @@ class Signs:
     """The states of a run's members, looked at four times a second.
 
     reader: of the members' files; what it has read by then is what is looked at. ports: each member's own of TF_CONFIG,
-    None where it has none. bodies: the processes, wherever they are (`dtk.launch.launch`).
+    None where it has none. source: of the processes, wherever they are (`dtk.launch.place`), by each member's key.
     """
 
-    def __init__(self, reader: Reader, ports: Sequence[int | None], bodies: Any):
+    def __init__(self, reader: Reader, ports: Sequence[int | None], source: Any, keys: Sequence[str]):
         now = time.monotonic()
-        self.folder, self.ports, self.bodies = reader.folder, list(ports), bodies
+        self.folder, self.ports, self.source, self.keys = reader.folder, list(ports), source, list(keys)
         self._pulses = [_Pulse(member, now) for member in reader.members]
         self._servers: set[int] = set()
         self._looked = self._listened = float("-inf")
@@ -119,9 +119,9 @@ class Signs:
             for pulse in self._pulses:
                 pulse.moved += away
         self._looked = now
-        pids = self.bodies.pids()
+        pids = self._pids()
         for member, pulse in enumerate(self._pulses):
-            pulse.look(pids.get(member), self.bodies.vitals(member) if member in pids else None, now)
+            pulse.look(pids.get(member), self.source.vitals(self.keys[member]) if member in pids else None, now)
             silent = member in pids and now - pulse.moved >= _ASK and not pulse.stopped
             if silent and pulse.asked < pulse.moved and _listens_to_us(watch.heard[member]):
                 self._ask(member)
@@ -133,11 +133,22 @@ class Signs:
         missing = {k: port for k, port in enumerate(self.ports) if port is not None and k not in self._servers}
         if missing and now - self._listened >= 1.0:
             self._listened = now
-            self._servers |= self.bodies.listening(missing)
+            found = self.source.listening({self.keys[member]: port for member, port in missing.items()})
+            self._servers |= {member for member in missing if self.keys[member] in found}
+
+    def _pids(self) -> dict[int, int]:
+        """Processes that live, by member."""
+        started, exited = self.source.started, self.source.exited
+        return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.source.poll(left)
 
     def _ask(self, member: int) -> None:
         self._pulses[member].asks(time.monotonic())
-        self.bodies.ask(member)
+        self.source.ask(self.keys[member])
 
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
         """Seconds since any of these made progress: a record, an event, output, processor time, or bytes of a disk."""
@@ -157,15 +168,15 @@ class Signs:
 
     def ask(self, watch: Watch) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
-        asked = [k for k in self.bodies.pids() if _listens_to_us(watch.heard[k])]
+        asked = [k for k in self._pids() if _listens_to_us(watch.heard[k])]
         for member in asked:
             self._ask(member)
         deadline = time.monotonic() + _ANSWER
         while time.monotonic() < deadline:
             if all(self._pulses[k].answer() or self._pulses[k].stopped for k in asked):
                 break
-            self.bodies.wait(0.02)  # the handlers write to files; there is no event to wait for
-        self.bodies.wait(0.05)  # the last answer's last lines
+            self._wait(0.02)  # the handlers write to files; there is no event to wait for
+        self._wait(0.05)  # the last answer's last lines
         for member in asked:
             self._pulses[member].activity = activity(self._pulses[member].answer())
 
@@ -187,7 +198,7 @@ class Signs:
 
     def now(self, watch: Watch) -> list[State]:
         """Each member's state as far as it is known without asking anew."""
-        now, pids = time.monotonic(), self.bodies.pids()
+        now, pids = time.monotonic(), self._pids()
         servers = [None if port is None else k in self._servers for k, port in enumerate(self.ports)]
         states = []
         for member, (heard, pulse) in enumerate(zip(watch.heard, self._pulses, strict=True)):
