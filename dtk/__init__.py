@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dtk.interactive.failed import CellFailed as CellFailed
     from dtk.launch.request import Options as Options
     from dtk.launch.warm import warm as warm
-    from dtk.places.exporting import export as export
+    from dtk.places.export import export as export
     from dtk.proof.diagnose import diagnose as diagnose
     from dtk.proof.verify import verify as verify
     from dtk.runs import Run as Run
@@ -83,7 +83,7 @@ _NAMES = {  # by the module that each is in
     "dtk.interactive.failed": ["CellFailed"],
     "dtk.launch.request": ["Options"],
     "dtk.launch.warm": ["warm"],
-    "dtk.places.exporting": ["export"],
+    "dtk.places.export": ["export"],
     "dtk.proof.diagnose": ["diagnose"],
     "dtk.proof.verify": ["verify"],
     "dtk.runs": ["Run", "baseline", "run"],

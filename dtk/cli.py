@@ -209,9 +209,9 @@ def _demo(out: Path, workers: int) -> None:
 
 
 def _agent(storage: str) -> None:
-    from dtk.launch import piped
+    from dtk.launch import agent
 
-    piped.main(storage)
+    agent.main(storage)
 
 
 def _ps() -> None:

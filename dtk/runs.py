@@ -15,7 +15,7 @@ from dtk import datasets as datasets  # cloudpickle names what is loaded: so the
 from dtk import environment, starts
 from dtk.errors import RunInterrupted
 from dtk.language import N_, _
-from dtk.launch import folders, launch, one_worker, programs, request, tf_config
+from dtk.launch import folders, launch, one_worker, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, here
 from dtk.records import RunFolder
@@ -181,7 +181,7 @@ def run(
     request.check_times(timeout, stall_timeout)
     more = request.options("run", options)
     place, force = _place(on, more.isolate), more.force or on is not None
-    fn = programs.what_to_call(fn, more.argv, args, kwargs)
+    fn = program.what_to_call(fn, more.argv, args, kwargs)
     again = request.checked_restarts(more.restarts)
     wanted = request.checked_faults(more.faults, workers, again, fn)
     layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
@@ -240,7 +240,7 @@ def baseline(
     request.check_sizes(workers)
     request.check_times(timeout, None)
     more = request.options("baseline", options, only=("start", "argv", "record", "isolate"))
-    fn = programs.what_to_call(fn, more.argv, args, kwargs)
+    fn = program.what_to_call(fn, more.argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
         **request.of_each_job(fn, seed, keras, more.start, timeout, more.record, baseline_of=workers),

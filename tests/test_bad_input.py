@@ -9,7 +9,7 @@ import pytest
 
 import dtk
 from dtk.compat import versions
-from dtk.launch import launch, which_keras
+from dtk.launch import launch, request
 
 
 @pytest.fixture(autouse=True)
@@ -76,17 +76,17 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
     for call in (dtk.run, dtk.baseline):
         with pytest.raises(dtk.ClusterConfigError, match=words):
             call(fine)
-    assert which_keras.checked(None, fine, force=True) is None
+    assert request.checked_keras(None, fine, force=True) is None
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
-    assert which_keras.checked(None, fine) is None, "workers then have tf_keras"
+    assert request.checked_keras(None, fine) is None, "workers then have tf_keras"
     with pytest.raises(dtk.ClusterConfigError, match=f"Keras {found} is installed"):
-        which_keras.checked(3, fine)
+        request.checked_keras(3, fine)
 
 
 @pytest.mark.parametrize("found", ["2.15.0", "3.12.0", "3.12.0.dev2026", "3.15.1", "4.0.0"])
 def test_other_versions_of_keras_are_not_refused(monkeypatch, found):
     monkeypatch.setattr(versions, "version", lambda package: found)
-    assert which_keras.checked(None, fine) is None
+    assert request.checked_keras(None, fine) is None
 
 
 def test_missing_arguments_are_named():
@@ -152,21 +152,10 @@ def test_arguments_that_cannot_travel_are_named():
 def test_a_tf_config_of_the_kernel_is_ignored_with_a_notice(monkeypatch, capsys):
     from dtk.launch import tf_config
 
-    for text, words in [
-        ("{", "it is not JSON"),
-        ("[]", "it is not an object with a cluster"),
-        ('{"cluster": {"worker": ["a:1"]}}', "its task has no index"),
-        (
-            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
-            "its task is worker 1, but its cluster has 1 of type worker",
-        ),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', "each worker gets one of its own"),
-    ]:
-        monkeypatch.setenv("TF_CONFIG", text)
-        tf_config.notice()
-        said = capsys.readouterr().out
-        assert said.startswith("dtk: the TF_CONFIG that is set in this process is ignored; ")
-        assert words in said
+    monkeypatch.setenv("TF_CONFIG", "{")
+    tf_config.notice()
+    words = "dtk: the TF_CONFIG that is set in this process is ignored; each worker gets one of its own\n"
+    assert capsys.readouterr().out == words
     monkeypatch.delenv("TF_CONFIG")
     tf_config.notice()
     assert capsys.readouterr().out == ""

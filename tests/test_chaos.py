@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from dtk import records, runs
 from dtk.environment import scratch
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
-from dtk.launch import folders, launch, members
+from dtk.launch import folders, launch
 from dtk.live import show
 from dtk.records.events import Event, parse
 from dtk.scaling.fates import fates
@@ -162,7 +162,7 @@ def culprits(world):
 def play(monkeypatch):
     """play(plan): runs it; what became of it."""
     clock, stage = Clock(), SimpleNamespace()
-    for module in (launch, members, runs, signs, runs.starts):
+    for module in (launch, runs, signs, runs.starts):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(show, "show", lambda *size, **words: View(stage.world, size[3]))
     monkeypatch.setattr(records, "_append", lambda *line: stage.world.append(*line))

@@ -10,7 +10,7 @@ import pytest
 import dtk
 from dtk.cli import main
 from dtk.errors import ClusterConfigError
-from dtk.launch import gpus
+from dtk.launch import request
 
 FOUR = "".join(f"GPU {k}: NVIDIA A100-SXM4-40GB (UUID: GPU-{k})\n" for k in range(4))
 
@@ -35,22 +35,22 @@ def listed(tmp_path, monkeypatch):
 def test_what_cuda_visible_devices_names_is_what_there_is(named, seen, listed, monkeypatch):
     listed(FOUR)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert gpus.visible() == (seen, f"CUDA_VISIBLE_DEVICES={named}")
+    assert request.visible_gpus() == (seen, f"CUDA_VISIBLE_DEVICES={named}")
 
 
 def test_otherwise_nvidia_smi_lists_them_and_parts_of_one_count_with_it(listed):
     listed(FOUR + "  MIG 1g.5gb     Device  0: (UUID: MIG-0)\n")
-    assert gpus.visible() == (["0", "1", "2", "3"], "nvidia-smi")
+    assert request.visible_gpus() == (["0", "1", "2", "3"], "nvidia-smi")
 
 
 def test_without_nvidia_smi_there_is_none(listed):
-    assert gpus.visible()[0] == []
+    assert request.visible_gpus()[0] == []
 
 
 def test_an_evaluator_sees_none_and_without_a_request_nothing_is_set():
-    assert gpus.environment(["0,1", "2,3"], 1) == {"CUDA_VISIBLE_DEVICES": "2,3"}
-    assert gpus.environment(["0,1", "2,3"], 2) == {"CUDA_VISIBLE_DEVICES": "-1"}
-    assert gpus.environment([], 0) == {}
+    assert request.gpu_environment(["0,1", "2,3"], 1) == {"CUDA_VISIBLE_DEVICES": "2,3"}
+    assert request.gpu_environment(["0,1", "2,3"], 2) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert request.gpu_environment([], 0) == {}
 
 
 @pytest.mark.parametrize(

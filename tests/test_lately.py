@@ -12,7 +12,7 @@ from dtk.records import Journal
 from dtk.scaling.parts import PARTS
 from dtk.watch import reader as reading
 from dtk.watch.reader import Reader
-from dtk.watch.state import Line
+from dtk.watch.waiting import Line
 
 
 @pytest.fixture

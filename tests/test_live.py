@@ -19,7 +19,7 @@ from dtk.view.cluster_picture import ClusterPicture, svg
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
-from dtk.watch.state import State
+from dtk.watch.waiting import State
 
 
 @pytest.fixture

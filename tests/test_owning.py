@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -22,7 +21,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
 
 @pytest.fixture
 def list_here(monkeypatch, tmp_path):
-    """Has this process look for lists in tmp_path only."""
+    """Has this process keep its files in tmp_path only."""
     (tmp_path / "scratch").mkdir(mode=0o700)
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path / "scratch"))
     return tmp_path / "scratch"
@@ -81,23 +80,19 @@ def test_clean_ends_what_outlived_its_kernel_and_nothing_else(tmp_path, list_her
     assert stranger.poll() is None
 
 
-def test_a_pid_that_is_used_again_is_somebody_else(list_here, stranger):
-    folder = list_here / "owned"
-    folder.mkdir()
-    mark = owned.new_mark()
-    start = owned.start_of(stranger.pid)
-    rows = [[stranger.pid, str(int(start) - 1), "worker 0", "a run"]]
-    (folder / f"{mark.split(':')[0]}.json").write_text(json.dumps({"mark": mark, "members": rows}))
+def test_what_is_marked_is_listed_with_its_kernel_and_ended(list_here, stranger):
     assert stranger.pid not in [each.pid for each in owned.processes()]
-    assert not owned.kill(owned.Identity(stranger.pid, str(int(start) - 1)))
+    mark = owned.new_mark()
+    with subprocess.Popen(SLEEP, env={**os.environ, owned.MARK: mark}) as process:
+        wait_for(lambda: psutil.Process(process.pid).cmdline()[:1] == SLEEP[:1])
+        (found,) = owned.processes(mark.split(":")[0])
+        assert (found.pid, found.run, found.kernel, found.left) == (process.pid, "", os.getpid(), False)
+        assert 0 <= found.seconds < 3600
+        assert found.megabytes > 1
+        owned.sweep(mark)
+        assert process.wait(10) == -signal.SIGKILL
+        assert owned.end([found]) == [], "whoever has its pid by now is somebody else"
     assert stranger.poll() is None
-    rows[0][1] = start
-    (folder / f"{mark.split(':')[0]}.json").write_text(json.dumps({"mark": mark, "members": rows}))
-    (found,) = [each for each in owned.processes() if each.pid == stranger.pid]
-    assert (found.what, found.run, found.kernel, found.left) == ("worker 0", "a run", os.getpid(), False)
-    assert 0 <= found.seconds < 3600
-    assert owned.kill(found.identity)
-    assert stranger.wait(10) == -signal.SIGKILL
 
 
 def test_pids_of_another_machine_or_container_mean_nothing(list_here, monkeypatch):
@@ -110,18 +105,15 @@ def test_pids_of_another_machine_or_container_mean_nothing(list_here, monkeypatc
             process.kill()
 
 
-def test_lists_of_which_nothing_runs_are_removed(list_here):
-    folder = list_here / "owned"
-    folder.mkdir()
-    token, _, _, machine = owned.new_mark().split(":")
-    (folder / f"{token}.json").write_text(json.dumps({"mark": f"{token}:1:0:{machine}", "members": []}))
-    (folder / "broken.json").write_text("{")
+def test_logs_and_folders_of_processes_that_are_gone_are_removed(list_here):
     logs = [list_here / f"parent-{pid}-1.log" for pid in (os.getpid(), 1 << 30)]
-    for log in logs:
+    folders = [owned.own_folder(), owned.own_folder().with_name(f"{owned.machine()}-{os.getpid()}-0")]
+    for log, folder in zip(logs, folders, strict=True):
         log.touch()
+        folder.mkdir(exist_ok=True)
     owned.tidy()
-    assert [path.name for path in folder.iterdir()] == ["broken.json"]
     assert [log.exists() for log in logs] == [True, False]
+    assert [folder.exists() for folder in folders] == [True, False]
 
 
 def pid_of():
@@ -143,7 +135,7 @@ def killed_inside(parent):
 def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd):
     first = dtk.run(pid_of, start=start)
     parent = warm.parent(start == "warm")
-    pid, mark, family = parent.pid, parent.mark, psutil.Process(parent.pid).children(recursive=True)
+    pid, family = parent.pid, psutil.Process(parent.pid).children(recursive=True)
     capfd.readouterr()
     how(parent)
     assert wait_gone([pid]) == []
@@ -156,7 +148,6 @@ def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd
     assert all(line.startswith("dtk: cluster of 2 workers") for line in said.out.splitlines())
     assert f"dtk: in place of parent {pid}, which was killed by signal 9\n" in parent.log.read_text()
     assert wait_gone([pid, *(process.pid for process in family)]) == []
-    assert mark.split(":")[0] not in [path.stem for path in (dtk.environment.scratch() / "owned").iterdir()]
 
 
 @pytest.mark.slow

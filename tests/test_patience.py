@@ -6,8 +6,8 @@ import pytest
 
 from dtk.records import Journal, Record, RunFolder
 from dtk.watch import signs
-from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
+from dtk.watch.signs import StallPolicy
 from dtk.watch.watch import Watch
 from dtk.worker.vitals import Vitals
 
@@ -25,12 +25,12 @@ from dtk.worker.vitals import Vitals
     ids=["fast, not yet", "fast", "slower, not yet", "slower", "so slow that the end comes first", "steps unknown"],
 )
 def test_a_silence_is_said_by_how_long_steps_take(step_seconds, quiet, says):
-    assert Patience(60.0).says(quiet, step_seconds) is says
+    assert StallPolicy(60.0).warns(quiet, step_seconds) is says
 
 
 def test_it_is_said_once_until_something_moves():
-    patience = Patience(60.0)
-    assert [patience.says(quiet, 0.005) for quiet in (6, 7, 20, 0.1, 3, 6)] == [True, False, False, False, False, True]
+    patience = StallPolicy(60.0)
+    assert [patience.warns(quiet, 0.005) for quiet in (6, 7, 20, 0.1, 3, 6)] == [True, False, False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def test_it_is_said_once_until_something_moves():
     [(60.0, None, 60.0), (60.0, 0.005, 60.0), (60.0, 70.0, 210.0), (None, 0.005, None)],
 )
 def test_minute_long_steps_are_no_stall(timeout, step_seconds, limit):
-    assert Patience(timeout).limit(step_seconds) == limit
+    assert StallPolicy(timeout).limit(step_seconds) == limit
 
 
 def test_the_line_has_its_numbers():
     words = "nothing has moved for 6 s, where a step took {} at most: worker 0 waits{}"
-    assert Patience(60.0).words(6.2, 0.0051, "worker 0 waits") == words.format(
+    assert StallPolicy(60.0).warning(6.2, 0.0051, "worker 0 waits") == words.format(
         "5 ms", "; the run ends after 60 s of that"
     )
-    assert Patience(None).words(6.2, 1.25, "worker 0 waits") == words.format("1.2 s", "")
+    assert StallPolicy(None).warning(6.2, 1.25, "worker 0 waits") == words.format("1.2 s", "")
 
 
 # ---- what is seen of workers
@@ -66,21 +66,19 @@ def record(reader, worker, step, ended):
     reader.look()
 
 
-class Bodies:
+class Source:
     def __init__(self):
         self.seen = Vitals(0.0, False, 0)
+        self.started, self.exited = {"a": 11, "b": 12}, {}
 
-    def pids(self):
-        return {0: 11, 1: 12}
-
-    def vitals(self, member):
+    def vitals(self, key):
         return self.seen
 
     def listening(self, ports):
         return {*ports}
 
-    def ask(self, member): ...
-    def wait(self, seconds): ...
+    def ask(self, key): ...
+    def poll(self, seconds): ...
 
 
 @pytest.fixture
@@ -98,11 +96,11 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def seen(reader, clock):
-    bodies = Bodies()
-    found, watch = signs.Signs(reader, [1, 2], bodies), Watch(reader.folder, 0.0)
+    source = Source()
+    found, watch = signs.Signs(reader, [1, 2], source, ["a", "b"]), Watch(reader.folder, 0.0)
 
     def look(seconds, **vitals):
-        bodies.seen = bodies.seen._replace(**vitals)
+        source.seen = source.seen._replace(**vitals)
         clock.now += seconds
         found.look(watch)
         return found.quiet_seconds(reader.folder.each)

@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 import dtk
-from dtk.launch import agent, cluster_of, piped
-from dtk.launch.news import News
-from dtk.places import carriers, mirror
+from dtk.launch import agent, cluster_of
+from dtk.launch.agent import News
+from dtk.launch.messages import FilePart, Gone, Query, as_line
+from dtk.places import machines
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
@@ -25,7 +26,7 @@ HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
 def said(news, corner):
     """{file: what a kernel has of it} after one look."""
     messages, whole = news.of(corner)
-    return {message["file"]: message for message in messages}, whole
+    return {message.file: message for message in messages}, whole
 
 
 def test_each_byte_is_said_once_and_what_is_whole_comes_first(tmp_path):
@@ -39,24 +40,24 @@ def test_each_byte_is_said_once_and_what_is_whole_comes_first(tmp_path):
     (corner / "result.part").write_bytes(b"half")
     messages, whole = news.of(corner)
     assert whole
-    assert [message["file"] for message in messages] == ["worker-0/result.pkl", "worker-0/events.jsonl"]
+    assert [message.file for message in messages] == ["worker-0/result.pkl", "worker-0/events.jsonl"]
     for message in messages:
-        mirror.write(here, message)
+        agent.write(here, message)
     assert (here / "worker-0/result.pkl").read_bytes() == b"\x00" * 10
     assert news.of(corner) == ([], True)
     with (corner / "events.jsonl").open("a") as file:
         file.write("two\n")
     for message in news.of(corner)[0]:
-        mirror.write(here, message)
+        agent.write(here, message)
     assert (here / "worker-0/events.jsonl").read_text() == "one\ntwo\n"
     os.replace(corner / "result.part", corner / "result.pkl")
     for message in news.of(corner)[0]:
-        mirror.write(here, message)
+        agent.write(here, message)
     assert (here / "worker-0/result.pkl").read_bytes() == b"half"
     with (corner / "result.pkl").open("ab") as file:  # no file that grows line by line, and yet it has grown
         file.write(b"and more")
     for message in news.of(corner)[0]:
-        mirror.write(here, message)
+        agent.write(here, message)
     assert (here / "worker-0/result.pkl").read_bytes() == b"halfand more"
     assert news.of(corner) == ([], True)
 
@@ -73,7 +74,7 @@ def test_large_files_come_in_parts_and_their_event_after_them(tmp_path):
         looks += 1
         messages, whole = news.of(corner)
         for message in messages:
-            mirror.write(here, message)
+            agent.write(here, message)
         assert (here / "worker-0/events.jsonl").exists() == whole
         if whole:
             break
@@ -85,7 +86,7 @@ def test_large_files_come_in_parts_and_their_event_after_them(tmp_path):
 @pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "worker-0/../../out.txt"])
 def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     (tmp_path / "run").mkdir()
-    mirror.write(tmp_path / "run", {"file": name, "at": 0, "of": 1, "data": "eA=="})
+    agent.write(tmp_path / "run", FilePart("run", name, 0, 1, "eA=="))
     assert list(tmp_path.rglob("out.txt*")) == []
 
 
@@ -106,31 +107,33 @@ class Silent:
 
 
 def test_an_agent_ends_when_it_has_not_heard_of_its_kernel_for_long(monkeypatch):
-    monkeypatch.setattr(piped, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(agent, "LEASE_SECONDS", 0.5)
     commands, kernel = os.pipe()
     events_out, events = os.pipe()
     began = time.monotonic()
-    os.write(kernel, b'{"alive": 0}\n')
+    os.write(kernel, as_line(Query(0, "alive")))
     with pytest.raises(TimeoutError):
-        piped.serve(Silent(), commands, events)
+        agent.serve(Silent(), commands, events)
     assert time.monotonic() - began >= 0.5
     os.set_blocking(events, False)
     with pytest.raises(TimeoutError):  # nothing takes what it says, and the pipe is full
-        piped.serve(Silent([{"data": "x" * 1000}]), commands, events)
+        agent.serve(Silent([FilePart("run", "a", 0, 1000, "x" * 1000)]), commands, events)
     os.close(kernel)
-    piped.serve(Silent(), commands, events)  # the kernel has ended
+    agent.serve(Silent(), commands, events)  # the kernel has ended
     for each in (commands, events, events_out):
         os.close(each)
 
 
 def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
-    monkeypatch.setattr(carriers, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr(machines, "ALIVE_SECONDS", 0.2)
     speaks = "import sys, time\nfor _ in range(20):\n    print('{}', flush=True)\n    time.sleep(0.05)\n"
     heard = threading.Event()
     command = [sys.executable, "-c", f"{speaks}print(sys.stdin.readline(), file=sys.stderr, flush=True)"]
-    pipes = carriers.Pipes(command, lambda message: heard.set() if "gone" in message else None, tmp_path / "log")
+    pipes = machines.Pipes(
+        command, lambda message: heard.set() if isinstance(message, Gone) else None, tmp_path / "log"
+    )
     assert heard.wait(10), "a line came by its stdin, and it ended"
-    assert (tmp_path / "log").read_text().split("\n")[0] == '{"alive": 0}'
+    assert (tmp_path / "log").read_text().split("\n")[0] == '["Query", 0, "alive", null]'
     pipes.close()
 
 

@@ -9,14 +9,15 @@ import time
 import pytest
 
 import dtk
-from dtk.places import examine, ray
-from dtk.places.carriers import Lent
+from dtk.places import machines as checks
+from dtk.places import ray
+from dtk.places.machines import LentMachine
 
 
 def lent(*versions, **facts):
     whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
     return [
-        Lent(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
+        LentMachine(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
         for k, each in enumerate(versions, 1)
     ]
 
@@ -35,27 +36,27 @@ def lent(*versions, **facts):
     ],
 )
 def test_a_machine_with_other_versions_is_named(other, words):
-    examine.versions(lent({}, {}))
+    checks.check_versions(lent({}, {}))
     with pytest.raises(dtk.ClusterConfigError, match=words):
-        examine.versions(lent({}, other))
+        checks.check_versions(lent({}, other))
 
 
 @pytest.mark.parametrize("other", [{}, {"tensorflow": "2.20.0"}])
 def test_the_odd_machine_is_named_and_not_the_second(other):
     words = "^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2; install the same on every machine$"
     with pytest.raises(dtk.ClusterConfigError, match=words):
-        examine.versions(lent({"tensorflow": "2.19.0"}, {}, other, {}))
+        checks.check_versions(lent({"tensorflow": "2.19.0"}, {}, other, {}))
 
 
 def test_of_two_machines_the_kernel_s_versions_tell_which_is_odd(monkeypatch):
     machines = lent({"tensorflow": "2.19.0"}, {})
-    monkeypatch.setattr(examine.environment, "versions", lambda *_: machines[1].facts["versions"])
+    monkeypatch.setattr(checks.environment, "versions", lambda *_: machines[1].facts["versions"])
     with pytest.raises(dtk.ClusterConfigError, match="^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2;"):
-        examine.versions(machines)
+        checks.check_versions(machines)
 
 
 def test_a_clock_that_is_apart_is_mentioned(capsys):
-    examine.versions(lent({}, wall=time.time() + 300))
+    checks.check_versions(lent({}, wall=time.time() + 300))
     assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import signal
-import sys
 
 import psutil
 import pytest
 
 import dtk
-from dtk.places import practice
-from dtk.places.carriers import Lent
+from dtk.launch.messages import FilePart, Gone
+from dtk.places import hosts
+from dtk.places.machines import LentMachine
 
 
 def train(strategy):
@@ -30,13 +29,9 @@ def train(strategy):
 
 
 @pytest.mark.slow  # lesson 12 has it, too
-@pytest.mark.parametrize("engine", ["hosts", "ray"])
-@pytest.mark.slow
 @pytest.mark.trains
-def test_a_node_dies_another_takes_its_place_and_then_falls_silent(engine, capfd):
-    if engine == "ray" and importlib.util.find_spec("ray") is None:
-        pytest.skip('Ray is not installed: pip install "dtk-toolkit[ray]"')
-    machines, baseline = dtk.places.Practice(3, engine=engine), dtk.baseline(train)
+def test_a_node_dies_another_takes_its_place_and_then_falls_silent():
+    machines, baseline = dtk.places.Practice(3), dtk.baseline(train)
     try:
         lost = machines.power_off(worker=1, step=8)
         run = dtk.run(train, workers=2, on=machines, faults=[lost], restarts=1, timeout=240)
@@ -54,7 +49,6 @@ def test_a_node_dies_another_takes_its_place_and_then_falls_silent(engine, capfd
         assert not [each for each in here if each.status() == psutil.STATUS_STOPPED], "what was stopped is ended"
     finally:
         machines.close()
-    assert "raylet" not in "".join(capfd.readouterr()), "a lost node is named once"
     assert not [each for each in psutil.Process().children(recursive=True) if "agent" in each.cmdline()]
 
 
@@ -63,7 +57,6 @@ def test_a_node_dies_another_takes_its_place_and_then_falls_silent(engine, capfd
     [
         ({"count": 0}, "count=0.*whole number from 1 to 16"),
         ({"count": True}, "count=True"),
-        ({"engine": "slurm"}, "engine='slurm'.*'ray', 'hosts', or None"),
     ],
 )
 def test_what_can_not_be_made(arguments, words):
@@ -71,40 +64,23 @@ def test_what_can_not_be_made(arguments, words):
         dtk.places.Practice(**arguments)
 
 
-def test_the_head_of_a_ray_cluster_is_not_broken():
-    with pytest.raises(dtk.ClusterConfigError, match="worker 0's machine has the head of Ray's cluster"):
-        dtk.places.Practice(2, engine="ray").power_off(worker=0, step=1)
-    assert dtk.places.Practice(2, engine="hosts").fall_silent(worker=0, step=2) == dtk.faults.stall(worker=0, step=2)
-
-
-def test_ray_is_taken_where_it_is_and_is_free(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert dtk.places.Practice().engine == "hosts"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.delitem(sys.modules, "ray", raising=False)
-    assert dtk.places.Practice().engine == "ray"
-    used = type("Ray", (), {"is_initialized": staticmethod(lambda: True)})
-    monkeypatch.setitem(sys.modules, "ray", used)
-    assert dtk.places.Practice().engine == "hosts", "this process is at another cluster of Ray's"
-
-
 def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
     broken, heard = [], []
-    monkeypatch.setattr(practice._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
-    machine, traps = practice._Machine("node-1", "127.0.0.2", False, Lent("127.0.0.2", None)), {1: signal.SIGSTOP}
-    takes = practice._watched(heard.append, 1, machine, traps)
+    monkeypatch.setattr(hosts._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
+    machine, traps = hosts._Machine("node-1", "127.0.0.2", LentMachine("127.0.0.2", None)), {1: signal.SIGSTOP}
+    takes = hosts._watched(heard.append, 1, machine, traps)
     event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
-    data = {"data": base64.b64encode(event).decode()}
-    takes({"file": "worker-0/events.jsonl", **data})
-    takes({"file": "worker-1/log.txt", **data})
+    data = base64.b64encode(event).decode()
+    takes(FilePart("run", "worker-0/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/log.txt", 0, len(event), data))
     assert broken == []
-    takes({"file": "worker-1/events.jsonl", **data})
-    takes({"file": "worker-1/events.jsonl", **data})
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
     assert broken == [("node-1", signal.SIGSTOP)], "once"
-    takes({"gone": "the agent's last words"})
+    takes(Gone("the agent's last words"))
     machine.broken = True
-    takes({"gone": "the agent's last words"})
-    assert [message["gone"] for message in heard[-2:]] == ["the agent's last words", "the connection to it has ended"]
+    takes(Gone("the agent's last words"))
+    assert heard[-2:] == [Gone("the agent's last words"), Gone("the connection to it has ended")]
     machine.stopped = True
-    takes({"gone": "Ray says so"})
-    assert heard[-1] == {"gone": "the connection to it has ended"}, "a silent machine says nothing"
+    takes(Gone("a pipe that ended"))
+    assert heard[-1] == Gone("the connection to it has ended"), "a silent machine says nothing"

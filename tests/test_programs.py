@@ -14,7 +14,7 @@ import pytest
 import dtk
 from dtk import cli
 from dtk.errors import ClusterConfigError, WorkerFailed
-from dtk.launch import programs
+from dtk.launch import program as programs
 from dtk.launch.program import Program
 
 # As multi_worker_with_keras has it: the global batch from the number of workers in TF_CONFIG, no Recorder anywhere.

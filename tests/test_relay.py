@@ -12,12 +12,13 @@ import pytest
 
 from dtk.errors import ClusterConfigError
 from dtk.interactive import begin
-from dtk.launch import agent, news
+from dtk.launch import agent
 from dtk.launch.agent_links import Doors
 from dtk.launch.links import Door
-from dtk.places.carriers import Lent
+from dtk.launch.messages import Exited, FilePart, LinkMessage, Remove, VitalSigns
+from dtk.places.engine import Remote
+from dtk.places.machines import LentMachine
 from dtk.places.relay import Relay, Relayed
-from dtk.places.remote import Remote
 from dtk.worker import wire
 
 
@@ -90,21 +91,24 @@ class Source:
 def test_what_a_cell_says_comes_after_what_its_worker_wrote(monkeypatch, tmp_path, doors):
     monkeypatch.setattr(agent.warm, "parent", lambda *_, **__: Source())
     there = agent.Agent(str(tmp_path))
-    there._workers = {"w": {"dir": str(tmp_path / "run"), "workers": 1, "has_evaluator": False, "worker": 0}}
+    there._workers = {
+        "w": {"dir": str(tmp_path / "run"), "workers": 1, "has_evaluator": False, "worker": 0, "port": None}
+    }
     corner = tmp_path / "run" / "worker-0"
     corner.mkdir(parents=True)
     (corner / "log.txt").write_bytes(b"x" * (20 << 20))
     with called(there._doors.open(), "cells", {"id": 1}, worker=0):
         turns = [there.turn(0)]
-        while not any("says" in message for message in turns[-1]):
+        while not any(isinstance(message, LinkMessage) and "says" in message.facts for message in turns[-1]):
             assert len(turns) < 10
             turns.append(there.turn(0))
         assert len(turns) > 1
-        kinds = ["says" if "says" in message else "data" for message in turns[-1] if {*message} & {"says", "data"}]
-        assert kinds == sorted(kinds), "data before it"
-        there.take({"put": "run", "file": "calls/1.pkl", "at": 0, "of": 1, "data": "eA==", "worker": 0})
+        kinds = [type(message) for message in turns[-1] if isinstance(message, (LinkMessage, FilePart))]
+        assert kinds[-1] is LinkMessage
+        assert kinds.count(LinkMessage) == 1, "data before it"
+        there.take(FilePart("run", "calls/1.pkl", 0, 1, "eA==", 0))
         assert (tmp_path / "run/calls/1.pkl").read_bytes() == b"x"
-        there.take({"remove": "run", "files": ["calls/1.pkl", "../run/worker-0/log.txt", "/etc/hostname"]})
+        there.take(Remove("run", ["calls/1.pkl", "../run/worker-0/log.txt", "/etc/hostname"]))
         assert not (tmp_path / "run/calls/1.pkl").exists()
         assert (corner / "log.txt").exists()
     there.close()
@@ -113,11 +117,11 @@ def test_what_a_cell_says_comes_after_what_its_worker_wrote(monkeypatch, tmp_pat
 def test_a_file_that_was_cut_is_said_anew(tmp_path):
     corner, here = tmp_path / "there" / "worker-0", tmp_path / "here"
     corner.mkdir(parents=True)
-    known = news.News()
+    known = agent.News()
     for text in ("one\ntwo\n", "one\n", "one\nthree\n"):
         (corner / "events.jsonl").write_text(text)
         for message in known.of(corner)[0]:
-            news.write(here, message)
+            agent.write(here, message)
         assert (here / "worker-0/events.jsonl").read_text() == text
     assert known.of(corner) == ([], True)
 
@@ -151,7 +155,7 @@ def relayed(*said, reached=True):
 def test_a_connection_by_an_agent_is_as_one_here():
     link, carrier = relayed({"says": {"id": 1}}, {"says": {"id": 2}}, {"ended": True})
     assert link.send({"do": "look"})
-    assert carrier.sent == [{"link": 4, "say": {"do": "look"}}]
+    assert carrier.sent == [LinkMessage({"link": 4, "say": {"do": "look"}})]
     assert [link.next(1), link.next(1), link.next(1)] == [{"id": 1}, {"id": 2}, None]
     assert link.closed
     assert not link.send({"do": "look"})
@@ -189,17 +193,17 @@ def test_a_file_is_put_once_and_removed_where_it_is(tmp_path):
     relay.put(1, "worker-0/sync.npz")
     relay.put(1, "worker-0/sync.npz")
     assert [len(carrier.sent) for carrier in carriers] == [0, 3, 0]
-    assert all(len(message["data"]) < 100_000 for message in carriers[1].sent), "more than that Ray would store first"
+    assert all(len(message.data) < 100_000 for message in carriers[1].sent), "more than that Ray would store first"
     for message in carriers[1].sent:
-        news.write(there, message, "coming-1")
+        agent.write(there, message, "coming-1")
     assert (there / "worker-0/sync.npz").read_bytes() == data
     assert not list(there.rglob("*coming*"))
     (run / "worker-0/sync.npz").write_bytes(b"")
     relay.put(1, "worker-0/sync.npz")
-    news.write(there, carriers[1].sent[-1])
+    agent.write(there, carriers[1].sent[-1])
     assert (there / "worker-0/sync.npz").read_bytes() == b""
     relay.remove("worker-0/sync.npz")
-    assert [carrier.sent[-1].get("remove") if carrier.sent else None for carrier in carriers] == ["run", "run", None]
+    assert [carrier.sent[-1:] for carrier in carriers] == [[Remove("run", ["worker-0/sync.npz"])]] * 2 + [[]]
     assert not (run / "worker-0/sync.npz").exists()
 
 
@@ -208,22 +212,22 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
 
     def lend(takes):
         heard.extend(takes)
-        return [Lent("127.0.0.1", Carrier())]
+        return [LentMachine("127.0.0.1", Carrier())]
 
     remote = Remote("here", lend, 1)
     remote._member["w"] = 0
     for k in range(1000):
-        heard[0]({"vitals": {"w": [float(k), False]}, "listening": ["w"]})
+        heard[0](VitalSigns({"w": [float(k), False]}, ["w"]))
     assert remote._queue.empty()
     assert select.select([remote], [], [], 0)[0] == []
-    heard[0]({"exited": "w", "code": 3, "at": 0.0})
+    heard[0](Exited("w", 3, 0.0))
     assert select.select([remote], [], [], 1)[0] == [remote]
     remote.poll(0)
     assert select.select([remote], [], [], 0)[0] == []
     assert remote.vitals("w")[:2] == (999.0, False)
     assert remote.exited["w"][0] == 3
     remote.forget(["w"])
-    heard[0]({"vitals": {"w": [0.0, False]}, "listening": ["w"]})  # on its way when it was forgotten
+    heard[0](VitalSigns({"w": [0.0, False]}, ["w"]))  # on its way when it was forgotten
     remote.poll(0)
     assert remote.vitals("w") is None
     assert remote.cut() == []

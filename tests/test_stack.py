@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtk.watch.stack import Activity, activity, own_part
+from dtk.watch.signs import Activity, activity, own_part
 
 TF = "/venv/lib/python3.11/site-packages/tensorflow/python"
 KERAS = "/venv/lib/python3.11/site-packages/keras/src/backend/tensorflow/trainer.py"

@@ -15,9 +15,8 @@ from error_cases import CASES, kept
 from dtk.compat import causes
 from dtk.extras import command
 from dtk.records import RunFolder
-from dtk.watch import explain
-from dtk.watch.explain import in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
-from dtk.watch.known import KNOWN
+from dtk.watch import blame, explain
+from dtk.watch.explain import KNOWN, in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
 from dtk.watch.watch import Watch
 from dtk.worker import neighbours
 
@@ -125,13 +124,17 @@ def watch_of(tmp_path, *errors):
     return watch
 
 
+def culprit(watch):
+    return blame.culprit(watch.failures()).member
+
+
 @pytest.mark.parametrize(EACH, LOST_ONE)
 def test_who_failed_first_does_not_hang_on_the_words_of_those_who_lost_it(tmp_path, name, kind, message, by_a_peer):
     other = reworded(kind, message)
-    assert watch_of(tmp_path / "as it is", (kind, message, False), None).culprit() == int(kind in explain._LOST_BY)
-    assert watch_of(tmp_path / "marked", (kind, other, True), None).culprit() == 1
+    assert culprit(watch_of(tmp_path / "as it is", (kind, message, False), None)) == int(kind in explain._LOST_BY)
+    assert culprit(watch_of(tmp_path / "marked", (kind, other, True), None)) == 1
     unmarked = watch_of(tmp_path / "unmarked", (kind, other, False), None)
-    assert unmarked.culprit() == int(explain.may_have_lost_a_peer(kind))
+    assert culprit(unmarked) == int(explain.may_have_lost_a_peer(kind))
 
 
 class Derived(Exception):
@@ -158,8 +161,8 @@ KINDS = sorted({each.values[1] for each in LOST_ONE} & {*explain._LOST_BY} - {"I
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_only_unknown_words_are_known_dtk_says_so(tmp_path, kind):
     watch = watch_of(tmp_path / "run", (kind, "an error of tomorrow", False), (kind, "another one", False))
-    assert not any(watch.is_own(worker) or watch.is_consequence(worker) for worker in (0, 1))
-    error = watch.failure(watch.culprit())
+    assert not any(failure.is_own or failure.is_consequence for failure in watch.failures())
+    error = blame.error_of(watch, blame.decide(watch, [], 0.0, lambda: None))
     assert error.reason == "unknown"
     assert str(error) == (
         f"worker 0 raised {kind}: an error of tomorrow (these words don't tell whether it failed by itself or lost "

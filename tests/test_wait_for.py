@@ -16,7 +16,7 @@ from dtk.live.text import TextView
 from dtk.records import RunFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
-from dtk.watch.state import State
+from dtk.watch.waiting import State
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dtk.records import RunFolder
-from dtk.watch.reasons import given_up, unlike
-from dtk.watch.state import State
-from dtk.watch.waiting import Waiting, board, explain, load, save, uneven
+from dtk.watch.waiting import State, Waiting, board, explain, given_up, load, save, uneven, unlike
 
 
 def state(worker, what="training", step=0, **facts):

@@ -22,6 +22,7 @@ from dtk.launch.place import Place, Site, here
 from dtk.records import RunFolder
 from dtk.watch import explain
 from dtk.worker import ship, wire
+from dtk.worker.spec import WorkerSpec
 
 __all__ = ["Started", "checked", "end", "kill", "replace", "start"]
 
@@ -38,7 +39,7 @@ class Started:
     site: Site
     links: Links
     peers: list[Peer]
-    specs: list[dict[str, Any]] = field(default_factory=list)
+    specs: list[WorkerSpec] = field(default_factory=list)
     configs: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -1,9 +1,9 @@
 """From a checked request to worker processes, and their end.
 
-In the kernel: `request` refuses what can't work, `launch` starts the processes that a `Job` asks for and waits for
-them, `members` holds and kills them, `folders`, `tf_config` and `gpus` give each its place, `programs` finds a program,
-`again` makes a run once more, `warm` asks the warm parent for workers. In processes of their own: that `parent`, which
-has imported TensorFlow and forks workers, and its `guard`, which outlives it; on another machine an `agent` in the
-kernel's place, with `news` of files. `owned` knows what this user's dtk has started. What the workers then do is
+In the kernel: `request` refuses what can't work; `launch` starts the processes that a `Job` asks for, waits for them
+and kills them; `folders` and `tf_config` give each its place; `program` finds a program; `again` makes a run once more;
+`warm` asks the warm parent for workers. In processes of their own: that `parent`, which has imported TensorFlow and
+forks workers, and its `guard`, which outlives it; on another machine an `agent` in the kernel's place. What they say
+to each other is in `messages`. `owned` knows what this user's dtk has started. What the workers then do is
 `dtk.worker`.
 """

@@ -1,28 +1,10 @@
 """On another machine, for a kernel that is elsewhere: starts workers, and says what they write and how they end.
 
 An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
-so that they end when it does. What it hears and says are messages of JSON's types, the same in an actor of Ray's as
-through the pipes of `python -m dtk agent` (`dtk.launch.piped`):
-
-    {"facts": n}                          ->  {"answer": n, ...}: what this machine is and has
-    {"reserve": n}                        ->  {"answer": n, "port"}: free, and held open until a worker starts
-    {"reach": n, "addresses": [...]}      ->  {"answer": n, "failed": {address: [errno, the system's words]}}
-    {"shares": n, "name", "write"}        ->  {"answer": n, "found"}: whether the file is there, in its storage
-    {"start": key, "spec", "files"}       ->  {"started": key, "pid"} or {"refused": key, "number", "words"}
-    {"ask": key}                              the worker writes its stacks to its stacks.txt
-    {"kill": [key, ...]}                  ->  {"exited": key, "code", "at"}
-    {"forget": [key, ...]}
-    {"ended": run}                            every worker of it has finished; an evaluator there asks
-    {"alive": 0}                              nothing: the kernel is there
-    {"link": n, "say": message}               to a worker that stays (`dtk.launch.agent_links`)
-    {"link": n, "hang": 0}
-    {"put": run, "file", "at", "of", "data"}  a part of a file for a worker that stays
-    {"remove": run, "files": [...]}
-    {"end": n, "run", "known"}            ->  {"answer": n}, after what the function wrote into the run's directory,
-                                              but for names at its top that are known; then it is removed
-
-and by itself, of the workers' files, what `dtk.launch.news` has, then what workers that stay say; and
-{"vitals": {key: [processor seconds, stopped]}, "listening": [key, ...]} four times a second.
+so that they end when it does. What it hears and says are `dtk.launch.messages`, the same in an actor of Ray's as
+through the pipes of `python -m dtk agent`. The kernel's end of the pipes closes with it, where both are on one machine.
+From another machine that takes the network, which may be cut: so the kernel gives signs of life, and without them the
+agent ends by itself.
 """
 
 from __future__ import annotations
@@ -31,24 +13,30 @@ import base64
 import contextlib
 import os
 import platform
+import select
 import selectors
 import shutil
+import signal
 import socket
 import sys
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
-from dtk.launch import owned, warm
+from dtk.launch import messages, owned, warm
 from dtk.launch.agent_links import Doors
-from dtk.launch.news import Message, News, remove, write
-from dtk.records import RunFolder
+from dtk.launch.messages import Incoming, Message, as_line
+from dtk.records import GROWING, RunFolder
+from dtk.watch.reader import size
 from dtk.worker import wire
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import listening
 
-__all__ = ["Agent"]
+__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "remove", "serve", "write"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
@@ -56,6 +44,8 @@ _LOOK = 0.25  # seconds between two looks at the vitals
 _REACH_SECONDS = 4.0
 # What decides how many threads a worker has, where it is set on the machine.
 _COUNTS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "TF_GRPC_WORKER_CACHE_THREADS")
+
+Found = dict[str, Any]  # what an answer has, by name
 
 
 class Agent:
@@ -70,8 +60,8 @@ class Agent:
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
-        self._waiting: list[tuple[str, Message]] = []  # workers to be started when the parent is ready
-        self._workers: dict[str, Message] = {}  # key -> spec
+        self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
+        self._workers: dict[str, WorkerSpec] = {}
         self._news = News()
         self._doors = Doors()
         self._port: socket.socket | None = None
@@ -82,30 +72,42 @@ class Agent:
 
     def take(self, message: Message) -> None:
         """Does what a message asks for; what there is to say of it comes with the next turns."""
-        for name, do in (
-            ("start", self._start),
-            ("kill", self._kill),
-            ("forget", self._forget),
-            ("ask", self._ask),
-            ("ended", self._note_ended),
-            ("link", self._pass_on),
-            ("put", self._put),
-            ("remove", self._remove),
-        ):
-            if name in message:
-                do(message)
-                return
-        for name, find in (
-            ("facts", self._facts),
-            ("reserve", self._reserve),
-            ("reach", self._reach),
-            ("shares", self._shares),
-            ("end", self._end),
-        ):
-            if name in message:
-                self._said.append({"answer": message[name], **find(message)})
+        match message:
+            case messages.Start():
+                self._start(message)
+            case messages.Kill(keys):
+                self._waiting = [each for each in self._waiting if each.key not in keys]
+                self.source.kill(keys)
+            case messages.Forget(keys):
+                self.source.forget(keys)
+                for key in keys:
+                    self._workers.pop(key, None)
+                    self._listening.discard(key)
+            case messages.Ask(key) if key in self.source.started:
+                self.source.ask(key)
+            case messages.RunEnded(run):
+                (self.root / run / ENDED).touch()
+            case messages.LinkMessage({"link": number, "hang": _}):
+                self._doors.hang(number)
+            case messages.LinkMessage({"link": number, "say": words}):
+                self._doors.say(number, words)
+            case messages.FilePart():
+                with contextlib.suppress(OSError):  # a full disk: the worker says what it did not find
+                    write(self.root / message.run, message, f"coming-{message.worker}")
+            case messages.Remove(run, files):
+                remove(self.root / run, files)
+            case messages.Query(number, what, given) if number:
+                answers: dict[str, Callable[..., Found]] = {
+                    "facts": self._facts,
+                    "reserve": self._reserve,
+                    "reach": self._reach,
+                    "shares": self._shares,
+                    "end": self._end,
+                }
+                self._said.append(messages.Answer(number, answers[what](**(given or {}))))
 
-    def _facts(self, message: Message) -> Message:
+    def _facts(self) -> Found:
+        """What this machine is and has."""
         versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
         return {
             "at": time.monotonic(),
@@ -120,7 +122,8 @@ class Agent:
             "datasets": datasets.cached(),
         }
 
-    def _reserve(self, message: Message) -> Message:
+    def _reserve(self) -> Found:
+        """A port that is free, and held open until a worker starts."""
         self._release()
         self._port = socket.socket()
         self._port.bind(("", 0))
@@ -132,9 +135,10 @@ class Agent:
             self._port.close()
         self._port = None
 
-    def _reach(self, message: Message) -> Message:
+    def _reach(self, addresses: list[str]) -> Found:
+        """Addresses that this machine can't reach, each with the error's number and the system's words."""
         failed = {}
-        for address in message["addresses"]:
+        for address in addresses:
             host, _, port = address.rpartition(":")
             try:
                 socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
@@ -142,34 +146,35 @@ class Agent:
                 failed[address] = [error.errno, error.strerror or str(error)]
         return {"failed": failed}
 
-    def _shares(self, message: Message) -> Message:
-        path = self.root / message["name"]
+    def _shares(self, name: str, touch: bool) -> Found:
+        """Whether a file is there, in its storage; made where it has to be touched."""
+        path = self.root / name
         try:
-            if message["write"]:
+            if touch:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.touch()
             return {"found": path.exists()}
         except OSError as error:
             return {"found": False, "words": error.strerror}
 
-    def _start(self, message: Message) -> None:
+    def _start(self, message: messages.Start) -> None:
         self._release()
-        spec = message["spec"]
+        spec, attempt = message.spec, message.attempt
         run = Path(spec["dir"])
         run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, data in message["files"].items():
+        for name, data in (message.files or {}).items():
             (run / name).parent.mkdir(parents=True, exist_ok=True)
             # Others may write it at the same moment, into shared storage, and on another machine with the same pid.
             part = run / f"{name}.{spec['worker']}"
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)
-        corner, attempt = _corner(spec), spec.pop("attempt", 1)
+        corner = _corner(spec)
         for number in range(1, attempt):
             (run / f"attempt-{number}").mkdir(exist_ok=True)
         before = run / f"attempt-{attempt - 1}" / corner.name
         if attempt > 1 and corner.exists() and not before.exists():
             corner.replace(before)  # a worker counts on from there, as on localhost
-        if not spec.pop("again", False):  # of a start that found its port taken; the kernel has it
+        if not spec["again"]:  # of a start that found its port taken; the kernel has it
             shutil.rmtree(corner, ignore_errors=True)
             self._news.forget(corner)
         base = environment.for_workers(os.environ)
@@ -178,45 +183,15 @@ class Agent:
         spec["env"] = {**base, **spec["env"], **own}
         spec["cwd"] = os.getcwd()
         spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
-        self._waiting.append((message["start"], spec))
+        self._waiting.append(message)
 
-    def _kill(self, message: Message) -> None:
-        keys = message["kill"]
-        self._waiting = [(key, spec) for key, spec in self._waiting if key not in keys]
-        self.source.kill(keys)
-
-    def _forget(self, message: Message) -> None:
-        self.source.forget(message["forget"])
-        for key in message["forget"]:
-            self._workers.pop(key, None)
-            self._listening.discard(key)
-
-    def _ask(self, message: Message) -> None:
-        if message["ask"] in self.source.started:
-            self.source.ask(message["ask"])
-
-    def _note_ended(self, message: Message) -> None:
-        (self.root / message["ended"] / ENDED).touch()
-
-    def _pass_on(self, message: Message) -> None:
-        if "hang" in message:
-            self._doors.hang(message["link"])
-        else:
-            self._doors.say(message["link"], message["say"])
-
-    def _put(self, message: Message) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the worker that looks for it says that it is not there
-            write(self.root / message["put"], message, f"coming-{message['worker']}")
-
-    def _remove(self, message: Message) -> None:
-        remove(self.root / message["remove"], message["files"])
-
-    def _end(self, message: Message) -> Message:
-        run = self.root / message["run"]
+    def _end(self, run: str, known: list[str]) -> Found:
+        """Says first what the function wrote into the run's directory, but for names at its top that are known."""
+        folder = self.root / run
         self._doors.close()
-        self._said += self._news.of_the_rest(run, message["known"])
-        shutil.rmtree(run, ignore_errors=True)
-        self._news.forget(run)
+        self._said += self._news.of_the_rest(folder, known)
+        shutil.rmtree(folder, ignore_errors=True)
+        self._news.forget(folder)
         return {}
 
     # ---- what it says
@@ -238,7 +213,7 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = self._said + self._doors.look(), []
+        said, self._said = self._said + [messages.LinkMessage(facts) for facts in self._doors.look()], []
         ended: list[Message] = []
         all_whole = True
         for key, spec in list(self._workers.items()):
@@ -247,28 +222,28 @@ class Agent:
             all_whole = all_whole and whole
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
-                ended.append({"exited": key, "code": code, "at": at})
+                ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
-        return said + (self._doors.of_cells() if all_whole else []) + ended + self._vitals()
+        of_cells = [messages.LinkMessage(facts) for facts in self._doors.of_cells()] if all_whole else []
+        return [*said, *of_cells, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:
         if not self._waiting or not (self.source.ready or not self.source.lives()):
             return  # its imports go on
         waiting, self._waiting = self._waiting, []
-        keys = [key for key, _ in waiting]
         try:
             self.source.wait_ready(lambda: None)
-            for key, spec in waiting:
-                self._workers[key] = spec
-                self.source.start(key, spec)
-            self.source.wait_started(keys)
-            self._said += [{"started": key, "pid": self.source.started[key]} for key in keys]
+            for start in waiting:
+                self._workers[start.key] = start.spec
+                self.source.start(start.key, start.spec)
+            self.source.wait_started([start.key for start in waiting])
+            self._said += [messages.WorkerStarted(start.key, self.source.started[start.key]) for start in waiting]
         except (DtkError, OSError, KeyError) as error:
             number = getattr(error, "errno", None) or 0
             words = getattr(error, "strerror", None) or str(error)
-            self._said += [{"refused": key, "number": number, "words": words} for key in keys]
+            self._said += [messages.Refused(start.key, number, words) for start in waiting]
 
-    def _vitals(self) -> list[Message]:
+    def _signs(self) -> list[Message]:
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return []
@@ -278,11 +253,12 @@ class Agent:
             seen = self.source.vitals(key) if key in self.source.started else None
             if seen is not None:
                 found[key] = list(seen)
-            if spec.get("port") and key not in self._listening:
-                ports[key] = spec["port"]
+            port = spec["port"]
+            if port is not None and key not in self._listening:
+                ports[key] = port
         there = listening(ports.values()) if ports else set()
         self._listening |= {key for key, port in ports.items() if port in there}
-        return [{"vitals": found, "listening": sorted(self._listening)}]
+        return [messages.VitalSigns(found, sorted(self._listening))]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
@@ -292,6 +268,166 @@ class Agent:
         shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, or, where these are in storage, its door
 
 
-def _corner(spec: Message) -> Path:
+def _corner(spec: WorkerSpec) -> Path:
     folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
     return folder.members[spec["worker"]].path
+
+
+ALIVE_SECONDS = 5.0  # between two signs of life
+LEASE_SECONDS = 120.0  # without any, after which an agent ends
+
+
+def main(storage: str) -> None:
+    """`python -m dtk agent`: messages come by stdin and leave by stdout, a line each, until stdin ends."""
+    commands, events = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # nothing that is imported may speak among the messages
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    agent = Agent(storage)
+    os.set_blocking(events, False)
+    try:
+        serve(agent, commands, events)
+    except BrokenPipeError:
+        pass  # the kernel is gone
+    except TimeoutError:
+        print("dtk's agent has not heard of its kernel for so long that it ends", file=sys.stderr)
+    finally:
+        agent.close()
+
+
+def serve(agent: Agent, commands: int, events: int) -> None:
+    """Until `commands` ends; TimeoutError where nothing comes or goes any more. events: does not block."""
+    incoming, heard = Incoming(), time.monotonic()
+    while True:
+        if agent.wait(commands):
+            data = os.read(commands, 1 << 20)
+            if not data:
+                return
+            heard = time.monotonic()
+            for message in incoming.take(data):
+                agent.take(message)
+        elif time.monotonic() - heard > LEASE_SECONDS:
+            raise TimeoutError
+        for message in agent.turn(0):
+            _put(events, as_line(message))
+
+
+def _put(events: int, data: bytes) -> None:
+    while data:
+        if not select.select([], [events], [], LEASE_SECONDS)[1]:
+            raise TimeoutError
+        with contextlib.suppress(BlockingIOError):
+            data = data[os.write(events, data) :]
+
+
+# ---- what workers write, as messages
+
+
+_CHUNK = 1 << 20  # bytes of a file in one message
+_MOST = 8 << 20  # bytes that one look says, so that it stays short
+
+
+class News:
+    """Says each byte of a file once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, tuple[int, int, int]] = {}  # (inode, bytes said, of how many)
+        self._behind = False  # whether more of the file that was read last is still to be said
+
+    def of(self, corner: Path) -> tuple[list[messages.FilePart], bool]:
+        """What a worker has written since the last look, and whether that is all.
+
+        What it puts there whole (its result, an error, weights) goes before the lines that say so, and those are only
+        read as far as they had come before.
+        """
+        grown = {corner / name: size(corner / name) for name in GROWING}
+        said: list[messages.FilePart] = []
+        for path in _inside(corner):
+            if path not in grown:
+                said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
+                if self._behind:
+                    return said, False
+        for path, length in grown.items():
+            said += self._of_file(path, corner.parent, length, max(_CHUNK, _MOST - _bytes(said)))
+            if self._behind:
+                return said, False
+        return said, True
+
+    def of_the_rest(self, run: Path, known: Collection[str]) -> list[messages.FilePart]:
+        """What the function itself wrote into the run's directory, but for names at its top that are `known`."""
+        said: list[messages.FilePart] = []
+        for path in sorted(run.rglob("*")):
+            top = path.relative_to(run).parts[0]
+            if path.is_file() and top not in known and not top.startswith("worker-"):
+                said += self._of_file(path, run, None, sys.maxsize)
+        return said
+
+    def forget(self, folder: Path) -> None:
+        """Nothing in it has been said: it will be made anew."""
+        self._files = {path: said for path, said in self._files.items() if folder not in path.parents}
+
+    def _of_file(self, path: Path, run: Path, until: int | None, most: int) -> list[messages.FilePart]:
+        """A file's bytes that were not said yet, `most` of them. until: its size, for one that grows line by line."""
+        self._behind = False
+        found: list[messages.FilePart] = []
+        try:
+            state = path.stat()
+            known, said, whole = self._files.get(path, (0, 0, 0))
+            length = state.st_size if until is None else until
+            if known == state.st_ino and (said == length or (said > length and until is None)):
+                return []
+            anew = said >= whole if until is None else said > length  # it was whole before; or it was cut
+            if known != state.st_ino or anew:
+                said = 0
+            with path.open("rb") as file:
+                file.seek(said)
+                while most > 0 and (said < length or not found):
+                    data = file.read(min(_CHUNK, length - said))
+                    encoded = base64.b64encode(data).decode()
+                    found.append(messages.FilePart(run.name, str(path.relative_to(run)), said, length, encoded))
+                    said, most = said + len(data), most - len(data)
+                    if not data:
+                        break
+        except OSError:
+            return []  # replaced in this very moment, or removed: the next look sees
+        self._behind = said < length
+        self._files[path] = (state.st_ino, said, length)
+        return found
+
+
+def _bytes(said: list[messages.FilePart]) -> int:
+    return sum(len(part.data) for part in said)
+
+
+def _inside(corner: Path) -> list[Path]:
+    try:
+        return [path for path in sorted(corner.iterdir()) if path.is_file() and path.suffix != ".part"]
+    except OSError:
+        return []  # the worker has not made it yet
+
+
+def write(run: Path, part: messages.FilePart, suffix: str = "coming") -> None:
+    """Writes a part of a file: lines at once, all else when it is whole. suffix: of its name until then."""
+    path = run / part.file
+    if not _is_in(run, path):
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data, at = base64.b64decode(part.data), part.at
+    target = path if path.name in GROWING else path.with_name(f"{path.name}.{suffix}")
+    with target.open("r+b" if at else "wb") as file:
+        file.seek(at)
+        file.write(data)
+    if target is not path and at + len(data) >= part.of:
+        target.replace(path)
+
+
+def remove(run: Path, names: Collection[str]) -> None:
+    """Files of a run that have been handed over."""
+    for path in (run / name for name in names):
+        if _is_in(run, path):
+            path.unlink(missing_ok=True)
+
+
+def _is_in(run: Path, path: Path) -> bool:
+    return ".." not in path.parts and path.is_relative_to(run)

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from dtk.language import N_, _
-from dtk.launch import owned
+from dtk.launch.messages import Ready, as_line
 from dtk.published import page
 from dtk.worker import isolation
 from dtk.worker.family import adopt_orphans, die_with, end_children
@@ -35,7 +35,7 @@ def main() -> None:
         except OSError as error:
             words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
             words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
-            os.write(1, json.dumps({"failed": words}).encode() + b"\n")
+            os.write(1, as_line(Ready(words)))
             return
     adopt_orphans()
     # Before the fork, or no one would end the parent at a signal in between.
@@ -59,7 +59,6 @@ def main() -> None:
     except SystemExit:
         status = 0  # asked to end: as if the kernel had gone
     end_children(set())
-    owned.forget(os.environ[owned.MARK])
     if os.getppid() != kernel:
         _remove(Path(options["log"]))  # no kernel is left that could point to it
     code = os.waitstatus_to_exitcode(status)

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.faults import Fault
 from dtk.language import ASKED, N_, _, language
-from dtk.launch import folders, gpus, tf_config
+from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
-from dtk.launch.members import Members
 from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.published import page
 from dtk.records import RunFolder, WorkerFolder
+from dtk.watch import blame, waiting
 from dtk.watch.hindrances import refused_by_the_machine
-from dtk.watch.patience import Patience
 from dtk.watch.reader import Reader
-from dtk.watch.state import Line
+from dtk.watch.signs import Signs, StallPolicy
+from dtk.watch.waiting import Line, State, Waiting
+from dtk.watch.watch import Watch
 from dtk.worker import ship
 from dtk.worker.injecting import write_faults
+from dtk.worker.spec import WorkerSpec
 
-__all__ = ["THREADS", "Job", "launch", "new_folder", "spec", "write_job"]
+__all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]
 
 _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
@@ -138,11 +142,11 @@ def _versions() -> str:
     return json.dumps(environment.versions("tensorflow", "keras", "tf_keras"))
 
 
-def spec(
-    job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None
-) -> dict[str, Any]:
+def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None) -> WorkerSpec:
+    """What starts one member on its machine."""
     evaluates = member.worker == job.workers
-    env = {**_environment(job, machine, config), **gpus.environment(job.gpus, member.worker)}
+    listen, port = _server(config)
+    env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
         "dir": str(machine.dir),
@@ -164,10 +168,12 @@ def spec(
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
-        **_server(config),
+        "listen": listen,
+        "port": port,
         "core": None if machine.host else _own_core(job, member.worker, env),
         "cwd": machine.cwd,
-        "sys_path": machine.sys_path,
+        "sys_path": list(machine.sys_path),
+        "again": False,
     }
 
 
@@ -192,16 +198,16 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _server(config: dict[str, Any] | None) -> dict[str, Any]:
+def _server(config: dict[str, Any] | None) -> tuple[str | None, int | None]:
     """The name or address that the member's own server listens on, and its port.
 
     None for one without TF_CONFIG, and for the evaluator: if that makes a server, it is for itself.
     """
     if config is None or config["task"]["type"] == "evaluator":
-        return {"listen": None, "port": None}
+        return None, None
     kind, index = config["task"]["type"], config["task"]["index"]
     host, _, port = config["cluster"][kind][index].rpartition(":")
-    return {"listen": host, "port": int(port)}
+    return host, int(port)
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
@@ -215,13 +221,13 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
     since, awaited = time.monotonic(), folder.each
     said: set[str] = set()
-    patience = Patience(job.stall_timeout)
+    policy = StallPolicy(job.stall_timeout)
     for now in _ticks(members, tick):
         if watch.alone:
             _say(_(ALONE, workers=job.workers), said)
         if watch.open:
             _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
-        if watch.culprit() is not None:
+        if watch.failed:
             raise _failure(members)
         if watch.finished:
             return
@@ -235,11 +241,11 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
         quiet = min(now - since, members.signs.quiet_seconds(awaited))
         pace = members.signs.step_seconds() if quiet > 1 else None
-        limit = patience.limit(pace)
+        limit = policy.limit(pace)
         if limit is not None and quiet > limit:
             raise _stall(members, limit)
-        if patience.says(quiet, pace):
-            environment.say(patience.words(quiet, pace, members.waits()))
+        if policy.warns(quiet, pace):
+            environment.say(policy.warning(quiet, pace, members.waits()))
         found = members.cut() or (members.uneven(limit) if limit is not None else None)
         if found is not None:
             raise WorkerStalled(found.sentence, folder, members.signs.stacks(watch), found.reason, found.edges)
@@ -278,15 +284,134 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
 
 
 def _failure(members: Members) -> WorkerFailed:
-    watch, now = members.watch, time.monotonic()
+    now = time.monotonic()
     deadline, same = now + members.site.grace, now + min(members.site.grace / 2, _SAME_SECONDS)
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
-    while time.monotonic() < deadline:
-        culprit = watch.culprit()
-        ended = culprit is not None and (watch.heard[culprit].exited or watch.heard[culprit].lost)
-        alone = culprit == 0 or time.monotonic() > same
-        if culprit is not None and ended and watch.is_own(culprit) and alone:
-            break
+    while time.monotonic() < deadline and not blame.is_settled(members.watch.failures(), time.monotonic() < same):
         members.look(0.02)
     return members.failure()
+
+
+KILL_SECONDS = 2.0
+_CUT_SECONDS = 5.0  # of silence of all workers before their machines are asked, and between two times
+
+
+class Members:
+    """The processes of one attempt: the workers, then the evaluator where there is one.
+
+    Leaving the `with` block kills them and waits until they are gone.
+    """
+
+    def __init__(self, site: Site, reader: Reader, specs: list[WorkerSpec], clock: float):
+        self.site, self.source, self.reader, self.specs = site, site.source, reader, specs
+        self.folder = folder = reader.folder
+        self._asked = 0.0
+        self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
+        self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
+        reader.watch(self.watch)
+        self.signs = Signs(reader, [spec["port"] for spec in specs], self.source, self.keys)
+
+    def __enter__(self) -> Members:
+        try:
+            for key, spec in zip(self.keys, self.specs, strict=True):
+                self.source.start(key, spec)
+            self.source.wait_started(self.keys)
+        except BaseException:  # interrupted half-way: those that did start must go
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                self.explain()  # where they were is a question of whoever interrupted them
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.source.kill(self.keys)
+        deadline = time.monotonic() + KILL_SECONDS
+        while any(key not in self.source.exited for key in self.keys) and self.source.lives():
+            if time.monotonic() > deadline:
+                self.source.close()  # takes all its workers with it; the next run starts a new parent
+                break
+            self.source.poll(0.05)
+        self.source.forget(self.keys)
+        self.reader.leave(self.watch)
+
+    def look(self, seconds: float) -> None:
+        """Takes in what happened, waiting up to `seconds` for the end of a process."""
+        self.source.poll(seconds)
+        exits = {k: self.source.exited[key] for k, key in enumerate(self.keys) if key in self.source.exited}
+        if not self.source.lives():
+            now = time.monotonic()  # killed from outside; the system kills its workers along with it
+            exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
+        self.watch.take_exits(exits)
+        self.watch.take_lost(self.site.lost())
+        self.reader.look()  # after the exits: what a process wrote before its end is then known
+        self.signs.look(self.watch)
+
+    def board(self) -> list[Line]:
+        """Each member's line in the live view."""
+        return waiting.board(self.signs.now(self.watch))
+
+    def stacks(self) -> str:
+        """Each member's state and Python stack; all are asked anew."""
+        self.signs.ask(self.watch)
+        return self.signs.stacks(self.watch)
+
+    def waits(self) -> str:
+        """Who waits for whom, in words, by what they have answered so far."""
+        return waiting.explain(self._workers()).sentence or self.watch.words()
+
+    def explain(self) -> Waiting:
+        """Who of the workers waits for whom, by what they answered last; also written to the run's directory."""
+        found = waiting.explain(self._workers())
+        waiting.save(self.folder, found)
+        return found
+
+    def uneven(self, stall_timeout: float) -> Waiting | None:
+        """What to say of workers that wait for one that has ended and can't come any more; None where none does.
+
+        Sooner than `stall_timeout`, and only of what can't be normal: every worker that has not ended is silent and
+        sits in a collective (for longer, where that is not certain). A chief that saves, reads data, or computes
+        alone after the others have ended does neither.
+        """
+        ended = any(heard.state == "finished" for heard in self.watch.heard)
+        if not ended or not waiting.uneven(self._workers(), stall_timeout):
+            return None
+        self.signs.ask(self.watch)  # where they are now, and not where they were when they fell silent
+        return self.explain() if waiting.uneven(self._workers(), stall_timeout) else None
+
+    def cut(self, anew: bool = False) -> Waiting | None:
+        """What to say of workers that can't reach each other any more; None where they can.
+
+        Asked of the machines only where every worker is silent, or `anew`.
+        """
+        now = time.monotonic()
+        if not anew:
+            if now - self._asked < _CUT_SECONDS or self.signs.quiet_seconds(self.folder.each) < _CUT_SECONDS:
+                return None
+            self._asked = now
+        found = self.site.cut()
+        return waiting.cut(self._workers(), found, self.watch.hosts) if found else None
+
+    def failure(self) -> WorkerFailed:
+        """The error that names who failed first, or who made the others fail without failing itself."""
+        self.reader.catch_up()  # what they recorded in the moments before it failed
+        self.signs.look(self.watch, anew=True)
+        states = self._workers()
+        slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one
+        found = blame.decide(self.watch, states, slept, lambda: self.cut(anew=True))
+        others = {failure.member for failure in self.watch.failures()} - {found.worker}
+        marked = [replace(state, what="consequence") if state.member in others else state for state in states]
+        graph = waiting.explain(marked, found.worker)
+        if found.cause == "collectives":  # none waited for the other
+            graph = Waiting(marked, [], "order", blame.sentence(found))
+        waiting.save(self.folder, graph)
+        return blame.error_of(self.watch, found)
+
+    def _workers(self) -> list[State]:
+        """The workers' states; whom an evaluator waits for, no process shows."""
+        return self.signs.now(self.watch)[: self.folder.workers]

@@ -21,12 +21,13 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import again, cluster_of, launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
+from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
 from dtk.launch.place import Machine
 from dtk.launch.program import Program
 from dtk.records import RunFolder
 from dtk.records.events import Finished, of_kind
 from dtk.watch.explain import exit_in_words
-from dtk.watch.state import called
+from dtk.watch.waiting import called
 from dtk.worker import ship
 
 __all__ = ["PROGRAM", "main"]
@@ -94,7 +95,7 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     files |= {name: (folder.path / name).read_bytes() for name in ("sources.json", "job.json")}
     files |= {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.glob(f"{MODULES}/**/*.py")}
     encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
-    agent.take({"start": _KEY, "spec": spec, "files": encoded})
+    agent.take(Start(_KEY, spec, encoded))
     began_as = N_("worker {worker} of {workers} on {host}, {folder}")
     environment.say(_(began_as, worker=index, workers=len(addresses), host=platform.node(), folder=run.path))
     code = _follow(agent, run, index)
@@ -131,17 +132,18 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
     finished: float | None = None
     while True:
         for message in agent.turn(TURN_SECONDS):
-            if message.get("file") == f"worker-{index}/log.txt":
-                sys.stdout.buffer.write(base64.b64decode(message["data"]))
-                sys.stdout.flush()
-            elif "refused" in message:
-                raise ClusterConfigError(_("dtk worker: {why}", why=message["words"]))
-            elif message.get("exited") == _KEY:
-                return 0 if finished is not None else int(message["code"])
+            match message:
+                case FilePart() if message.file == f"worker-{index}/log.txt":
+                    sys.stdout.buffer.write(base64.b64decode(message.data))
+                    sys.stdout.flush()
+                case Refused():
+                    raise ClusterConfigError(_("dtk worker: {why}", why=message.words))
+                case Exited():
+                    return 0 if finished is not None else message.code
         if finished is None and of_kind(run.worker(index).events, Finished):
             finished = time.monotonic()
         if finished is not None and (_all_ended(run) or time.monotonic() > finished + END_SECONDS):
-            agent.take({"kill": [_KEY]})
+            agent.take(Kill([_KEY]))
 
 
 def _all_ended(run: RunFolder) -> bool:

@@ -7,11 +7,7 @@ does not carry us further, because a program has only one of them, shared with w
 runs on it, it prints TensorFlow's start-up banner into the notebook, and it leaves its workers behind when
 the kernel is killed.
 
-Commands come as JSON lines on stdin, events leave as JSON lines on stdout:
-
-    {"start": key, "spec": {...}}    ->  {"started": key, "pid": n} or {"refused": key, "number": errno, "words": ...}
-    {"kill": [key, ...]}             ->  {"exited": key, "code": c, "at": monotonic seconds}
-    {"ping": n}                      ->  {"pong": n}
+Messages (`dtk.launch.messages`) come on stdin and leave on stdout, a line each.
 
 The end of stdin means that the kernel is gone, however it went: every worker is killed at once. Should this process
 itself be killed or busy, the guard sees to it.
@@ -21,7 +17,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import multiprocessing
 import os
 import sys
@@ -32,9 +27,11 @@ from typing import Any
 
 from dtk.compat import binding
 from dtk.language import _
-from dtk.launch import owned
+from dtk.launch import messages, owned
+from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker import worker
 from dtk.worker.family import adopt_orphans, end_children, kill_tree
+from dtk.worker.spec import WorkerSpec
 
 __all__ = ["main"]
 
@@ -47,8 +44,7 @@ class _Parent:
         self.context: Any = multiprocessing.get_context("fork" if fork else "spawn")
         self.fork = fork
         self.children: dict[str, Any] = {}
-        self.places: dict[int, tuple[str, str]] = {}  # pid -> (which member of the run, the run's directory)
-        self.buffer = b""
+        self.incoming = Incoming()
         self.used = time.monotonic()
 
     def serve(self) -> None:
@@ -69,21 +65,18 @@ class _Parent:
 
     def _read(self) -> bool:
         data = os.read(self.commands, 1 << 20)
-        *lines, self.buffer = (self.buffer + data).split(b"\n")
-        for line in lines:
-            self._obey(json.loads(line))
+        for message in self.incoming.take(data):
+            self.used = time.monotonic()
+            match message:
+                case messages.Start(key, spec):
+                    self._start(key, spec)
+                case messages.Query(number):
+                    self._tell(messages.Answer(number, {}))
+                case messages.Kill(keys):
+                    self.kill([key for key in keys if key in self.children])
         return bool(data)
 
-    def _obey(self, command: dict[str, Any]) -> None:
-        self.used = time.monotonic()
-        if "start" in command:
-            self._start(command["start"], command["spec"])
-        elif "ping" in command:
-            self._tell(pong=command["ping"])
-        else:
-            self.kill([key for key in command["kill"] if key in self.children])
-
-    def _start(self, key: str, spec: dict[str, Any]) -> None:
+    def _start(self, key: str, spec: WorkerSpec) -> None:
         spec["env"][owned.MARK] = os.environ[owned.MARK]
         ours = [self.commands, self.events] if self.fork else []
         child = self.context.Process(target=worker.main, args=(spec, os.getpid(), ours), name=key)
@@ -93,18 +86,10 @@ class _Parent:
             try:
                 child.start()
             except OSError as error:  # no descriptor, no memory, no further process allowed
-                self._tell(refused=key, number=error.errno, words=error.strerror)
+                self._tell(messages.Refused(key, error.errno or 0, error.strerror or str(error)))
                 return
         self.children[key] = child
-        self.places[child.pid] = (_name(spec), os.path.basename(spec["dir"]))
-        self.note()
-        self._tell(started=key, pid=child.pid)
-
-    def note(self) -> None:
-        """Writes down what runs here."""
-        above = {self.guard: ("guard", ""), os.getpid(): ("parent (warm)" if self.fork else "parent (cold)", "")}
-        tracker = dict.fromkeys(_trackers(), ("multiprocessing's resource tracker", ""))
-        owned.write(os.environ[owned.MARK], {**above, **tracker, **self.places})
+        self._tell(messages.WorkerStarted(key, child.pid))
 
     def _report_exits(self) -> None:
         ended = {key: child for key, child in self.children.items() if child.exitcode is not None}
@@ -115,23 +100,18 @@ class _Parent:
             # What the workers left in sessions of their own has come to this process (`family.adopt_orphans`).
             end_children(_trackers())
         for key, child in ended.items():
-            del self.children[key], self.places[child.pid]
-            self._tell(exited=key, code=child.exitcode, at=at)
+            del self.children[key]
+            self._tell(messages.Exited(key, child.exitcode, at))
             child.close()
         self.used = at
-        self.note()
 
-    def _tell(self, **event: Any) -> None:
-        os.write(self.events, (json.dumps(event) + "\n").encode())
+    def _tell(self, message: Message) -> None:
+        os.write(self.events, as_line(message))
 
     def kill(self, keys: list[str]) -> None:
         """SIGKILL: a worker inside a collective ignores SIGINT and SIGTERM for 20 s and more."""
         for key in keys:
             kill_tree(self.children[key].pid)
-
-
-def _name(spec: dict[str, Any]) -> str:
-    return "evaluator" if spec["role"] == "evaluator" else f"worker {spec['worker']}"
 
 
 def _trackers() -> set[int]:
@@ -150,15 +130,14 @@ def main(options: dict[str, Any]) -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
     parent = _Parent(commands, events, options["fork"], options["idle"])
-    parent.note()
     problem = _preload(options["preload"])
     if problem:
-        os.write(events, (json.dumps({"failed": problem}) + "\n").encode())
+        os.write(events, as_line(messages.Ready(problem)))
         return
     gc.collect()
     gc.freeze()  # what is here stays: a worker's collector must not touch, and so copy, the shared pages
     parent.used = time.monotonic()
-    os.write(events, (json.dumps({"ready": os.getpid()}) + "\n").encode())
+    os.write(events, as_line(messages.Ready()))
     try:
         parent.serve()
     finally:

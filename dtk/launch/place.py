@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +17,7 @@ from dtk.language import N_, _
 from dtk.launch.links import Door, Links
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Machine:
 
     host: its name; "" for this one. env: the environment there, as far as it counts. cores: that this user may use.
     share: processes that they are divided among. dir: the run's directory there. ahead: its `time.monotonic()` minus
-    this machine's, in seconds. cwd, sys_path: of the worker; None: those of the process that starts it.
+    this machine's, in seconds. cwd, sys_path: of the worker; elsewhere they are the agent's.
     """
 
     host: str
@@ -40,8 +41,8 @@ class Machine:
     share: int
     dir: Path
     ahead: float = 0.0
-    cwd: str | None = None
-    sys_path: list[str] | None = None
+    cwd: str = ""
+    sys_path: Sequence[str] = ()
 
 
 class Source(Protocol):
@@ -53,7 +54,7 @@ class Source(Protocol):
     started: dict[str, int]
     exited: dict[str, tuple[int, float]]
 
-    def start(self, key: str, spec: dict[str, Any]) -> None:
+    def start(self, key: str, spec: WorkerSpec) -> None:
         """Asks for a worker."""
 
     def fileno(self) -> int:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dtk import environment, limits
+from dtk import environment, extras, limits
+from dtk.compat.estimators import revived as estimator
+from dtk.compat.keras import keras2
+from dtk.compat.versions import installed_keras_2, why_not_keras_3
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
-from dtk.launch import gpus, programs, which_keras
+from dtk.launch import program
 from dtk.launch.program import Program
 from dtk.launch.warm import is_warm
 from dtk.worker import ship
@@ -24,14 +29,17 @@ __all__ = [
     "check_times",
     "checked_faults",
     "checked_gpus",
+    "checked_keras",
     "checked_restarts",
     "checked_seed",
     "fork",
+    "gpu_environment",
     "memory_needed",
     "of_each_job",
     "options",
     "pack",
     "pack_evaluator",
+    "uses_estimator",
 ]
 
 MOST_RESTARTS = 100
@@ -132,7 +140,7 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
             "replicas={asked}"
         )
         raise ClusterConfigError(_(words, asked=asked, replicas=replicas))
-    seen, source = gpus.visible()
+    seen, source = visible_gpus()
     if len(seen) < workers * asked:
         words = ngettext(
             "gpus_per_worker={asked} with workers={workers}: they need {n} GPU, and this machine shows {seen} (by "
@@ -143,7 +151,7 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
             **{"asked": asked, "workers": workers, "seen": len(seen), "source": source},
         )
         raise ClusterConfigError(words)
-    return tuple(gpus.divided(seen, workers, asked))
+    return tuple(divided_gpus(seen, workers, asked))
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:
@@ -202,7 +210,7 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
             restarts + 1,
             **{"fault": fault, "restarts": restarts},
         )
-    elif fault.kind == "nan" and which_keras.uses_estimator(fn):
+    elif fault.kind == "nan" and uses_estimator(fn):
         words = N_(
             "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
             "fit and for loops"
@@ -248,12 +256,12 @@ def of_each_job(
     check_caller()
     return {
         "seed": checked_seed(seed),
-        "keras": which_keras.checked(keras, fn, force),
+        "keras": checked_keras(keras, fn, force),
         "strategy": ship.takes_strategy(fn),
         "fork": fork(start, fn),
         "timeout": timeout,
         "record": bool(record),
-        "env": programs.environment(fn, bool(record), baseline_of),
+        "env": program.environment(fn, bool(record), baseline_of),
         "program": fn.name if isinstance(fn, Program) else "",
     }
 
@@ -310,3 +318,77 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
         )
         raise ClusterConfigError(_(words, function=label, error=error)) from None
     return pack(evaluator, (), None), own
+
+
+# ---- which Keras the workers use
+
+
+def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
+    """Which Keras the workers use: tf_keras where `fn` uses dtk.estimator and TensorFlow's own Keras is Keras 3.
+
+    force: with a Keras 3 that is refused, too, or the workers have a Keras of their own.
+    """
+    if keras not in (None, 2, 3):
+        words = N_("keras={keras!r}: it takes 2 (tf_keras), 3, or None for TensorFlow's own choice")
+        raise ClusterConfigError(_(words, keras=keras))
+    older = installed_keras_2()
+    if keras == 3 and older is not None:
+        words = N_(
+            "keras=3: the keras installed here is {older}, which belongs to TensorFlow 2.15 and before; leave keras= "
+            "out, or install TensorFlow 2.16 or later"
+        )
+        raise ClusterConfigError(_(words, older=older))
+    if older is not None:
+        return None  # TensorFlow's own choice is Keras 2
+    if uses_estimator(fn) and not estimator.is_native():
+        if keras == 3:
+            words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
+            raise ClusterConfigError(words)
+        extras.need("estimator", "dtk.estimator")
+        return 2
+    if keras == 2:
+        extras.need("keras2", "keras=2")
+    elif not force and (keras == 3 or not keras2.chosen()) and (refused := why_not_keras_3()):
+        raise ClusterConfigError(refused[0], remedy=refused[1])
+    return keras
+
+
+def uses_estimator(fn: Any) -> bool:
+    """Whether the function or program uses dtk.estimator."""
+    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
+
+
+# ---- which of this machine's GPUs each worker sees, so that none takes another's
+
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+_NONE = "-1"
+
+
+def visible_gpus() -> tuple[list[str], str]:
+    """The GPUs that this user may see, as CUDA names them, and what says so."""
+    given = os.environ.get(_VARIABLE)
+    if given is not None:
+        named = [each.strip() for each in given.split(",")]
+        valid = named.index(_NONE) if _NONE in named else len(named)  # CUDA looks at none behind an invalid one
+        return [each for each in named[:valid] if each], f"{_VARIABLE}={given}"
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return [], _("nvidia-smi, which lists none or is not there")
+    count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
+    return [str(number) for number in range(count)], "nvidia-smi"
+
+
+def divided_gpus(gpus: Sequence[str], workers: int, each: int) -> list[str]:
+    """What each worker sees: worker k the GPUs k * each to k * each + each - 1.
+
+    >>> divided_gpus(["0", "1", "2", "3", "4"], workers=2, each=2)
+    ['0,1', '2,3']
+    """
+    return [",".join(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
+
+
+def gpu_environment(shares: Sequence[str], member: int) -> dict[str, str]:
+    """What shows a member its share; an evaluator, whose number follows the workers', sees no GPU."""
+    return {_VARIABLE: shares[member] if member < len(shares) else _NONE} if shares else {}

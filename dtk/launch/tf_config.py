@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from dtk import environment
-from dtk.language import N_, _
+from dtk.language import _
 
-__all__ = ["build", "complaint", "evaluator", "notice"]
+__all__ = ["build", "evaluator", "notice"]
 
 
 def build(addresses: Sequence[int | str]) -> list[dict[str, Any]]:
@@ -49,33 +48,8 @@ def evaluator(addresses: Sequence[int | str], own: int | str) -> dict[str, Any]:
     return {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
 
 
-def complaint(text: str) -> str | None:
-    """What is wrong with a TF_CONFIG that was set by hand, in words; None where it is usable.
-
-    >>> complaint('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}')
-    'its task is worker 3, but its cluster has 1 of type worker'
-    """
-    try:
-        config = json.loads(text)
-    except ValueError:
-        return _("it is not JSON")
-    if not isinstance(config, dict) or not isinstance(config.get("cluster", {}), dict):
-        return _("it is not an object with a cluster")
-    task = config.get("task")
-    if not isinstance(task, dict) or not isinstance(task.get("index"), int):
-        return _("its task has no index")
-    kind, index = task.get("type"), task["index"]
-    members = config.get("cluster", {}).get(kind, [])
-    if not 0 <= index < len(members):
-        words = N_("its task is {kind} {index}, but its cluster has {count} of type {kind}")
-        return _(words, kind=kind, index=index, count=len(members))
-    return None
-
-
 def notice() -> None:
-    """Says that a TF_CONFIG which is set in this process is ignored, and why."""
-    text = os.environ.get("TF_CONFIG")
-    if text is not None:
-        wrong = complaint(text)
-        why = _("it could not be used anyway: {wrong}", wrong=wrong) if wrong else _("each worker gets one of its own")
+    """Says that a TF_CONFIG which is set in this process is ignored."""
+    if "TF_CONFIG" in os.environ:
+        why = _("each worker gets one of its own")
         environment.say(_("the TF_CONFIG that is set in this process is ignored; {why}", why=why))

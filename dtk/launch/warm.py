@@ -12,13 +12,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 from dtk.language import N_, _
-from dtk.launch import owned
+from dtk.launch import messages, owned
+from dtk.launch.messages import Incoming, Message, as_line
+from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import Vitals, ask, listening, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
@@ -35,8 +37,6 @@ START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this somet
 # 0.40 of a cold process's memory, and more examples/s (docs/explanation/facts.md). glibc reads it as a process starts.
 _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
-
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import guard; guard.main()"
 
 
 class ParentProcess:
@@ -58,7 +58,7 @@ class ParentProcess:
     def _begin(self, first_line: str) -> None:
         self.ready = False
         self._problem: str | None = None
-        self._buffer = b""
+        self._incoming = Incoming()
         self._asked = self._answered = 0
         self._swept = False
         self.mark = owned.new_mark()
@@ -68,7 +68,7 @@ class ParentProcess:
         with self.log.open("wb", buffering=0) as log:
             log.write(first_line.encode())
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
+                [sys.executable, "-c", owned.BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -115,7 +115,7 @@ class ParentProcess:
         with self._lock:
             self._asked += 1
             asked = self._asked
-        self._send({"ping": asked})
+        self._send(messages.Query(asked, "alive"))
         deadline = time.monotonic() + ANSWER_SECONDS
         while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
@@ -143,10 +143,10 @@ class ParentProcess:
                 words = N_("the process that starts workers could not start: {why}; its output is in {log}")
                 raise DtkError(_(words, why=why, log=self.log))
 
-    def start(self, key: str, spec: dict[str, Any]) -> None:
+    def start(self, key: str, spec: WorkerSpec) -> None:
         """Asks for a worker; `wait_started` tells whether there is one."""
         self._asked_for.add(key)
-        self._send({"start": key, "spec": spec})
+        self._send(messages.Start(key, spec))
 
     def wait_started(self, keys: list[str]) -> None:
         """Returns when all have been started; raises OSError where the system refused a further process."""
@@ -161,7 +161,7 @@ class ParentProcess:
         """Kills workers; those that were never started count as ended at once."""
         now = time.monotonic()
         self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
-        self._send({"kill": keys})
+        self._send(messages.Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:
         return vitals(self.started[key])
@@ -174,10 +174,10 @@ class ParentProcess:
         found = listening(ports.values(), next((self.started[key] for key in ports if key in self.started), None))
         return {key for key, port in ports.items() if port in found}
 
-    def _send(self, command: dict[str, Any]) -> None:
+    def _send(self, message: Message) -> None:
         try:
             with self._lock:
-                self._in.write((json.dumps(command) + "\n").encode())
+                self._in.write(as_line(message))
         except (OSError, ValueError):
             pass  # the parent is dead or closed, and its workers with it: `lives` tells the caller
 
@@ -189,23 +189,21 @@ class ParentProcess:
             data = os.read(self._out.fileno(), 1 << 16)
             if not data:  # the parent closed its end: don't spin until its death is seen
                 time.sleep(min(timeout, 0.02))
-            *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
+            for message in self._incoming.take(data):
+                self._take(message)
 
-    def _take(self, event: dict[str, Any]) -> None:
-        if "started" in event:
-            self.started[event["started"]] = event["pid"]
-        elif "exited" in event:
-            self.exited[event["exited"]] = (event["code"], event["at"])
-        elif "refused" in event:
-            self._refused[event["refused"]] = (event["number"], event["words"])
-        elif "ready" in event:
-            self.ready = True
-        elif "pong" in event:
-            self._answered = event["pong"]
-        else:
-            self._problem = event["failed"]
+    def _take(self, message: Message) -> None:
+        match message:
+            case messages.WorkerStarted(key, pid):
+                self.started[key] = pid
+            case messages.Exited(key, code, at):
+                self.exited[key] = (code, at)
+            case messages.Refused(key, number, words):
+                self._refused[key] = (number, words)
+            case messages.Ready(problem):
+                self.ready, self._problem = not problem, problem or None
+            case messages.Answer(number):
+                self._answered = number
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:

@@ -23,8 +23,7 @@ from dtk.view.palette import member_color, member_name, worker_color, worker_nam
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
-from dtk.watch.reasons import clauses
-from dtk.watch.state import Line
+from dtk.watch.waiting import Line, clauses
 
 __all__ = ["Dashboard"]
 

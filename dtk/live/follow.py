@@ -10,7 +10,7 @@ from typing import Any
 from dtk.language import N_, _
 from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder, events
 from dtk.records.events import Event
-from dtk.watch.reasons import clauses
+from dtk.watch.waiting import clauses
 
 __all__ = ["Curve", "Follower", "duration"]
 

@@ -22,7 +22,7 @@ from dtk.records.events import Event
 from dtk.scaling.binned import Bins, Marks, Steps, seconds
 from dtk.scaling.parts import PARTS
 from dtk.watch.reader import Reader
-from dtk.watch.state import Line
+from dtk.watch.waiting import Line
 
 __all__ = ["BINS", "Lately", "Window"]
 

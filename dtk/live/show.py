@@ -12,7 +12,7 @@ from dtk.environment import live_mode
 from dtk.language import _, ngettext
 from dtk.live.follow import Follower
 from dtk.watch.reader import Reader
-from dtk.watch.state import Line
+from dtk.watch.waiting import Line
 
 __all__ = ["Counting", "Live", "Silent", "heading", "kind", "show"]
 

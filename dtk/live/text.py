@@ -16,8 +16,7 @@ from dtk.live.strips import in_words
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
-from dtk.watch.reasons import clauses
-from dtk.watch.state import Line
+from dtk.watch.waiting import Line, clauses
 
 __all__ = ["TextView"]
 

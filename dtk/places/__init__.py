@@ -3,9 +3,9 @@
     dtk.run(train, workers=2, on="ray")
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
-Runs in the kernel. `carriers` bring messages to an agent on each machine (`dtk.launch.agent`) and back, `remote`
-starts workers through them, `examine` looks at the machines before, `relay` connects workers that stay. `ray`, `slurm`
-and `hosts` ask an engine; `practice` makes machines of this one, on Ray by `ray_nodes`. `exporting`, with `manifests`,
+Runs in the kernel. `machines` brings messages to an agent on each machine (`dtk.launch.agent`) and back, and checks
+the machines before a start; `engine` starts workers through them; `relay` connects workers that stay. `ray`, `slurm`
+and `hosts` ask an engine for machines; `export`, with `templates`,
 writes what starts without a kernel.
 """
 
@@ -18,8 +18,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch.place import Place
 from dtk.places.engine import Engine
-from dtk.places.hosts import Hosts
-from dtk.places.practice import Practice
+from dtk.places.hosts import Hosts, Practice
 from dtk.places.ray import Ray
 from dtk.places.slurm import Slurm
 

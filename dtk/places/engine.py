@@ -1,24 +1,347 @@
-"""What places on other machines have in common: their agents stay for further runs, and end with the place."""
+"""Workers on other machines, one agent for each: the same to `dtk.launch` as the parent process is on this machine."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import errno
+import itertools
+import queue
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dtk.errors import ClusterConfigError
+from dtk.datasets import SOMEWHERE
+from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
-from dtk.launch.place import Site
-from dtk.places.carriers import Heard, Lent
-from dtk.places.remote import Remote
+from dtk.launch import messages
+from dtk.launch.agent import MODULES, write
+from dtk.launch.messages import Message
+from dtk.launch.place import Machine, Site
+from dtk.places import machines
+from dtk.places.machines import LentMachine, OnMessage
+from dtk.places.relay import Bell, Relay
 from dtk.records import RunFolder
+from dtk.watch.waiting import called
+from dtk.worker import local_modules as beside
+from dtk.worker.spec import WorkerSpec
+from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Remote"]
+
+START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
+ANSWER_SECONDS = 30.0
+LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second
+END_SECONDS = 60.0  # for what a function wrote into the run's directory to come back
+
+
+class Remote:
+    """Agents on other machines, one for each member of a run; they stay for further runs.
+
+    place: what the engine is called in sentences. lend: called once with what takes the messages of each member's
+    agent; it gives their machines.
+    """
+
+    grace = LOST_SECONDS + 2.0
+
+    def __init__(self, place: str, lend: Callable[[Sequence[OnMessage]], list[LentMachine]], count: int):
+        self.place = place
+        self.started: dict[str, int] = {}
+        self.exited: dict[str, tuple[int, float]] = {}
+        self._queue: queue.Queue[tuple[int, Message]] = queue.Queue()
+        self._heard = [time.monotonic()] * count  # when each agent last said something, by this machine's clock
+        self._polled = 0.0
+        self._member: dict[str, int] = {}
+        self._refused: dict[str, tuple[int, str]] = {}
+        self._vitals: dict[str, Vitals] = {}
+        self._listening: set[str] = set()
+        self._answers: dict[int, messages.Answer] = {}
+        self._numbers = itertools.count(1)
+        self._newest: dict[int, messages.VitalSigns] = {}  # of each agent, which nobody may look at for hours
+        self._bell: Bell | None = None
+        self._relay: Relay | None = None  # of the session that is under way
+        self._folder: RunFolder | None = None
+        self._files: dict[str, str] = {}  # of the run, for each agent
+        self.lent = lend([self._hears(member) for member in range(count)])
+
+    def _hears(self, member: int) -> OnMessage:
+        def heard(message: Message) -> None:
+            now = self._heard[member] = time.monotonic()
+            if isinstance(message, messages.VitalSigns):
+                self._newest[member] = message
+                return
+            if isinstance(message, messages.Answer):
+                message = message._replace(arrived=now)
+            self._queue.put((member, message))
+            if self._bell is not None:
+                self._bell.ring()
+
+        return heard
+
+    # ---- before a start of the cluster
+
+    @property
+    def source(self) -> Remote:
+        return self
+
+    def prepare(self, folder: RunFolder, tick: Callable[[], None], shared: bool) -> None:
+        """Looks at the machines before a start of the run in `folder`; ClusterConfigError names one that won't do.
+
+        shared: whether they must see one directory, as a restart does that begins where another machine has stopped.
+        """
+        self._folder, self._files = folder, files_to_send(folder.path)
+        first = not self.lent[0].facts
+        for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
+            lent.facts = facts.found
+        if first:
+            machines.check_versions(self.lent)
+            machines.measure_clocks(self.lent, lambda k: self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS))
+        for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
+            lent.port = answer.found["port"]
+        others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
+        machines.check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
+        if shared:
+            name = f"{folder.path.name}/.shared"
+            self._ask_all("shares", tick, more=[{"name": name, "touch": k == 0} for k in range(len(self.lent))])
+            seen = self._ask_all("shares", tick, more=[{"name": name, "touch": False}])
+            machines.check_storage(self.place, self.lent, seen)
+
+    def _send(self, member: int, what: str, **more: Any) -> int:
+        number = next(self._numbers)
+        self.lent[member].carrier.send(messages.Query(number, what, more))
+        return number
+
+    def _ask_all(
+        self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ({},)
+    ) -> list[messages.Answer]:
+        """Each agent's answer. more: what each is asked besides, a dict by name, or one for all."""
+        of_each = list(more) * (len(self.lent) if len(more) == 1 else 1)
+        numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
+        return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
+
+    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> messages.Answer:
+        deadline = time.monotonic() + seconds
+        while number not in self._answers:
+            self.poll(0.1)
+            tick()
+            gone, who = self.lent[member].gone, self._name(member)
+            if gone:
+                raise ClusterConfigError(_("{worker}: dtk's agent did not start: {why}", worker=who, why=gone))
+            if time.monotonic() > deadline:
+                words = N_("{worker}: dtk's agent has not answered for {seconds:g} s")
+                raise ClusterConfigError(_(words, worker=who, seconds=seconds))
+        return self._answers.pop(number)
+
+    def _name(self, member: int) -> str:
+        assert self._folder is not None
+        of_run = self._folder.members[member]
+        return _("{name} on {host}", name=called(of_run.name, member), host=self.lent[member].host)
+
+    def addresses(self) -> list[str]:
+        return [f"{lent.address}:{lent.port}" for lent in self.lent]
+
+    def machine(self, member: int) -> Machine:
+        assert self._folder is not None
+        lent = self.lent[member]
+        share = sum(other.facts["machine"] == lent.facts["machine"] for other in self.lent)
+        root = Path(lent.facts["root"]) / self._folder.path.name
+        somewhere = {name for other in self.lent for name in other.facts["datasets"]}
+        env = {**lent.facts["env"], SOMEWHERE: " ".join(sorted(somewhere))}
+        return Machine(lent.host, env, lent.facts["cores"], share, root, lent.ahead)
+
+    def lost(self) -> dict[int, str]:
+        """Members whose agent is gone, or has not been heard of for 10 s."""
+        now = time.monotonic()
+        found = {}
+        for member, (lent, heard) in enumerate(zip(self.lent, self._heard, strict=True)):
+            if lent.gone:
+                found[member] = _("is lost with its machine, or dtk's agent there: {why}", why=lent.gone)
+            elif now - heard > LOST_SECONDS:
+                words = N_("has not been heard of for {seconds:g} s: its machine is down, or the network to it is cut")
+                found[member] = _(words, seconds=LOST_SECONDS)
+        return found
+
+    def training_ended(self) -> None:
+        """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
+        assert self._folder is not None
+        for lent in self.lent:
+            lent.carrier.send(messages.RunEnded(self._folder.path.name))
+
+    def cut(self) -> list[tuple[int, int, str]]:
+        """(who, whom, the system's words) of members whose machine can't reach another's server."""
+        lost = self.lost()
+        there = {self._member[key]: self.addresses()[self._member[key]] for key in self._listening}
+        by_address = {address: member for member, address in there.items()}
+        asked = [member for member in there if member not in lost]
+        others = {member: [each for each in by_address if each != there[member]] for member in asked}
+        numbers = {member: self._send(member, "reach", addresses=others[member]) for member in asked}
+        found = []
+        for member, number in numbers.items():
+            with contextlib.suppress(ClusterConfigError):  # lost in this moment
+                answer = self._answer(member, number, partial(self._still_there, member), ANSWER_SECONDS)
+                for address, (error, words) in answer.found["failed"].items():
+                    # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
+                    if error != errno.ECONNREFUSED:
+                        found.append((member, by_address[address], words))
+        return found
+
+    def _still_there(self, member: int) -> None:
+        if member in self.lost():
+            raise ClusterConfigError(_("{worker} is lost", worker=self._name(member)))
+
+    # ---- what `dtk.interactive` asks for besides
+
+    def fileno(self) -> int:
+        self._bell = self._bell or Bell()
+        return self._bell.fileno()
+
+    def links(self) -> Relay:
+        """Of a new session."""
+        assert self._folder is not None
+        self._relay = Relay(self._folder.path, [lent.carrier for lent in self.lent], self, self._reached)
+        return self._relay
+
+    def _reached(self, member: int, seconds: float) -> bool:
+        self.poll(seconds)
+        return member not in self.lost()
+
+    # ---- what `dtk.launch.launch` asks for
+
+    def start(self, key: str, spec: WorkerSpec) -> None:
+        assert self._folder is not None
+        member = self._member[key] = spec["worker"]
+        # It sees nothing of the starts before.
+        self.lent[member].carrier.send(messages.Start(key, spec, self._files, self._folder.attempt))
+
+    def wait_started(self, keys: list[str]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not {*keys} <= {*self.started, *self._refused} and time.monotonic() < deadline and not self.lost():
+            self.poll(0.1)
+        for key in keys:
+            if key in self._refused:
+                number, words = self._refused[key]
+                said = _("{what}: {why}", what=self.lent[self._member[key]].host, why=words)
+                raise OSError(number, said) if number else DtkError(said)
+
+    def poll(self, timeout: float) -> None:
+        now = time.monotonic()
+        if now - self._polled > LOST_SECONDS / 2:  # this process was away, or had no run: what came has yet to be heard
+            self._heard = [now] * len(self._heard)
+        self._polled = now
+        if self._bell is not None:
+            self._bell.quiet()
+        try:
+            self._take_vitals()
+            member, message = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return
+        self._take(member, message)
+        while not self._queue.empty():
+            self._take(*self._queue.get())
+
+    def lives(self) -> bool:
+        return True  # each machine by itself: `lost`
+
+    def kill(self, keys: list[str]) -> None:
+        now, lost = time.monotonic(), self.lost()
+        for member in {self._member[key] for key in keys if key in self._member}:
+            mine = [key for key in keys if self._member.get(key) == member]
+            self.lent[member].carrier.send(messages.Kill(mine))
+        gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self._refused]
+        self.exited.update(dict.fromkeys(gone, (-9, now)))
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            if (member := self._member.pop(key, None)) is not None:
+                self.lent[member].carrier.send(messages.Forget([key]))
+            for known in (self.started, self.exited, self._refused, self._vitals):
+                known.pop(key, None)  # type: ignore[attr-defined]
+        self._listening -= {*keys}
+
+    def vitals(self, key: str) -> Vitals | None:
+        return self._vitals.get(key)
+
+    def ask(self, key: str) -> None:
+        self.lent[self._member[key]].carrier.send(messages.Ask(key))
+
+    def listening(self, ports: Mapping[str, int]) -> set[str]:
+        return self._listening & {*ports}
+
+    def close(self) -> None:
+        """Ends the agents, and with them all that they have started."""
+        for lent in self.lent:
+            lent.carrier.close()
+        if self._bell is not None:
+            self._bell.close()
+
+    def usable(self) -> bool:
+        """Whether every agent is there: otherwise the next run asks for others."""
+        self.poll(0)
+        return not any(lent.gone for lent in self.lent)
+
+    def end(self, folder: RunFolder) -> None:
+        """Brings back what the function wrote into the run's directory, the chief's first, and has it removed."""
+        self._folder = folder
+        for member in range(len(self.lent)):
+            if member in self.lost():
+                continue
+            # What is here already need not come back.
+            known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, MODULES, ".dataset", ".shared"})
+            try:
+                number = self._send(member, "end", run=folder.path.name, known=known)
+                self._answer(member, number, lambda: None, END_SECONDS)
+            except ClusterConfigError:
+                continue  # gone in this moment; its guard removes what ran, and the next agent there the files
+
+    # ---- what the agents say
+
+    def _take_vitals(self) -> None:
+        """An agent may have said something of workers before it heard that they are forgotten."""
+        for message in [self._newest.pop(member) for member in list(self._newest)]:
+            self._vitals.update({k: Vitals(*each) for k, each in message.vitals.items() if k in self._member})
+            self._listening |= self._member.keys() & {*message.listening}
+
+    def _take(self, member: int, message: Message) -> None:
+        lent = self.lent[member]
+        match message:
+            case messages.Gone(words):
+                lent.gone = words
+            # Nothing of a run that has ended.
+            case messages.FilePart(run) if self._folder is not None and run == self._folder.path.name:
+                write(self._folder.path, message)
+            case messages.LinkMessage(facts) if self._relay is not None:
+                self._relay.take(member, facts)
+            case messages.Exited(key, code, at):
+                self.exited[key] = (code, at - lent.ahead)
+            case messages.WorkerStarted(key, pid):
+                self.started[key] = pid
+            case messages.Refused(key, number, words):
+                self._refused[key] = (number, words)
+            case messages.Answer(number):
+                self._answers[number] = message
+
+
+# ---- a run's directory here and there
+
+
+_SENT = ("function.pkl", "sources.json", "evaluator.pkl", "faults.json")
+
+
+def files_to_send(run: Path) -> dict[str, str]:
+    """What workers need to begin, in base64 by name; with the modules beside the notebook."""
+    found = {name: (run / name).read_bytes() for name in _SENT if (run / name).exists()}
+    pickles = [data for name, data in found.items() if name.endswith(".pkl")]
+    found |= {f"{MODULES}/{name}": source for name, source in beside.modules(beside.named(*pickles)).items()}
+    return {name: base64.b64encode(data).decode() for name, data in found.items()}
+
+
+# ---- an engine
 
 
 class Engine:
@@ -36,7 +359,7 @@ class Engine:
         self.given_back = contextlib.ExitStack()
         weakref.finalize(self, self.given_back.close)  # also at the end of this process
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         """A machine for each member of a run, with an agent that speaks to `heard`; ClusterConfigError where it can't.
 
         heard: by member. tick: to be called about ten times a second by one that waits.

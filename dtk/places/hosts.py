@@ -1,17 +1,37 @@
-"""Machines that a command reaches: `ssh`, or whatever else starts a program there and passes its pipes on."""
+"""Machines that a command reaches, by `ssh` or whatever else passes its pipes on; and machines to practise on."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtk import environment
+import psutil
+
+from dtk import environment, faults
 from dtk.errors import ClusterConfigError
+from dtk.faults import Fault
 from dtk.language import N_, _
-from dtk.places.carriers import Heard, Lent, Pipes
+from dtk.launch.messages import FilePart, Gone, Message
 from dtk.places.engine import Engine
+from dtk.places.machines import LentMachine, OnMessage, Pipes
 
-__all__ = ["Hosts"]
+if TYPE_CHECKING:
+    from dtk.launch.launch import Job
+    from dtk.launch.place import Site
+    from dtk.records import RunFolder
+
+__all__ = ["Hosts", "Practice"]
+
+MOST = 16
 
 
 class Hosts(Engine):
@@ -38,7 +58,7 @@ class Hosts(Engine):
         self.hosts = dict(hosts) if isinstance(hosts, Mapping) else {host: f"{ssh} {host}" for host in hosts}
         self.python, self.storage = python, storage
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         if len(self.hosts) < len(heard):
             words = N_("{processes} processes on {hosts} hosts: give as many hosts, or ask for fewer workers")
             raise ClusterConfigError(_(words, processes=len(heard), hosts=len(self.hosts)))
@@ -46,5 +66,166 @@ class Hosts(Engine):
         found = []
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):
             log = environment.scratch() / f"agent-{host}.log"
-            found.append(Lent(host, Pipes([*shlex.split(command), *agent], takes, log), host))
+            found.append(LentMachine(host, Pipes([*shlex.split(command), *agent], takes, log), host))
         return found
+
+
+class Practice(Engine):
+    """Machines to practise on: they are lent, checked and lost as others are, but each is really this one.
+
+        machines = dtk.places.Practice(3)
+        dtk.run(train, workers=2, on=machines)
+
+    Each is an agent with an address of its own, 127.0.0.1 and so on. They are called node-0, node-1, ..., and share a
+    directory. `close()` ends them; so does the end of this process.
+
+    Args:
+        count: how many. Those beyond a run's workers are spare ones: a restart takes them in the place of lost ones.
+    """
+
+    name = N_("practice machines")
+
+    def __init__(self, count: int = 2):
+        super().__init__()
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+            words = N_("Practice(count={given!r}): it takes a whole number from 1 to {most}")
+            raise ClusterConfigError(_(words, given=count, most=MOST))
+        self.count = count
+        self._machines: list[_Machine] = []
+        self._taken: list[_Machine] = []  # by member of the run
+        self._traps: dict[int, signal.Signals] = {}  # by worker: what its machine gets when it stands still
+        self._storage = ""
+        self._ends = contextlib.ExitStack()  # of the machines; `given_back` is of those that are lent
+        weakref.finalize(self, self._ends.close)
+
+    def power_off(self, worker: int, step: int) -> Fault:
+        """A fault for `dtk.run(..., faults=[...])`: the worker's machine loses its power, once.
+
+        The worker first stands still, so that what it has recorded does not depend on chance; then every process of
+        its machine is killed at once, the agent's included.
+
+        Args:
+            worker: its index.
+            step: the step before which it happens, from 1.
+        """
+        return self._trap(worker, step, signal.SIGKILL)
+
+    def fall_silent(self, worker: int, step: int) -> Fault:
+        """A fault for `dtk.run(..., faults=[...])`: the worker's machine answers no more, as behind a cut cable, once.
+
+        Every process of its machine is stopped (SIGSTOP): its connections stay open, and nothing comes through them.
+
+        Args:
+            worker: its index.
+            step: the step before which it happens, from 1.
+        """
+        return self._trap(worker, step, signal.SIGSTOP)
+
+    def _trap(self, worker: int, step: int, how: signal.Signals) -> Fault:
+        fault = faults.stall(worker=worker, step=step)
+        self._traps[worker] = how
+        return fault
+
+    # ---- what an engine does
+
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
+        """Machines for the members of the run in `folder`; others in the place of lost ones."""
+        self._clear()
+        return super().open(job, folder, tick)
+
+    def end(self, folder: RunFolder) -> None:
+        """Brings back what the function wrote; lost machines are gone for good."""
+        super().end(folder)
+        self._traps.clear()
+        self._clear()
+
+    def close(self) -> None:
+        """Ends the agents and the machines; the next run starts others."""
+        super().close()
+        self._machines, self._taken = [], []
+        self._ends.close()
+
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
+        self._start()
+        left = [machine for machine in self._machines if not machine.broken]
+        if len(left) < len(heard):
+            words = N_("{processes} processes on {machines} practice machines")
+            if len(left) < self.count:
+                words = N_("{processes} processes on {machines} practice machines, as {lost} of {count} are lost")
+            lost = {"lost": self.count - len(left), "count": self.count}
+            what = _(words, processes=len(heard), machines=len(left), **lost)
+            remedy = _("make a dtk.places.Practice of more, or ask for fewer workers")
+            raise ClusterConfigError(what, remedy=remedy)
+        self._taken = left[: len(heard)]
+        watched = [
+            _watched(each, member, machine, self._traps)
+            for member, (each, machine) in enumerate(zip(heard, self._taken, strict=True))
+        ]
+        inner = Hosts({each.address: "env" for each in self._taken}, python=sys.executable, storage=self._storage)
+        lent = inner.lend(watched, tick)
+        for each, machine in zip(lent, self._taken, strict=True):
+            each.name, machine.lent = machine.name, each
+        return lent
+
+    def _start(self) -> None:
+        if not self._machines:
+            self._storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
+            self._ends.callback(shutil.rmtree, self._storage, ignore_errors=True)
+            self._machines = [_Machine(f"node-{k}", f"127.0.0.{k + 1}") for k in range(self.count)]
+            self._ends.callback(_end_stopped, self._machines)
+
+    def _clear(self) -> None:
+        """Machines that were broken are gone for good, and those that are left are asked for anew."""
+        if any(machine.broken and machine.lent for machine in self._taken):
+            _end_stopped(self._taken)
+            for machine in self._taken:
+                machine.lent = None
+            self._give_back()
+
+
+@dataclass
+class _Machine:
+    """One machine. stopped: by SIGSTOP."""
+
+    name: str
+    address: str
+    lent: LentMachine | None = None
+    broken: bool = False
+    stopped: bool = False
+
+    def breaks(self, how: signal.Signals) -> None:
+        """Sends the signal to the agent there, and to all that it has started."""
+        self.broken, self.stopped = True, how == signal.SIGSTOP
+        if self.lent is None:
+            return
+        with contextlib.suppress(psutil.Error):
+            agent = psutil.Process(self.lent.facts["pid"])
+            for process in [agent, *agent.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(how)
+
+
+def _end_stopped(machines: Sequence[_Machine]) -> None:
+    for machine in machines:
+        if machine.stopped:
+            machine.breaks(signal.SIGKILL)
+
+
+def _watched(heard: OnMessage, member: int, machine: _Machine, traps: dict[int, signal.Signals]) -> OnMessage:
+    """Passes on what a machine's agent says, and breaks the machine where its worker stands still and a trap waits."""
+    events = f"worker-{member}/events.jsonl"
+
+    def takes(message: Message) -> None:
+        if isinstance(message, Gone):
+            if machine.stopped:
+                return  # a real machine that falls silent reports no end
+            if machine.broken:
+                message = Gone(_("the connection to it has ended"))
+        heard(message)
+        stands = (
+            isinstance(message, FilePart) and message.file == events and b'"stall"' in base64.b64decode(message.data)
+        )
+        if stands and member in traps:
+            machine.breaks(traps.pop(member))
+
+    return takes

@@ -14,8 +14,9 @@ from dtk import extras
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
-from dtk.places.carriers import Heard, Lent
+from dtk.launch.messages import Gone, Message
 from dtk.places.engine import Engine
+from dtk.places.machines import LentMachine, OnMessage
 
 __all__ = ["Ray"]
 
@@ -30,7 +31,7 @@ class _Actor:
     def __init__(self, storage: str):
         os.environ.pop("PYTHONBREAKPOINT", None)  # Ray's debugger, which works in Ray's own processes alone
         self.agent = Agent(storage)
-        self._heard: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._woken, self._wakes = os.pipe()
 
     def address(self) -> str:
@@ -38,11 +39,11 @@ class _Actor:
 
         return str(ray.util.get_node_ip_address())
 
-    def take(self, message: dict[str, Any]) -> None:
+    def take(self, message: Message) -> None:
         self._heard.put(message)
         os.write(self._wakes, b".")
 
-    def turn(self) -> list[dict[str, Any]]:
+    def turn(self) -> list[Message]:
         if self.agent.wait(self._woken):
             for _ in os.read(self._woken, 1 << 16):
                 self.agent.take(self._heard.get())
@@ -55,11 +56,11 @@ class _Actor:
 class _Calls:
     """Brings messages to an actor, and asks it for its own in a thread."""
 
-    def __init__(self, actor: Any, heard: Heard):
+    def __init__(self, actor: Any, heard: OnMessage):
         self._actor, self._ended = actor, False
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: OnMessage) -> None:
         import ray
 
         try:
@@ -67,9 +68,9 @@ class _Calls:
                 for message in ray.get(self._actor.turn.remote()):
                     heard(message)
         except Exception as error:  # the actor's death has several names, and so has the end of Ray itself
-            heard({"gone": _gone(error)})
+            heard(Gone(_gone(error)))
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         with contextlib.suppress(Exception):  # dead: the thread says so
             self._actor.take.options(concurrency_group=_HEARS).remote(message)
 
@@ -112,24 +113,25 @@ class Ray(Engine):
         self.resources = dict(resources or {"CPU": 1})
         self.environment = dict(environment or {})
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         ray = self._connected()
         self._check(ray, len(heard))
-        bundles = self._bundles(len(heard))
+        bundles = [self.resources] * len(heard)
         group = ray.util.placement_group(bundles, strategy="SPREAD")
         self.given_back.callback(_remove, group)
         if not group.wait(READY_SECONDS):
             words = N_("Ray found no room for {workers} workers of {resources} in {seconds:g} s")
             what = _(words, workers=len(heard), resources=self.resources, seconds=READY_SECONDS)
             raise ClusterConfigError(what, remedy=_("other programs may hold it: `ray status` shows"))
-        actors = [self._actor(ray, group, place, bundle) for place, bundle in enumerate(bundles)]
+        actors = [self._actor(ray, group, place) for place in range(len(bundles))]
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
         except ray.exceptions.RayError as error:
             words = _("Ray could not start dtk's agent on a node: {why}", why=_in_short(error))
             raise ClusterConfigError(words) from None
         return [
-            Lent(address, _Calls(actor, takes)) for actor, address, takes in zip(actors, addresses, heard, strict=True)
+            LentMachine(address, _Calls(actor, takes))
+            for actor, address, takes in zip(actors, addresses, heard, strict=True)
         ]
 
     def _connected(self) -> Any:
@@ -169,15 +171,11 @@ class Ray(Engine):
                 remedy = _("ask for fewer workers, for less (resources=), or add nodes")
                 raise ClusterConfigError(what, remedy=remedy)
 
-    def _bundles(self, count: int) -> list[dict[str, float]]:
-        """What each worker takes of its node."""
-        return [dict(self.resources)] * count
-
-    def _actor(self, ray: Any, group: Any, place: int, bundle: Mapping[str, float]) -> Any:
-        resources = {name: each for name, each in bundle.items() if name not in ("CPU", "GPU")}
+    def _actor(self, ray: Any, group: Any, place: int) -> Any:
+        resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
         options = {
-            "num_cpus": bundle.get("CPU", 0),
-            "num_gpus": bundle.get("GPU", 0),
+            "num_cpus": self.resources.get("CPU", 0),
+            "num_gpus": self.resources.get("GPU", 0),
             "resources": resources or None,
             "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=place

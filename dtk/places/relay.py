@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dtk.launch.links import Link
-from dtk.places.carriers import Carrier
+from dtk.launch.messages import FilePart, LinkMessage, Remove
+from dtk.places.machines import Carrier
 from dtk.worker.wire import Message
 
 __all__ = ["Bell", "Relay", "Relayed"]
@@ -54,7 +55,7 @@ class Relayed:
     and says whether the agent can be reached.
     """
 
-    def __init__(self, number: int, send: Callable[[Message], None], poll: Callable[[float], bool]):
+    def __init__(self, number: int, send: Callable[[LinkMessage], None], poll: Callable[[float], bool]):
         self._number, self._send, self._poll = number, send, poll
         self._bell = Bell()
         self._heard: deque[Message] = deque()
@@ -65,7 +66,7 @@ class Relayed:
 
     def send(self, message: Message) -> bool:
         if not self.closed:
-            self._send({"link": self._number, "say": message})
+            self._send(LinkMessage({"link": self._number, "say": message}))
         return not self.closed
 
     def receive(self) -> list[Message]:
@@ -94,7 +95,7 @@ class Relayed:
 
     def close(self) -> None:
         if not self.closed:
-            self._send({"link": self._number, "hang": 0})
+            self._send(LinkMessage({"link": self._number, "hang": 0}))
         self.closed = True
         self._bell.close()
 
@@ -138,17 +139,16 @@ class Relay:
         if known.get(worker) == digest:
             return
         known[worker] = digest
-        head = {"put": self.run.name, "file": name, "of": len(data), "worker": worker}
         for at in range(0, max(1, len(data)), _PART):
             part = base64.b64encode(data[at : at + _PART]).decode()
-            self._carriers[worker].send({**head, "at": at, "data": part})
+            self._carriers[worker].send(FilePart(self.run.name, name, at, len(data), part, worker))
 
     def remove(self, name: str) -> None:
         (self.run / name).unlink(missing_ok=True)
         corner = name.partition("/")[0]
         for worker, carrier in enumerate(self._carriers):
             if worker in self._put.get(name, ()) or corner == f"worker-{worker}":
-                carrier.send({"remove": self.run.name, "files": [name]})
+                carrier.send(Remove(self.run.name, [name]))
         self._put.pop(name, None)
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
-from dtk.places.carriers import Heard, Lent, Pipes
 from dtk.places.engine import Engine
+from dtk.places.machines import LentMachine, OnMessage, Pipes
 from dtk.records import RunFolder
 
 __all__ = ["Slurm"]
@@ -57,7 +57,7 @@ class Slurm(Engine):
         self.python, self.storage = python or sys.executable, Path(storage).expanduser()
         self._job = ""  # an allocation that is ours
 
-    def lend(self, heard: Sequence[Heard], tick: Callable[[], None]) -> list[Lent]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
         names = _said(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
@@ -71,10 +71,11 @@ class Slurm(Engine):
             )
             raise ClusterConfigError(words, remedy=_("ask for as many nodes, or for fewer workers"))
         return [
-            Lent(_address(name), self._agent(job, name, takes), name) for name, takes in zip(names, heard, strict=False)
+            LentMachine(_address(name), self._agent(job, name, takes), name)
+            for name, takes in zip(names, heard, strict=False)
         ]
 
-    def _agent(self, job: str, node: str, heard: Heard) -> Pipes:
+    def _agent(self, job: str, node: str, heard: OnMessage) -> Pipes:
         # --overlap: beside whatever else runs in the allocation. --cpu-bind: all of the node's cores that it has.
         step = f"srun --jobid={job} --nodes=1 --ntasks=1 --nodelist={node} --overlap --cpu-bind=none --unbuffered"
         agent = [self.python, "-m", "dtk", "agent", "--storage", str(self.storage)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _, ngettext
-from dtk.launch import launch, request, which_keras
+from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.efficiency import MEASURES, measures, summary
 from dtk.studies.plan import PLACING, Cell, Plan, environment_of, make_plan
@@ -216,7 +216,7 @@ def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: 
         replicas=1,
         mode={"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind],
         seed=seed,
-        keras=which_keras.checked(None, fn),
+        keras=request.checked_keras(None, fn),
         strategy=ship.takes_strategy(fn),
         share=cell.workers,
         fork=request.fork("auto"),

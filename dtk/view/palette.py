@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtk.language import _
-from dtk.watch.state import called
+from dtk.watch.waiting import called
 
 __all__ = [
     "CURVE_COLORS",

@@ -12,9 +12,7 @@ from dtk.language import N_, _, columns
 from dtk.view.canvas import axes, headline, ink, only_text
 from dtk.view.letters import wrapped
 from dtk.view.palette import worker_color
-from dtk.watch.reasons import names
-from dtk.watch.state import Line, State
-from dtk.watch.waiting import Waiting, graph
+from dtk.watch.waiting import Line, State, Waiting, graph, names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Collection, Iterable
 
 from dtk import extras
 from dtk.errors import in_words
 from dtk.language import N_, _
-from dtk.records import RunFolder
-from dtk.records.events import FaultCame, of_kind
-from dtk.watch.known import KNOWN
-from dtk.watch.state import called
 from dtk.worker.neighbours import RingPortTaken
 
 __all__ = [
-    "cut_off",
+    "KNOWN",
     "departure_in_words",
     "exit_in_words",
     "in_one_sentence",
@@ -25,7 +20,7 @@ __all__ = [
     "may_have_lost_a_peer",
     "mismatch",
     "port_was_taken",
-    "slept",
+    "without_heartbeat",
 ]
 
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
@@ -230,45 +225,10 @@ def port_was_taken(kind: str, message: str) -> bool:
     return kind == RingPortTaken.__name__ or bool(_PORT_TAKEN.search(message))
 
 
-def cut_off(folder: RunFolder, failed: Iterable[int], finished: Collection[int]) -> tuple[int, str] | None:
-    """The worker that the others lost, and a sentence; None where nothing tells. failed: each in consequence only.
-
-    A network that was dropped on purpose is known. Otherwise it is the worker whose heartbeats the service of worker 0
-    missed; of worker 0 and one other, TensorFlow can't know whose connection broke.
-    """
-    for worker in folder.each:
-        for event in of_kind(worker.events, FaultCame):
-            if event.kind == "drop_network":
-                words = N_(
-                    "{worker} was cut off from its peers by the fault {fault}, so that their all-reduce failed on "
-                    "every worker"
-                )
-                return worker.worker, _(words, worker=called(worker.name, worker.worker), fault=event.words)
-    for error in (folder.members[number].error for number in failed):
-        found = _NO_HEARTBEAT.search(error["message"]) if error else None
-        lost = int(found["task"] or found["task_15"]) if found else folder.workers
-        if lost < folder.workers and lost not in finished:
-            words = N_(
-                "TensorFlow heard no heartbeat of {worker} any more, though no worker ended by itself: look at the "
-                "network between {worker} and worker 0, and whether {worker} was frozen"
-            )
-            return lost, _(words, worker=called(folder.each[lost].name, lost))
-    return None
-
-
-_BEATS = 5.0  # s between heartbeats; a worker is given up 10 s after its last: what was shorter is no reason
-
-
-def slept(folder: RunFolder, failed: Iterable[int], seconds: float) -> str:
-    """What to say of workers that TensorFlow gave up as all of the machine stood still for so long; "" for others."""
-    errors = [error["message"] for number in failed if (error := folder.members[number].error) is not None]
-    if seconds < _BEATS or not any("heartbeat" in message for message in errors):
-        return ""
-    words = N_(
-        "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
-        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
-    )
-    return _(words, seconds=seconds)
+def without_heartbeat(message: str) -> int | None:
+    """The worker whose heartbeats the service of worker 0 missed, as TensorFlow's message has it; None for others."""
+    found = _NO_HEARTBEAT.search(message)
+    return int(found["task"] or found["task_15"]) if found else None
 
 
 # ---- lines of a log that every start brings: TensorFlow's and Keras's notes, not about the training
@@ -298,3 +258,136 @@ def is_chatter(line: str) -> bool:
     True
     """
     return _CHATTER.match(line) is not None
+
+
+# TensorFlow's words -> the learner's. What a pattern captures fills the sentence; {install}: a command.
+KNOWN = [
+    (
+        re.compile(r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards"),
+        N_(
+            "the dataset reads {0} file, which autoshard policy FILE can't divide among {1} workers; set "
+            "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
+            "(dtk.datasets.load does)"
+        ),
+    ),
+    (
+        # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
+        re.compile(
+            r"Could not apply FILE based sharding: the dataset only has (?!1 file\(s\).{,60} required 2 )\d+ file"
+            r".*?required (\d+) shards"
+        ),
+        N_(
+            "the dataset reads fewer than {0} files, which autoshard policy FILE can't divide among {0} workers; set "
+            "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
+            "(dtk.datasets.load does)"
+        ),
+    ),
+    (
+        re.compile(r"Found an unshardable source dataset"),
+        N_(
+            "the dataset is not made from files, and autoshard policy FILE divides nothing else; set "
+            "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
+        ),
+    ),
+    (
+        re.compile(r"Collective ops must be configured at program startup"),
+        N_(
+            "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
+            "or take a parameter `strategy`"
+        ),
+    ),
+    (
+        re.compile(r'If "cluster" is set in TF_CONFIG, it must have one "chief" node'),
+        N_(
+            "this RunConfig has no strategy, and so waits for a task of type chief; make "
+            "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)"
+        ),
+    ),
+    (
+        re.compile(r"Only `STANDALONE_CLIENT` mode is supported when you call `estimator\.(train|evaluate)`"),
+        N_(
+            "in a cluster estimator.{0} does not run by itself; call dtk.estimator.train_and_evaluate(estimator, "
+            "train_spec, eval_spec), which gives every task its part"
+        ),
+    ),
+    (
+        re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
+        N_("TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'"),
+    ),
+    (
+        re.compile(r"TensorBoard is not installed, missing implementation for"),
+        N_("TensorFlow writes no summaries without TensorBoard, which is not installed here; {install}"),
+    ),
+    (
+        re.compile(r"module 'tensorflow' has no attribute 'estimator'"),
+        N_("TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place"),
+    ),
+    (
+        re.compile(r"DistributedVariable\.handle is not available outside the replica context"),
+        N_(
+            "a variable of the strategy was used where no replica runs; call the step by "
+            "strategy.run(step, args=(batch,))"
+        ),
+    ),
+    (
+        re.compile(
+            r"`colocate_vars_with` must only be passed a variable created in this tf\.distribute\.Strategy\.scope"
+        ),
+        N_(
+            "the model's variables were made outside of the strategy's scope; make model and optimizer inside "
+            "`with strategy.scope():`, or keep the scope: scope = strategy.scope(); scope.__enter__()"
+        ),
+    ),
+    (
+        re.compile(r'Need to be inside "with strategy\.scope\(\)"'),
+        N_(
+            "what was called needs the strategy; call a training step by strategy.run(step, args=(batch,)), and make "
+            "models and optimizers inside strategy.scope()"
+        ),
+    ),
+    (
+        re.compile(r"PerReplica:\{|'PerReplica'|using a PerReplica object"),
+        N_(
+            "a value with one part for each replica (PerReplica) was used as one tensor; call the step by "
+            "strategy.run(step, args=(batch,)), or take strategy.experimental_local_results(value)"
+        ),
+    ),
+    (
+        re.compile(r"`merge_call` called while defining a new graph"),
+        N_(
+            "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function "
+            "of its own in the step, which TensorFlow can't merge over replicas; take it out of there"
+        ),
+    ),
+    (
+        re.compile(r"You must feed a value for placeholder tensor 'cond/(?:then|else)/_\d+/cond/Placeholder"),
+        N_(
+            "variables are made in the first call of a tf.function with an all-reduce, which fails in TensorFlow where "
+            "a worker has several replicas; make them before, in strategy.scope(): an Input for the model (or "
+            "model.build(shape)), and optimizer.build(model.trainable_variables)"
+        ),
+    ),
+    (
+        re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
+        N_("XLA can't compile an all-reduce on CPUs; leave jit_compile=True out"),
+    ),
+    (
+        re.compile(r"Model (\w+) does not have a `call\(\)` method implemented"),
+        N_(
+            "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
+            "write one: its forward pass"
+        ),
+    ),
+    (
+        re.compile(r"Argument\(s\) not recognized: \{'lr':"),
+        N_("the optimizer has no argument lr; Keras calls it learning_rate"),
+    ),
+    (
+        re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
+        N_("{0} has no reset_states: Keras 3 calls it reset_state"),
+    ),
+    (
+        re.compile(r"'(\w+)' object has no attribute 'lr'"),
+        N_("{0} has no lr: Keras 3 calls it learning_rate"),
+    ),
+]

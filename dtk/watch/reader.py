@@ -11,31 +11,19 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from dtk.records import Record, RunFolder, WorkerFolder
 from dtk.records.events import Event, parse
 from dtk.records.lines import Tail
 
-__all__ = ["Follows", "Member", "Reader", "Watches", "size"]
+__all__ = ["Member", "Reader", "size"]
 
 _FILES = ("records.jsonl", "events.jsonl", "log.txt")
 _MARKS = "marks.jsonl"
 _BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next; so of marks
 _ENDS = 100  # looks at which a worker's steps are timed
 _STEADY = 5  # steps that may take longer, being the first
-
-
-class Watches(Protocol):
-    """Takes the events of each member, by number, in the order in which they were written."""
-
-    def take_event(self, member: int, event: Event) -> None: ...
-
-
-class Follows(Protocol):
-    """Takes the events and records of each member, by number, in the order of their times."""
-
-    def take(self, member: int, news: Event | Record) -> None: ...
 
 
 @dataclass
@@ -109,19 +97,19 @@ class Reader:
     def __init__(self, folder: RunFolder):
         self.folder = folder
         self.members = [Member(member) for member in folder.members]
-        self._watching: list[Watches] = []
-        self._following: list[Follows] = []
+        self._watching: list[Any] = []
+        self._following: list[Any] = []
 
-    def watch(self, watching: Watches) -> None:
-        """From now on it takes the events."""
+    def watch(self, watching: Any) -> None:
+        """Has it take the events from now on: `take_event(member, event)`, in the order in which they were written."""
         self._watching.append(watching)
 
-    def leave(self, watching: Watches) -> None:
+    def leave(self, watching: Any) -> None:
         """Takes back `watch`."""
         self._watching.remove(watching)
 
-    def follow(self, following: Follows) -> None:
-        """From now on it takes the events and records."""
+    def follow(self, following: Any) -> None:
+        """Has it take events and records from now on: `take(member, event or record)`, in the order of their times."""
         self._following.append(following)
 
     def look(self) -> None:

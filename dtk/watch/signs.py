@@ -6,24 +6,25 @@ Python stack, by a signal whose handler (`faulthandler`, in C) runs also while P
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
-from dtk.watch.stack import Activity, activity, own_part
-from dtk.watch.state import State
+from dtk.watch.waiting import State
 from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
-    from dtk.watch.watch import Heard, Watch
+    from dtk.watch.watch import Watch, WorkerStatus
 
-__all__ = ["Bodies", "Signs"]
+__all__ = ["Activity", "Signs", "StackFrame", "StallPolicy", "activity", "own_part"]
 
 _LOOK = 0.25  # seconds between two looks
 _SILENT = 2.0  # seconds without a sign of life after which a worker is called silent
@@ -34,25 +35,6 @@ _BUSY = 0.05
 _DISK = 1 << 20  # bytes that it reads and writes since the last sign of life; an answer to us takes less
 _AWAY = 2.0  # seconds between two looks beyond which this process has not looked for want of running itself
 _RECENT = 60.0  # seconds for which that can be why something fails
-
-
-class Bodies(Protocol):
-    """The processes of a run's members, by member, wherever they are."""
-
-    def pids(self) -> dict[int, int]:
-        """Those that live, each with its pid on its machine."""
-
-    def vitals(self, member: int) -> Vitals | None:
-        """What the system says of a process; None where that is not known."""
-
-    def ask(self, member: int) -> None:
-        """Has it write its Python stacks to its stacks.txt."""
-
-    def listening(self, ports: Mapping[int, int]) -> set[int]:
-        """Which of these members listen; ports: by member."""
-
-    def wait(self, seconds: float) -> None:
-        """Lets answers come."""
 
 
 @dataclass
@@ -115,12 +97,12 @@ class Signs:
     """The states of a run's members, looked at four times a second.
 
     reader: of the members' files; what it has read by then is what is looked at. ports: each member's own of TF_CONFIG,
-    None where it has none.
+    None where it has none. source: of the processes, wherever they are (`dtk.launch.place`), by each member's key.
     """
 
-    def __init__(self, reader: Reader, ports: Sequence[int | None], bodies: Bodies):
+    def __init__(self, reader: Reader, ports: Sequence[int | None], source: Any, keys: Sequence[str]):
         now = time.monotonic()
-        self.folder, self.ports, self.bodies = reader.folder, list(ports), bodies
+        self.folder, self.ports, self.source, self.keys = reader.folder, list(ports), source, list(keys)
         self._pulses = [_Pulse(member, now) for member in reader.members]
         self._servers: set[int] = set()
         self._looked = self._listened = float("-inf")
@@ -137,9 +119,9 @@ class Signs:
             for pulse in self._pulses:
                 pulse.moved += away
         self._looked = now
-        pids = self.bodies.pids()
+        pids = self._pids()
         for member, pulse in enumerate(self._pulses):
-            pulse.look(pids.get(member), self.bodies.vitals(member) if member in pids else None, now)
+            pulse.look(pids.get(member), self.source.vitals(self.keys[member]) if member in pids else None, now)
             silent = member in pids and now - pulse.moved >= _ASK and not pulse.stopped
             if silent and pulse.asked < pulse.moved and _listens_to_us(watch.heard[member]):
                 self._ask(member)
@@ -151,11 +133,22 @@ class Signs:
         missing = {k: port for k, port in enumerate(self.ports) if port is not None and k not in self._servers}
         if missing and now - self._listened >= 1.0:
             self._listened = now
-            self._servers |= self.bodies.listening(missing)
+            found = self.source.listening({self.keys[member]: port for member, port in missing.items()})
+            self._servers |= {member for member in missing if self.keys[member] in found}
+
+    def _pids(self) -> dict[int, int]:
+        """Processes that live, by member."""
+        started, exited = self.source.started, self.source.exited
+        return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.source.poll(left)
 
     def _ask(self, member: int) -> None:
         self._pulses[member].asks(time.monotonic())
-        self.bodies.ask(member)
+        self.source.ask(self.keys[member])
 
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
         """Seconds since any of these made progress: a record, an event, output, processor time, or bytes of a disk."""
@@ -175,15 +168,15 @@ class Signs:
 
     def ask(self, watch: Watch) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
-        asked = [k for k in self.bodies.pids() if _listens_to_us(watch.heard[k])]
+        asked = [k for k in self._pids() if _listens_to_us(watch.heard[k])]
         for member in asked:
             self._ask(member)
         deadline = time.monotonic() + _ANSWER
         while time.monotonic() < deadline:
             if all(self._pulses[k].answer() or self._pulses[k].stopped for k in asked):
                 break
-            self.bodies.wait(0.02)  # the handlers write to files; there is no event to wait for
-        self.bodies.wait(0.05)  # the last answer's last lines
+            self._wait(0.02)  # the handlers write to files; there is no event to wait for
+        self._wait(0.05)  # the last answer's last lines
         for member in asked:
             self._pulses[member].activity = activity(self._pulses[member].answer())
 
@@ -205,7 +198,7 @@ class Signs:
 
     def now(self, watch: Watch) -> list[State]:
         """Each member's state as far as it is known without asking anew."""
-        now, pids = time.monotonic(), self.bodies.pids()
+        now, pids = time.monotonic(), self._pids()
         servers = [None if port is None else k in self._servers for k, port in enumerate(self.ports)]
         states = []
         for member, (heard, pulse) in enumerate(zip(watch.heard, self._pulses, strict=True)):
@@ -231,7 +224,7 @@ class Signs:
         return states
 
 
-def _what(heard: Heard, pulse: _Pulse, server: bool | None, all_up: bool) -> str:
+def _what(heard: WorkerStatus, pulse: _Pulse, server: bool | None, all_up: bool) -> str:
     if heard.state in ("finished", "failed"):
         return heard.state
     if heard.exited is not None:
@@ -245,6 +238,183 @@ def _what(heard: Heard, pulse: _Pulse, server: bool | None, all_up: bool) -> str
     return "server up" if server else "imported" if heard.imported else "running"
 
 
-def _listens_to_us(heard: Heard) -> bool:
+def _listens_to_us(heard: WorkerStatus) -> bool:
     # Before its first event a worker has no handler yet, and the signal would kill it.
     return heard.began
+
+
+# ---- what a Python stack tells
+
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
+_MADE = "__init__"  # the "file" of the frame that Python 3.12 and later put below a class's __init__, at line ???
+_HEAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ENTRY = os.path.join(_PACKAGE, "worker", "worker.py")
+
+# Python code that does nothing but take part in a collective: a thread there waits for its peers.
+_COLLECTIVE = re.compile(r"tensorflow/python/(distribute/cross_device_(ops|utils)|ops/(gen_)?collective_ops)\.py$")
+_CONNECTING = "tensorflow/python/distribute/collective_all_reduce_strategy.py"
+# Where Python hands over to TensorFlow's runtime; what goes on below it, no Python stack shows.
+_RUNTIME = re.compile(r"tensorflow/python/(eager/(execute|context)|client/session|ops/gen_\w+_ops)\.py$")
+# Python that an operation of a graph runs: `py_function`, `numpy_function`, a dataset's generator.
+_CALLED_BACK = re.compile(r"tensorflow/python/ops/script_ops\.py$")
+_SAVING = re.compile(r"(checkpoint|saved_model|saving|gfile|file_io|saver|summary)")
+_TRAINERS = re.compile(r"(keras/src/backend/tensorflow/trainer|keras/src/engine/training)\.py$")
+_CALLS = ("fit", "evaluate", "predict")
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """One line of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def library(self) -> bool:
+        """Whether it is of an installed package, of Python itself or of dtk, and not of the learner."""
+        python = re.search(r"/lib(64)?/python3[^/]*/|^<frozen|^<string>$", self.file)
+        return bool(python or "site-packages" in self.file or self.file.startswith(_PACKAGE))
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Where a silent worker is.
+
+    blocked: "collective" (certain: Python code of a collective is on a stack), "operation" (inside TensorFlow's
+    runtime, where a `tf.function` with a collective waits, and nothing else that waits shows), "connecting" (making
+    MultiWorkerMirroredStrategy) or "" (elsewhere). call: the innermost of Keras's fit, evaluate and predict, or "".
+    line: the learner's innermost line, "line 17 in train", or "".
+    """
+
+    blocked: str = ""
+    call: str = ""
+    line: str = ""
+
+
+@dataclass
+class _Thread:
+    """One thread of a dump: its head, its lines as they are, and what these say, from the innermost frame outwards."""
+
+    head: str
+    lines: list[str] = field(default_factory=list)
+    frames: list[StackFrame] = field(default_factory=list)
+
+    @property
+    def is_current(self) -> bool:
+        return self.head.startswith("Current thread")
+
+
+def _threads(text: str) -> list[_Thread]:
+    found: list[_Thread] = []
+    for line in text.rstrip().splitlines():
+        if _HEAD.match(line):
+            found.append(_Thread(line))
+        elif found:
+            frame = _FRAME.match(line)
+            if frame and frame["file"] != _MADE:
+                found[-1].frames.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
+            found[-1].lines.append(line)
+    return found
+
+
+def activity(text: str) -> Activity:
+    """What a dump tells; an empty Activity where it is empty."""
+    stacks = [each.frames for each in sorted(_threads(text), key=lambda each: not each.is_current)]
+    if not stacks:
+        return Activity()
+    main = stacks[0]
+    calls = [frame.function for frame in main if frame.function in _CALLS and _TRAINERS.search(frame.file)]
+    own = next((frame for frame in main if not frame.library), None)
+    line = _("line {number} in {function}", number=own.line, function=own.function) if own else ""
+    return Activity(_blocked(stacks), calls[0] if calls else "", line)
+
+
+def _blocked(stacks: list[list[StackFrame]]) -> str:
+    main = stacks[0]
+    if any(frame.file.endswith(_CONNECTING) and frame.function == "__init__" for frame in main):
+        return "connecting"
+    inner = [stack[0] for stack in stacks if stack]
+    # A thread of its own runs a collective for each device, while the main one waits for that thread.
+    handed_over = any(_RUNTIME.search(frame.file) for frame in inner)
+    if handed_over and any(_COLLECTIVE.search(frame.file) for stack in stacks for frame in stack):
+        return "collective"
+    if not main or not _RUNTIME.search(main[0].file) or any(_SAVING.search(frame.file) for frame in main):
+        return ""
+    # Python in another thread, the learner's or called by the graph: TensorFlow waits for that.
+    if any(not frame.library or _CALLED_BACK.search(frame.file) for stack in stacks[1:] for frame in stack):
+        return ""
+    return "" if any(frame.file.endswith("data/ops/iterator_ops.py") for frame in main) else "operation"
+
+
+def own_part(text: str) -> str:
+    """A dump without the frames below the learner's function, which are how dtk started the worker.
+
+    And without threads of libraries that take no part: pools that wait for work, watchers.
+    """
+    parts = []
+    for thread in _threads(text):
+        if thread.is_current or any(_tells(frame) for frame in thread.frames):
+            parts.append("\n".join([thread.head, *_without_start(thread.lines)]).rstrip())
+    return "\n".join(parts)
+
+
+def _tells(frame: StackFrame) -> bool:
+    """Whether a frame is the learner's own, called by the graph, or inside of a collective."""
+    return bool(not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file))
+
+
+def _without_start(lines: Sequence[str]) -> Iterator[str]:
+    skipping = False
+    for line in lines:
+        frame = _FRAME.match(line)
+        skipping = bool(frame) and (skipping or frame["file"].startswith(_ENTRY))  # type: ignore[index]
+        if not skipping and not (frame and frame["file"] == _MADE):
+            yield line
+
+
+_SOONEST, _STEPS = 5.0, 50.0  # it is said after so many seconds, and so many of the run's longest steps
+_AHEAD = 5.0  # ... if that is so long before the end
+_LONGEST = 3.0  # a silence of so many of its longest steps does not end a run
+
+
+@dataclass
+class StallPolicy:
+    """When a silence is warned of, and when it ends the run, by how long the run's own steps take.
+
+    stall_timeout: seconds without any progress that end the run; None: nothing does.
+    """
+
+    stall_timeout: float | None
+    said: bool = False
+
+    def limit(self, step_seconds: float | None) -> float | None:
+        """Seconds of silence that end the run: `stall_timeout`, or three of its longest steps where that is more."""
+        if self.stall_timeout is None:
+            return None
+        return max(self.stall_timeout, _LONGEST * (step_seconds or 0.0))
+
+    def warns(self, quiet: float, step_seconds: float | None) -> bool:
+        """Whether to warn of a silence now: once, and only where the run's own steps tell that it is long."""
+        if quiet < _SOONEST:
+            self.said = False
+        if self.said or step_seconds is None:
+            return False
+        after, limit = max(_SOONEST, _STEPS * step_seconds), self.limit(step_seconds)
+        self.said = quiet >= after and (limit is None or limit - after >= _AHEAD)
+        return self.said
+
+    def warning(self, quiet: float, step_seconds: float | None, sentence: str) -> str:
+        """The warning, with its numbers."""
+        limit = self.limit(step_seconds)
+        seconds = step_seconds or 0.0
+        took = _("{ms:.0f} ms", ms=1000 * seconds) if seconds < 1 else _("{seconds:.1f} s", seconds=seconds)
+        words = N_("nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}")
+        if limit is not None:
+            words = N_(
+                "nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}; the run ends after "
+                "{limit:g} s of that"
+            )
+        return _(words, quiet=quiet, took=took, sentence=sentence, limit=limit)

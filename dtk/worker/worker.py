@@ -31,13 +31,14 @@ from dtk.records import RunFolder, events
 from dtk.worker import follow, isolation, marks, ship, states, updates
 from dtk.worker.family import die_with
 from dtk.worker.progress import progress
+from dtk.worker.spec import WorkerSpec
 
 __all__ = ["main", "of_replicas", "split", "strategy_of"]
 
 _ABOVE = (__name__, "dtk.launch.program", "runpy")  # modules above the learner's own lines
 
 
-def main(spec: dict[str, Any], parent: int, inherited: list[int]) -> None:
+def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
     """The whole life of a worker.
 
     spec: of `dtk.launch.launch`; its `clock` is `time.monotonic()` of the machine that the kernel is on. parent: the
@@ -77,7 +78,7 @@ def _die_with(parent: int) -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def _take_place(spec: dict[str, Any]) -> Here:
+def _take_place(spec: WorkerSpec) -> Here:
     os.environ.clear()
     os.environ.update(spec["env"])
     if spec["core"] is not None:
@@ -123,7 +124,7 @@ def _redirect(folder: Path) -> None:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 
-def _work(spec: dict[str, Any], here: Here, other_keras: bool) -> None:
+def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
     marks.listen(here)
     updates.listen(here)
@@ -160,7 +161,7 @@ def _imported(here: Here, host: str | None) -> None:
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
-def _prepare_libraries(spec: dict[str, Any]) -> None:
+def _prepare_libraries(spec: WorkerSpec) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 

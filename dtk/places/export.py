@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import stat
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +13,15 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import cluster_of, launch, request, source
+from dtk.launch import cluster_of, launch, program, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PROGRAM
-from dtk.places import manifests
 from dtk.published import page
 from dtk.worker import local_modules as beside
 from dtk.worker import ship
 
-__all__ = ["export"]
+__all__ = ["export", "job_name"]
 
 KINDS = ("script", "slurm", "kubernetes")
 
@@ -67,8 +66,7 @@ def export(
     folder = _checked(kind, path, image)
     request.check_sizes(workers, here=False)
     payload = request.pack(fn, args, kwargs)
-    found = source.written(fn)
-    call = _call(fn, args, kwargs)
+    found, call = program.written(fn), _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or _("an argument has no text that reads back as the same value")
     if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
@@ -113,7 +111,7 @@ def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
     return folder
 
 
-def _check_plain(found: source.Written, keras: int | None) -> None:
+def _check_plain(found: program.Written, keras: int | None) -> None:
     if found.reason:
         raise ClusterConfigError(_("plain=True: no program can be written, as {reason}", reason=found.reason))
     if found.uses_dtk:
@@ -127,7 +125,7 @@ def _check_plain(found: source.Written, keras: int | None) -> None:
 def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
     """The call as source; None where an argument can't be written."""
     given = {**{f"*{k}": value for k, value in enumerate(args)}, **(kwargs or {})}
-    if not all(source.reads_back(value) for value in given.values()):
+    if not all(program.reads_back(value) for value in given.values()):
         return None
     written = [repr(value) if name.startswith("*") else f"{name}={value!r}" for name, value in given.items()]
     if ship.takes_strategy(fn):
@@ -139,7 +137,7 @@ def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str
     return f"{fn.__name__}({', '.join(written)})"
 
 
-def _program(found: source.Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
+def _program(found: program.Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
     """`train.py`, which ends with what plain Python runs of it; under `dtk worker`, which seeds, as well."""
     ends = []
     if plain:
@@ -186,39 +184,48 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (home / name).write_bytes(content)
 
 
-def _executable(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-
-
 def _entry(plain: bool, where: str) -> str:
     return f"python {where}/{PROGRAM}" if plain else f"python -m dtk worker {where}"
 
 
+def _filled(template: str, **values: Any) -> str:
+    """A file of `templates/`, with each @name@ replaced."""
+    text = (Path(__file__).parent / "templates" / template).read_text()
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    return text
+
+
 def _script(folder: Path, job: Job, image: str, plain: bool) -> str:
     entry = _entry(plain, '"$here"')
-    _executable(folder / "start.sh", manifests.START.format(workers=job.workers, entry=entry))
-    return _(manifests.SCRIPT_WORDS, workers=job.workers, entry=_entry(plain, "."))
+    script = folder / "start.sh"
+    script.write_text(_filled("start.sh", workers=job.workers, entry=entry))
+    script.chmod(0o755)
+    return _(SCRIPT_WORDS, workers=job.workers, entry=_entry(plain, "."))
 
 
 def _slurm(folder: Path, job: Job, image: str, plain: bool) -> str:
     entry = _entry(plain, '"$SLURM_SUBMIT_DIR"')
-    (folder / "job.sbatch").write_text(manifests.SBATCH.format(workers=job.workers, entry=entry))
-    return _(manifests.SLURM_WORDS, workers=job.workers)
+    (folder / "job.sbatch").write_text(_filled("job.sbatch", workers=job.workers, entry=entry))
+    return _(SLURM_WORDS, workers=job.workers)
 
 
 def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
-    (folder / "job.yaml").write_text(manifests.kubernetes(folder.name, job.workers, image, plain))
+    name = job_name(folder.name)
+    command = '["python", "/job/train.py"]' if plain else '["python", "-m", "dtk", "worker", "/job"]'
+    (folder / "job.yaml").write_text(
+        _filled("job.yaml", name=name, workers=job.workers, image=image, command=command, port=cluster_of.PORT)
+    )
     versions = environment.versions("tensorflow", "dtk", "tf_keras")
     minor = ".".join(str(versions["Python"]).split(".")[:2])
-    install = manifests.INSTALL.format(**versions)
+    install = INSTALL.format(**versions)
     if plain:
         tensorflow = str(versions["tensorflow"])
         tf_keras = versions["tf_keras"] or f"{tensorflow.rpartition('.')[0]}.*"  # of the same minor version
         install = f"RUN pip install --no-cache-dir tensorflow=={tensorflow} tf_keras=={tf_keras}"
     entry = json.dumps(_entry(plain, "/job").split())
-    (folder / "Dockerfile").write_text(manifests.DOCKERFILE.format(python=minor, install=install, entry=entry))
-    return _(manifests.KUBERNETES_WORDS, image=image, name=manifests.job_name(folder.name), workers=job.workers)
+    (folder / "Dockerfile").write_text(_filled("Dockerfile", python=minor, install=install, entry=entry))
+    return _(KUBERNETES_WORDS, image=image, name=name, workers=job.workers)
 
 
 def _readme(fn: Any, said: str, reason: str, plain: bool) -> str:
@@ -227,5 +234,57 @@ def _readme(fn: Any, said: str, reason: str, plain: bool) -> str:
         if reason
         else _("`{program}`, a program that can be read and changed", program=PROGRAM)
     )
-    also, records = ("tf_keras", "") if plain else ("dtk", _(manifests.RECORDS))
-    return _(manifests.README, name=fn.__name__, what=what, said=said, records=records, also=also)
+    also, records = ("tf_keras", "") if plain else ("dtk", _(RECORDS))
+    return _(README, name=fn.__name__, what=what, said=said, records=records, also=also)
+
+
+SCRIPT_WORDS = N_("""`./start.sh` starts {workers} workers on this machine.
+
+On several machines, copy the directory to each and start a worker there, with the addresses of all and its own number:
+
+    cluster='{{"worker": ["10.0.0.1:23456", "10.0.0.2:23456"]}}'
+    export TF_CONFIG="{{\\"cluster\\": $cluster, \\"task\\": {{\\"type\\": \\"worker\\", \\"index\\": 0}}}}"
+    {entry}
+""")
+
+SLURM_WORDS = N_("""From this directory, which all nodes must see, with a Python on PATH that has what is listed below:
+
+    sbatch job.sbatch
+
+{workers} nodes, a worker on each; `sbatch --nodes=8 job.sbatch` for 8.
+""")
+
+INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`), or install it from where you have it.
+COPY *.whl /wheels/
+RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
+
+RECORDS = N_("""Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` a page.
+
+""")
+
+KUBERNETES_WORDS = N_("""    docker build -t {image} . && docker push {image}
+    kubectl apply -f job.yaml
+    kubectl logs -f -l job-name={name} --prefix --max-log-requests {workers}
+
+{workers} pods of an Indexed Job, which a headless Service gives names: `{name}-0.{name}` and so on. Each pod has a
+directory /job/runs of its own, which goes with it: for records that stay, and for checkpoints that a restart finds,
+mount a volume there (`ReadWriteMany`).
+""")
+
+README = N_("""# {name}
+
+Written by `dtk.export`. The function is {what}.
+
+{said}
+{records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place;
+ports above 1023 open between all of them, both ways.
+""")
+
+
+def job_name(name: str) -> str:
+    """A name that Kubernetes takes for a Job and for a Service.
+
+    >>> job_name("My_train v2")
+    'my-train-v2'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "dtk"

@@ -1,0 +1,192 @@
+"""What kernel, parent process, guard and agents say to each other: a class for each message, one of them a line.
+
+From the kernel to the parent, and to an agent on another machine:
+
+    Start, Kill, Forget                      -> WorkerStarted or Refused, and Exited
+    Query                                    -> Answer: a parent to "alive", an agent to what its methods have
+    Ask, FilePart, Remove, RunEnded, LinkMessage
+
+A parent says once that it is Ready. An agent says by itself what workers write (FilePart), how they are (VitalSigns),
+and what workers that stay say (LinkMessage).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from dtk.worker.spec import WorkerSpec
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Exited",
+    "FilePart",
+    "Forget",
+    "Gone",
+    "Incoming",
+    "Kill",
+    "LinkMessage",
+    "Message",
+    "Query",
+    "Ready",
+    "Refused",
+    "Remove",
+    "RunEnded",
+    "Start",
+    "VitalSigns",
+    "WorkerStarted",
+    "as_line",
+    "from_line",
+]
+
+
+class Start(NamedTuple):
+    """Start a worker. For agents: files of its run, in base64 by name; attempt: which start of the cluster this is."""
+
+    key: str
+    spec: WorkerSpec
+    files: dict[str, str] | None = None
+    attempt: int = 1
+
+
+class Kill(NamedTuple):
+    """Kill workers, by key."""
+
+    keys: list[str]
+
+
+class Forget(NamedTuple):
+    """These workers are not asked about any more."""
+
+    keys: list[str]
+
+
+class Ready(NamedTuple):
+    """A parent has its imports behind it. problem: why it can't start workers; "" where it can."""
+
+    problem: str = ""
+
+
+class WorkerStarted(NamedTuple):
+    """A worker has been started."""
+
+    key: str
+    pid: int
+
+
+class Refused(NamedTuple):
+    """The system refused a worker. number: of the OSError, or 0."""
+
+    key: str
+    number: int
+    words: str
+
+
+class Exited(NamedTuple):
+    """A worker's process has ended. at: by that machine's `time.monotonic()`."""
+
+    key: str
+    code: int
+    at: float
+
+
+class Ask(NamedTuple):
+    """Have a worker write its stacks to its stacks.txt."""
+
+    key: str
+
+
+class Query(NamedTuple):
+    """A question by its name, `what`, and what it is asked with. An agent gives no answer to "alive", number 0."""
+
+    number: int
+    what: str
+    given: dict[str, Any] | None = None
+
+
+class Answer(NamedTuple):
+    """The answer to the question of that number. arrived: by the kernel's clock, which fills it in."""
+
+    number: int
+    found: dict[str, Any]
+    arrived: float = 0.0
+
+
+class FilePart(NamedTuple):
+    """A part of a file in a run's directory: `data` in base64, `at` bytes into a file of `of`.
+
+    worker: for whom the kernel has put it there; -1 for what an agent says of its workers' files.
+    """
+
+    run: str
+    file: str
+    at: int
+    of: int
+    data: str
+    worker: int = -1
+
+
+class Remove(NamedTuple):
+    """Files of a run that have been handed over are to be removed."""
+
+    run: str
+    files: list[str]
+
+
+class RunEnded(NamedTuple):
+    """Every worker of the run has finished; an evaluator there asks."""
+
+    run: str
+
+
+class LinkMessage(NamedTuple):
+    """To or from a worker that stays; facts: of `dtk.launch.agent_links`."""
+
+    facts: dict[str, Any]
+
+
+class VitalSigns(NamedTuple):
+    """Signs of life, four times a second. vitals: by key; listening: keys of workers whose server is there."""
+
+    vitals: dict[str, list[Any]]
+    listening: list[str]
+
+
+class Gone(NamedTuple):
+    """The agent itself has ended, as its carrier says."""
+
+    words: str
+
+
+Message = (
+    Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | Ask | Query | Answer
+    | FilePart | Remove | RunEnded | LinkMessage | VitalSigns | Gone
+)  # fmt: skip
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}
+
+
+def as_line(message: Message) -> bytes:
+    """The message as a line of JSON."""
+    return json.dumps([type(message).__name__, *message]).encode() + b"\n"
+
+
+def from_line(line: bytes | str) -> Message:
+    """The message of a line. Raises ValueError for a line that is none."""
+    found = json.loads(line)
+    if not isinstance(found, list) or not found or found[0] not in _KINDS:
+        raise ValueError(f"no message: {line!r}")
+    message: Message = _KINDS[found[0]](*found[1:])
+    return message
+
+
+class Incoming:
+    """Messages out of bytes, as they come; those of an unfinished line wait for the next."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def take(self, data: bytes) -> list[Message]:
+        """The messages that are whole with these bytes."""
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        return [from_line(line) for line in lines]
