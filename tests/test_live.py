@@ -12,7 +12,7 @@ import pytest
 from live_folder import BAR, announce, empty, step, write
 
 from dtk.live import show, text
-from dtk.live.sketch import curve, image
+from dtk.live.pictures import curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
 from dtk.view.cluster_picture import ClusterPicture, svg

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from live_folder import announce, busy_step, empty, step
 
-from dtk.live import lately, sketch, text
+from dtk.live import lately, text
+from dtk.live import pictures as sketch
 from dtk.live.lately import BINS, Window
-from dtk.live.sketch import image, stack
+from dtk.live.pictures import image, stack
 from dtk.live.strips import SHOWN, in_words, strips
 from dtk.scaling.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color

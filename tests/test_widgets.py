@@ -16,9 +16,9 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.scaling import shares as scaling
-from dtk.view import widgets
+from dtk.view import loss_scaling_lab as widgets
+from dtk.view.loss_scaling_lab import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
-from dtk.view.widgets import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
 
 GLOBAL, LOCAL, REPLICAS = DIVISORS
 

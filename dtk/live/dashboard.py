@@ -16,7 +16,7 @@ from dtk.language import N_, _
 from dtk.live.follow import Follower
 from dtk.live.lately import Lately
 from dtk.live.log_lines import LogLines
-from dtk.live.sketch import curve, image, stack
+from dtk.live.pictures import curve, image, stack
 from dtk.live.strips import in_words, strips
 from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
 from dtk.view.palette import member_color, member_name, worker_color, worker_name

@@ -15,7 +15,7 @@ from dtk.scaling import shares as scaling
 from dtk.scaling import timing
 from dtk.view.canvas import NO_RECORDS, axes, counts, edges, headline, ink, only_text, thinned
 from dtk.view.palette import replica_name, worker_color, worker_name
-from dtk.view.study import Studied, study_throughput
+from dtk.view.throughput import Studied, study_throughput
 
 if TYPE_CHECKING:
     import pandas
