@@ -7,12 +7,11 @@ a new figure, and returns the Axes. Colours of text and lines follow matplotlib'
 
 from dtk.view.canvas import axes, headline
 from dtk.view.difference import difference
-from dtk.view.fan import fan
 from dtk.view.fault_lab import fault_lab
 from dtk.view.loss_scaling import loss_scaling, throughput
 from dtk.view.loss_scaling_lab import loss_scaling_lab
 from dtk.view.overlap import overlap
-from dtk.view.processes import processes
+from dtk.view.processes import fan, processes
 from dtk.view.proof import proof
 from dtk.view.restarts import restarts
 from dtk.view.ring import ring

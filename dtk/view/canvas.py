@@ -1,22 +1,30 @@
-"""What all figures share: size, headline, caption, ink that follows the theme, and the figure without records."""
+"""What all figures share: axes, headline and caption, ink that follows the theme, rows, notes, legends, and the font of
+the language.
+"""
 
 from __future__ import annotations
 
+import functools
 import io
 import re
+import textwrap
 from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
 from dtk.digits import three
 from dtk.environment import in_notebook
-from dtk.language import N_, _
-from dtk.view.letters import lend_font, tidy, wrapped
+from dtk.language import N_, _, columns, language
 from dtk.view.palette import CURVE_COLORS
 
 if TYPE_CHECKING:
@@ -27,14 +35,24 @@ __all__ = [
     "NO_RECORDS",
     "alternative",
     "axes",
+    "blank",
+    "box",
+    "by_step",
+    "check_step",
     "counts",
     "drawn",
     "edges",
     "headline",
     "ink",
+    "legend_below",
+    "name_rows",
+    "names_of",
+    "note",
     "only_text",
     "png",
+    "row_of_blocks",
     "thinned",
+    "wrapped",
 ]
 
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
@@ -152,12 +170,12 @@ def headline(ax: Axes, title: str, caption: str) -> None:
     _describe(ax, _in_a_line(title, caption))
 
 
-def only_text(ax: Axes, sentence: str) -> Axes:
-    """Axes that hold nothing but one sentence, marked by `N_`: what is missing and how to get it."""
-    ax.text(0.5, 0.5, _(sentence), ha="center", va="center", transform=ax.transAxes, wrap=True)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    _describe(ax, _(sentence))
+def only_text(ax: Axes | None, message: str) -> Axes:
+    """Draw nothing but a message, marked by `N_`: what is missing and how to get it. None: on a new figure."""
+    (ax,) = axes(ax)
+    ax.text(0.5, 0.5, _(message), ha="center", va="center", transform=ax.transAxes, wrap=True)
+    ax.set(xticks=[], yticks=[])
+    _describe(ax, _(message))
     return ax
 
 
@@ -170,6 +188,81 @@ def _describe(ax: Axes, words: str) -> None:
 
 def _in_a_line(title: str, caption: str) -> str:
     return " ".join(tidy(_("{title}. {caption}", title=title, caption=caption)).split())
+
+
+# ---- what several figures draw
+
+
+def by_step(ax: Axes, first: int, last: int) -> None:
+    """Make the horizontal axis one of whole steps, from `first` to `last`."""
+    ax.set(xlabel=_("step"), xlim=(first - 0.5, last + 0.5))
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+
+
+def name_rows(ax: Axes, names: Sequence[str], margin: float = 0.05, below: float = 0.0) -> None:
+    """Name rows of height 1 at 0, 1, 2 and so on, from the top down. margin, below: room above and under them."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5 + margin + below, -0.5 - margin)
+    ax.tick_params(axis="y", length=0)
+
+
+def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[float, str, str]], height: float = 0.62) -> float:
+    """Draw blocks (width, colour, label) side by side from 0 on, and return where the last one ends."""
+    left = 0.0
+    for width, color, label in blocks:
+        ax.barh(row, width, height, left, color=color, label=label, lw=0)
+        left += width
+    return left
+
+
+def note(ax: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> Annotation:
+    """Write beside a point of the axes, `offset` points (1/72 inch) away from it."""
+    return ax.annotate(words, at, offset, textcoords="offset points", **{"va": "center", "fontsize": 9, **style})
+
+
+def legend_below(ax: Axes, handles: Sequence[Any] | None = None, ncols: int = 3, **options: Any) -> None:
+    """Put a legend under the figure. handles: with their labels; None: of what is drawn on `ax`, each label once."""
+    if handles is None:
+        drawn, labels = ax.get_legend_handles_labels()
+        once = dict(zip(labels, drawn, strict=True))
+        handles, options = list(once.values()), {"labels": list(once), **options}
+    if handles:
+        place: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, **options}
+        ax.figure.legend(handles=handles, ncols=ncols, **place)
+
+
+def blank(ax: Axes) -> None:
+    """Remove ticks and frame, where places mean no numbers."""
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+
+
+def box(
+    ax: Axes, corner: tuple[float, float], size: tuple[float, float], color: Any, radius: float, **style: Any
+) -> None:
+    """Draw a frame with round corners; corner: the lower left one."""
+    options: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "lw": 1.6, **style}
+    ax.add_patch(FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **options))
+
+
+def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
+    """Return a name for each run: the labels, or else numbers.
+
+    Raises:
+        ValueError: there are not as many labels as runs.
+    """
+    if labels is None:
+        return [_("run {number}", number=k + 1) for k in range(runs)]
+    if len(labels) != runs:
+        raise ValueError(_("{labels} labels for {runs} runs; give one a run", labels=len(labels), runs=runs))
+    return list(labels)
+
+
+def check_step(step: int, steps: Sequence[int]) -> None:
+    """Raise ValueError where `step` is not among the sorted `steps` that were recorded."""
+    if step not in steps:
+        words = N_("step={step}: the run has records of steps {first} to {last}")
+        raise ValueError(_(words, step=step, first=steps[0], last=steps[-1]))
 
 
 # ---- which of very many steps to draw, so that none that stands out is left out
@@ -206,3 +299,78 @@ def edges(steps: np.ndarray) -> np.ndarray:
         return np.array([0.5])
     between = (steps[:-1] + steps[1:]) / 2
     return np.concatenate([[steps[0] - 0.5], between, [steps[-1] + 0.5]])
+
+
+# ---- letters that English has not, and lines of a text without spaces
+
+# Made by tools/fonts.py. matplotlib knows a font by the name in its file.
+_FONTS = {"zh": (Path(__file__).parent.parent / "fonts" / "NotoSansCJKsc-Regular-gb2312.otf", "Noto Sans CJK SC")}
+
+
+def lend_font(figure: FigureBase) -> None:
+    """Give all texts of the figure the font of the language in use, behind the font that matplotlib is set to."""
+    name = _registered(language())
+    for text in figure.findobj(Text) if name else ():
+        words, families = text.get_text(), text.get_fontfamily()
+        if columns(words) > len(words):
+            text.set_fontweight("normal")  # the only one that the font has
+        if name not in families and text.get_fontweight() in ("normal", 400):
+            text.set_fontfamily([*families, name])
+
+
+@functools.cache
+def _registered(spoken: str) -> str:
+    """Register the language's font with matplotlib and return its name; "" for a language that needs none."""
+    if spoken not in _FONTS:
+        return ""
+    file, name = _FONTS[spoken]
+    font_manager.fontManager.addfont(file)
+    return name
+
+
+_WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"  # ideographs, and punctuation that is as wide
+_OPEN, _CLOSE = "（《“‘「", "，。；：、！？）》”’」…"  # noqa: RUF001
+_KEPT = "\N{NO-BREAK SPACE}"
+_ALONE = rf"(?![{_OPEN}{_CLOSE}])[{_WIDE}]"
+_WORD = rf"[^ \n{_WIDE}{_OPEN}{_CLOSE}]+"
+# What stays on one line: an ideograph or a word, with its punctuation; a number with the ideographs on both sides.
+_PIECE = re.compile(
+    rf" *(?:[{_OPEN}]*(?:(?:{_ALONE}{_KEPT})?{_WORD}(?:(?<={_KEPT}){_ALONE})?|{_ALONE})[{_CLOSE}]*|[{_OPEN}{_CLOSE}])"
+)
+_BESIDE_NUMBERS = re.compile(rf"(?<=[{_WIDE}]) (?=[0-9])|(?<=[0-9]) (?=[{_WIDE}])")
+_AFTER_PUNCTUATION = re.compile(r"(?<=[，。；：、！？）》]) +")  # noqa: RUF001
+
+
+def tidy(text: str) -> str:
+    """Without the spaces that sentences are joined by, where full-width punctuation has its own.
+
+    >>> tidy("共 3 步。 One more."), tidy("3 steps. One more.")
+    ('共 3 步。One more.', '3 steps. One more.')
+    """
+    return _AFTER_PUNCTUATION.sub("", text)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """As `textwrap.wrap`; where there are ideographs, a line may end after each, and not before what closes a sentence.
+
+    >>> wrapped("2 个副本的份额，加起来是 all-reduce 的损失。", 12)
+    ['2 个副本的份', '额，加起来是', 'all-reduce', '的损失。']
+    """
+    if columns(text) == len(text):
+        return textwrap.wrap(text, width)
+    pieces = _PIECE.findall(_BESIDE_NUMBERS.sub(_KEPT, " ".join(text.split())))
+    for narrower in range(width, width // 2, -1):
+        lines = _filled(pieces, narrower)
+        if len(lines) == 1 or columns(lines[-1]) >= width // 5:
+            break  # else a last line of one or two ideographs, as there are no words to keep them together
+    return [line.replace(_KEPT, " ").strip() for line in lines]
+
+
+def _filled(pieces: list[str], width: int) -> list[str]:
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and columns(lines[-1] + piece) > width:
+            lines.append(piece.lstrip())
+        else:
+            lines[-1] += piece
+    return lines

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns
-from dtk.view.canvas import axes, headline, ink, only_text
-from dtk.view.letters import wrapped
+from dtk.view.canvas import axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import worker_color
 from dtk.watch.reasons import names
 from dtk.watch.state import Line, State
@@ -32,7 +31,7 @@ _APART = 4  # workers that get a box each; of more, those that do the same and w
 
 
 def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
-    """Which worker waited for which when a run stalled or failed.
+    """Draw which worker waited for which when a run stalled or failed.
 
     A box per worker (with more than four, one for all that do the same): what it was doing, and its last line of the
     learner's code where dtk asked for it. An arrow leads from a worker that could not go on to one that it waited for.
@@ -44,31 +43,30 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
         ax: axes to draw on; None: a new figure.
     """
     if run.folder is None:
-        return only_text(axes(ax)[0], NOTHING)
+        return only_text(ax, NOTHING)
     found = graph(run.folder)
     boxes = _boxes(found)
     places = _places(len(boxes))
-    low, high = min(place[1] for place in places), max(place[1] for place in places)
-    deep = high - low + _HIGH + 0.3
+    low, high = min(y for __, y in places), max(y for __, y in places)
     title, caption = _title(run, found), _caption(found)
-    words = 0.19 * -(-columns(title) // 60) + 0.14 * -(
-        -columns(caption) // 100
-    )  # inches, by lines; too high does no harm
-    (ax,) = axes(ax, size=(_INCHES, round(deep * _INCHES / _SPAN + words + 0.5, 1)))
-    arrows = _between(found, boxes)
+    # In inches, by the number of lines; too high does no harm.
+    words = 0.19 * -(-columns(title) // 60) + 0.14 * -(-columns(caption) // 100)
+    (ax,) = axes(ax, size=(_INCHES, round((high - low + _HIGH + 0.3) * _INCHES / _SPAN + words + 0.5, 1)))
+    ax.set(xlim=(-_SPAN / 2, _SPAN / 2), ylim=(low - _HIGH / 2 - 0.15, high + _HIGH / 2 + 0.15), aspect="equal")
+    ax.set_anchor("NW")
+    blank(ax)
+    of = {state.member: number for number, states in enumerate(boxes) for state in states}
+    arrows = {(of[who], of[whom]) for who, whom in found.edges}
     for one, other in arrows:
         _arrow(ax, places[one], places[other], both=(other, one) in arrows)
     for states, place in zip(boxes, places, strict=True):
         _box(ax, states, place, _is_source(found, states[0]))
-    ax.set(xlim=(-_SPAN / 2, _SPAN / 2), ylim=(low - _HIGH / 2 - 0.15, high + _HIGH / 2 + 0.15))
-    ax.set(aspect="equal", xticks=[], yticks=[])
-    ax.set_anchor("NW")
     headline(ax, title, caption)
-    ax.spines[:].set_visible(False)
     return ax
 
 
 def _boxes(found: Waiting) -> list[list[State]]:
+    """The workers of each box."""
     groups: dict[Any, list[State]] = {}
     for state in found.states:
         waits = frozenset(whom for who, whom in found.edges if who == state.member)
@@ -78,12 +76,6 @@ def _boxes(found: Waiting) -> list[list[State]]:
     return list(groups.values())
 
 
-def _between(found: Waiting, boxes: list[list[State]]) -> set[tuple[int, int]]:
-    """The arrows, from box to box."""
-    box = {state.member: number for number, states in enumerate(boxes) for state in states}
-    return {(box[who], box[whom]) for who, whom in found.edges}
-
-
 def _places(count: int) -> list[tuple[float, float]]:
     """The middle of each box: on an ellipse from the left over the top, which lets every arrow see its target."""
     across = (_SPAN - _WIDE) / 2 - 0.1
@@ -91,29 +83,25 @@ def _places(count: int) -> list[tuple[float, float]]:
         return [(-across * 0.75, 0.0), (across * 0.75, 0.0)][:count]
     # So flat that the figure stays small, and so high that two boxes one above the other have room for an arrow.
     up = max(0.9, count * 0.27)
-    return [
-        (-across * math.cos(angle), up * math.sin(angle))
-        for angle in (2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count))
-    ]
+    angles = [2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count)]
+    return [(-across * math.cos(angle), up * math.sin(angle)) for angle in angles]
 
 
 def _is_source(found: Waiting, state: State) -> bool:
+    """Whether others wait for a worker that waits for none."""
     waits = any(who == state.member for who, _ in found.edges)
     return not waits and any(whom == state.member for _, whom in found.edges)
 
 
 def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> None:
-    state = max(states, key=lambda each: each.quiet)
     left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
-    face = ax.get_facecolor()
-    style: dict[str, Any] = {"edgecolor": ink(ax), "lw": 2.6 if source else 0.8, "zorder": 3}
-    frame = FancyBboxPatch((left, low), _WIDE, _HIGH, "round,pad=0,rounding_size=0.06", facecolor=face, **style)
-    frame.set_gid("source" if source else "box")
-    ax.add_patch(frame)
+    style: dict[str, Any] = {"lw": 2.6 if source else 0.8, "gid": "source" if source else "box", "zorder": 3}
+    box(ax, (left, low), (_WIDE, _HIGH), ink(ax), 0.06, facecolor=ax.get_facecolor(), **style)
     high = (_HIGH - 0.16) / len(states)
-    for k, each in enumerate(states):
-        swatch: dict[str, Any] = {"facecolor": worker_color(each.member), "lw": 0, "zorder": 4}
-        ax.add_patch(Rectangle((left + 0.07, low + 0.08 + (len(states) - 1 - k) * high), 0.09, high, **swatch))
+    for k, each in enumerate(reversed(states)):
+        corner = left + 0.07, low + 0.08 + k * high
+        ax.add_patch(Rectangle(corner, 0.09, high, facecolor=worker_color(each.member), lw=0, zorder=4))
+    state = max(states, key=lambda each: each.quiet)
     lines = wrapped(_unbroken(state.said()), _CHARACTERS)[:2]
     lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
     name = names(states) if len(states) <= _APART else _("{count} workers", count=len(states))
@@ -132,18 +120,9 @@ def _unbroken(line: Line) -> str:
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], both: bool) -> None:
     """From the edge of one box to the edge of the other; two that wait for each other get an arrow each, apart."""
-    tail, head = _edge(start, end), _edge(end, start)
-    arrow = FancyArrowPatch(
-        tail,
-        head,
-        arrowstyle="-|>,head_width=3.2,head_length=6",
-        connectionstyle=f"arc3,rad={0.18 if both else 0.0}",
-        color=ink(ax),
-        lw=1.3,
-        shrinkA=2,
-        shrinkB=3,
-        zorder=2,
-    )
+    style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3, "zorder": 2}
+    bent = f"arc3,rad={0.18 if both else 0.0}"
+    arrow = FancyArrowPatch(_edge(start, end), _edge(end, start), connectionstyle=bent, shrinkA=2, shrinkB=3, **style)
     arrow.set_gid("waits")
     ax.add_patch(arrow)
 
