@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -16,16 +14,8 @@ from looping import STEPS, parts
 
 import dtk
 from dtk import faults
-from dtk.records import tables
-from dtk.view import annotations as drawn_words
 
 pytestmark = pytest.mark.trains
-
-
-@pytest.mark.parametrize("module", [tables, drawn_words])
-def test_the_examples_hold(module):
-    result = doctest.testmod(module)
-    assert (result.attempted > 0, result.failed) == (True, 0)
 
 
 def test_the_steps_that_count_and_all_attempts(capsys, monkeypatch):

@@ -206,11 +206,11 @@ def name_rows(ax: Axes, names: Sequence[str], margin: float = 0.05, below: float
     ax.tick_params(axis="y", length=0)
 
 
-def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[float, str, str]], height: float = 0.62) -> float:
-    """Draw blocks (width, colour, label) side by side from 0 on, and return where the last one ends."""
+def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[Any, ...]], height: float = 0.62) -> float:
+    """Draw blocks (width, colour, and a label if it has one) side by side from 0 on; return where the last one ends."""
     left = 0.0
-    for width, color, label in blocks:
-        ax.barh(row, width, height, left, color=color, label=label, lw=0)
+    for width, color, *label in blocks:
+        ax.barh(row, width, height, left, color=color, label="".join(label), lw=0)
         left += width
     return left
 
