@@ -18,8 +18,7 @@ from dtk.view.step_time import overlap, step_time
 from dtk.view.throughput import efficiency, throughput
 from dtk.view.timeline import timeline
 from dtk.view.wait_for import wait_for
-from dtk.view.what_if import what_if
-from dtk.view.what_if_lab import what_if_lab
+from dtk.view.what_if import what_if, what_if_lab
 
 __all__ = [
     "axes",

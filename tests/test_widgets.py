@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.scaling import shares as scaling
+from dtk.view import controls
 from dtk.view import loss_scaling_lab as widgets
 from dtk.view.loss_scaling_lab import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
@@ -150,7 +151,7 @@ def test_without_widgets_it_is_a_figure_of_all_divisors(mode, monkeypatch):
 
 def test_without_ipywidgets_it_is_the_figure_too(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "widgets")
-    monkeypatch.setattr(widgets.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(controls.importlib.util, "find_spec", lambda name: None)
     assert not isinstance(loss_scaling_lab(), LossScalingLab)
 
 

@@ -4,7 +4,9 @@ the language.
 
 from __future__ import annotations
 
+import base64
 import functools
+import html
 import io
 import re
 import textwrap
@@ -43,6 +45,7 @@ __all__ = [
     "drawn",
     "edges",
     "headline",
+    "image",
     "ink",
     "legend_below",
     "name_rows",
@@ -126,6 +129,12 @@ def png(figure: Figure, dpi: float | str = "figure") -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi)
     return file.getvalue()
+
+
+def image(figure: Figure, words: str, dpi: int = 120, style: str = "") -> str:
+    """The figure in HTML. words: what it says, for those who see none."""
+    source = base64.b64encode(png(figure, dpi)).decode()
+    return f'<img alt="{html.escape(words)}" style="{style}" src="data:image/png;base64,{source}">'
 
 
 def ink(ax: Axes) -> Any:

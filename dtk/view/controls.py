@@ -1,4 +1,4 @@
-"""Controls that have a name for a screen reader and that the keyboard reaches, from core ipywidgets (7.7 and 8).
+"""Labs, and controls that have a name for a screen reader and that the keyboard reaches, from core ipywidgets (7.7, 8).
 
 Not sliders and toggle buttons, which don't tell their name or what is chosen; nor drop-down lists, whose arrow keys
 JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/interface.html#keyboard-shortcuts).
@@ -6,10 +6,14 @@ JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/i
 
 from __future__ import annotations
 
+import base64
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["STYLE", "beside", "choice", "folded", "in_a_row", "number", "styled"]
+from dtk.environment import live_mode
+
+__all__ = ["STYLE", "Lab", "beside", "choice", "folded", "has_widgets", "in_a_row", "number", "styled"]
 
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
@@ -24,6 +28,34 @@ STYLE = f"""<style>
 .{_FOLDED} .p-Collapse-header, .{_FOLDED} .jupyter-widget-Collapse-header {{display: none}}
 .{_FOLDED} .p-Collapse-contents, .{_FOLDED} .jupyter-widget-Collapse-contents {{border: 0; padding: 0}}
 </style>"""
+
+
+def has_widgets() -> bool:
+    """Whether controls can be shown here: in a notebook that has ipywidgets."""
+    return live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None
+
+
+class Lab:
+    """Controls for a learner to set, in `box`, and what a page shows where no kernel answers: a picture, or HTML."""
+
+    title = ""
+    box: Any
+
+    def still(self) -> bytes | str:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        # No numbers: this text may stand in a stored output, whatever the learner last set.
+        return f"<lab of dtk: {self.title}>"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        still = self.still()
+        page = {"text/html": still}
+        if isinstance(still, bytes):
+            page = {"image/png": base64.b64encode(still).decode()}
+        display({**beside(self.box, repr(self)), **page}, raw=True)
 
 
 def styled(box: Any) -> Any:

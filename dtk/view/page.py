@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dtk.language import _, language
-from dtk.view.canvas import png
+from dtk.view.canvas import image
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,8 +51,7 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 def figure(drawn: Figure, words: str) -> str:
     """A figure as a picture; words: what it says, for those who see none."""
-    picture = base64.b64encode(png(drawn, 120)).decode()
-    return f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{picture}"></figure>\n'
+    return f"<figure>{image(drawn, words)}</figure>\n"
 
 
 def text(title: str, lines: Sequence[str]) -> str:
