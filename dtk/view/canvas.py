@@ -13,12 +13,13 @@ import textwrap
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Annotation, Text
@@ -28,9 +29,6 @@ from dtk.digits import three
 from dtk.environment import in_notebook
 from dtk.language import N_, _, columns, language
 from dtk.view.palette import CURVE_COLORS
-
-if TYPE_CHECKING:
-    from matplotlib.axis import Axis
 
 __all__ = [
     "MOST",

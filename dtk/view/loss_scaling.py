@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 
 from dtk.language import N_, _
 from dtk.proof.proof import kept as kept_proof
+from dtk.records.tables import Recorded
 from dtk.scaling import shares as scaling
 from dtk.view.canvas import NO_RECORDS, axes, by_step, edges, headline, ink, note, only_text, thinned
 from dtk.view.palette import replica_name, worker_color
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["loss_scaling"]
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from dtk.language import N_, _, ngettext
 from dtk.scaling import shares as scaling
 from dtk.view.canvas import alternative, axes, headline, image, ink, legend_below, name_rows, note, png, row_of_blocks
 from dtk.view.controls import STYLE, Lab, choice, has_widgets, number, styled
 from dtk.view.palette import replica_name, worker_color
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
 
@@ -158,8 +156,6 @@ def _size(divisors: Sequence[str]) -> tuple[float, float]:
 
 
 def _figure(replicas: int, examples: int, divisors: Sequence[str]) -> Figure:
-    from matplotlib.figure import Figure
-
     # Not by pyplot, which would show the figure under the cell as well.
     figure = Figure(figsize=_size(divisors), layout="constrained")
     _draw(figure.subplots(), replicas, examples, divisors)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from dtk.language import _, language
 from dtk.view.canvas import image
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["figure", "page", "table", "text"]
 

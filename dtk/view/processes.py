@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 
 from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
 from dtk.records.facts import MOVING
+from dtk.records.tables import Recorded
 from dtk.scaling.parts import step_messages
 from dtk.scaling.shares import by_step
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, check_step, headline, ink, only_text, wrapped
 from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["fan", "processes"]
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
 from dtk.proof.losses import CANCELLING, RTOL, allowed
+from dtk.proof.proof import Proof
+from dtk.proof.steps import Steps
+from dtk.records.tables import Recorded
 from dtk.scaling import shares
 from dtk.view.canvas import (
     NO_RECORDS,
@@ -26,14 +31,6 @@ from dtk.view.canvas import (
     thinned,
 )
 from dtk.view.palette import CURVE_COLORS
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
-    from dtk.proof.proof import Proof
-    from dtk.proof.steps import Steps
-    from dtk.records.tables import Recorded
 
 __all__ = ["difference", "differences", "picture", "proof"]
 
@@ -190,27 +187,23 @@ def differences(run: Recorded, baseline: Recorded, rtol: float = RTOL) -> pandas
         Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
         allowed (the bound there). Empty where one of the two has no records.
     """
-    import pandas as pd
-
     if run.records.empty or baseline.records.empty:
-        return pd.DataFrame(columns=["difference", "allowed"], dtype=float)
+        return pandas.DataFrame(columns=["difference", "allowed"], dtype=float)
     mine, other = _losses(run), _losses(baseline)
     both = mine.index.intersection(other.index)
     ours, theirs = mine[both].to_numpy(), other[both].to_numpy()
     with np.errstate(invalid="ignore"):  # infinite minus infinite
         apart = np.abs(ours - theirs)
     apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
-    return pd.DataFrame({"difference": apart, "allowed": allowed(theirs, rtol)}, index=both)
+    return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, rtol)}, index=both)
 
 
 def _losses(run: Recorded) -> pandas.Series:
     """The global loss of each step that all replicas have recorded."""
-    import pandas as pd
-
     each, examples = shares.by_step(run.records, "loss"), shares.by_step(run.records, "examples")
     whole = examples.notna().all(axis=1)
     values = shares.global_loss(each[whole].to_numpy(), examples[whole].to_numpy())
-    return pd.Series(values, index=each.index[whole])
+    return pandas.Series(values, index=each.index[whole])
 
 
 def proof(found: Proof, ax: Axes | None = None) -> Axes:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from dtk.language import N_, _, columns
+from dtk.records.tables import Recorded
 from dtk.scaling.fates import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
 from dtk.view.palette import CURVE_COLORS
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["restarts"]
 

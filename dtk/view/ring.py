@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
+from dtk.records.tables import Recorded
 from dtk.scaling.ring import Message, Story, story
 from dtk.view.canvas import axes, blank, headline, ink, legend_below, only_text
 from dtk.view.palette import worker_color, worker_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["ring"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
@@ -14,9 +15,6 @@ from dtk.language import _
 from dtk.scaling.sharding import Sharding, from_lists, in_words
 from dtk.view.canvas import axes, headline, ink
 from dtk.view.palette import replica_name, worker_color, worker_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["sharding"]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from dtk.digits import bytes_of, three
@@ -23,10 +25,6 @@ from dtk.view.canvas import (
     row_of_blocks,
 )
 from dtk.view.palette import PART_COLORS, worker_name
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
 
 __all__ = ["overlap", "step_time"]
 
@@ -80,10 +78,8 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
 
 def _of_run(run: Any) -> pandas.DataFrame:
     """By worker, ms; empty without records."""
-    import pandas as pd
-
     if run.folder is None or run.records.empty:
-        return pd.DataFrame(columns=list(PARTS))
+        return pandas.DataFrame(columns=list(PARTS))
     read = None if run.folder.earlier else run.records  # after restarts those hold the earlier starts' steps as well
     table = step_parts(run, read).groupby("worker")[list(PARTS)].median() * 1e3
     return table.rename(index=worker_name)
@@ -161,10 +157,8 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
 
 def _of_worker_0(run: Any) -> pandas.DataFrame:
     """Its all-reduces in all steps."""
-    import pandas as pd
-
     if run.folder is None:  # an error from before anything started
-        return pd.DataFrame()
+        return pandas.DataFrame()
     table = step_reductions(run)
     return table[table.worker == 0]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from dtk.digits import three
 from dtk.language import N_, _, columns, ngettext
+from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.efficiency import GAPS, losses
 from dtk.view.canvas import (
@@ -26,12 +29,6 @@ from dtk.view.canvas import (
     row_of_blocks,
 )
 from dtk.view.palette import PART_COLORS, worker_color, worker_name
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["efficiency", "throughput"]
 

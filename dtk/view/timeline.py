@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from dtk.digits import three
 from dtk.language import N_, _, columns
-from dtk.records import evaluations
+from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
+from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.pace import Pace, pace, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, legend_below, name_rows, note, only_text
 from dtk.view.palette import member_color, member_name
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-
-    from dtk.records import RunFolder
-    from dtk.records.tables import Recorded
 
 __all__ = ["timeline"]
 
@@ -152,9 +148,7 @@ def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) ->
 
 def _times(lanes: list[_Lane]) -> pandas.DataFrame:
     """The steps of all lanes."""
-    import pandas as pd
-
-    return pd.concat([lane.steps for lane in lanes], ignore_index=True)
+    return pandas.concat([lane.steps for lane in lanes], ignore_index=True)
 
 
 def _draw(ax: Axes, lane: _Lane, span: tuple[float, float], whole: float) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns
+from dtk.records.tables import Recorded
 from dtk.view.canvas import axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import worker_color
 from dtk.watch.reasons import names
 from dtk.watch.state import Line, State
 from dtk.watch.waiting import Waiting, graph
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["wait_for"]
 

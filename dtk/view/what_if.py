@@ -8,9 +8,12 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
@@ -22,10 +25,6 @@ from dtk.scaling.links import LINKS
 from dtk.scaling.prediction import LIMITS, TOLERATED, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note, png
 from dtk.view.controls import Lab, has_widgets
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
 
 __all__ = ["EXAMPLE", "LIMIT_COLORS", "WhatIfLab", "predictions", "tell", "what_if", "what_if_lab"]
 
@@ -78,7 +77,7 @@ def what_if(
     measured: Mapping[int, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colours name what most is lost by.
+    """Draw predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colours name what limits it.
 
         dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))
 
@@ -361,8 +360,6 @@ class WhatIfLab(Lab):
 
 
 def _png(job: Job, cluster: Cluster, workers: int) -> bytes:
-    from matplotlib.figure import Figure
-
     # Not by pyplot, which would show the figure under the cell as well.
     rows, size = _layout(job)
     figure = Figure(figsize=size, layout="constrained")
