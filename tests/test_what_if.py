@@ -48,7 +48,7 @@ def test_the_docstrings_examples_hold():
 
 def test_the_line_is_the_prediction_and_its_colours_are_the_limits():
     top = what_if(EXAMPLE, Cluster(ETHERNET_10), workers=100)
-    table = predictions(EXAMPLE, Cluster(ETHERNET_10), 100, "weak")
+    table = predictions(EXAMPLE, Cluster(ETHERNET_10), 100)
     ideal, *parts, mark = top.lines
     np.testing.assert_allclose(ideal.get_ydata(), table.ideal)
     at, rate = (np.concatenate([getattr(part, f"get_{axis}data")() for part in parts]) for axis in "xy")
@@ -78,29 +78,25 @@ def test_title_and_strip_name_the_limit():
 
 def test_the_legend_names_every_limit_once():
     top = what_if(EXAMPLE, Cluster(ETHERNET_10), workers=100)
-    limits = list(dict.fromkeys(predictions(EXAMPLE, Cluster(ETHERNET_10), 100, "weak").slowed_by))
+    limits = list(dict.fromkeys(predictions(EXAMPLE, Cluster(ETHERNET_10), 100).slowed_by))
     (legend,) = top.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["ideal", *limits]
 
 
-def test_measured_rates_are_dots():
+def test_the_ceiling_of_the_cores_is_drawn():
     job = Job(per_example=0.01 / 64, batch=64, gradient_bytes=1.4e6)
-    top = what_if(job, Cluster(LOOPBACK, cores=2), workers=2, measured={4: 7000.0, 1: 6400.0, 2: 7100.0})
-    dots = next(line for line in top.lines if line.get_label() == "measured")
-    assert list(dots.get_xdata()) == [1, 2, 4]
-    assert list(dots.get_ydata()) == [6400.0, 7100.0, 7000.0]
+    top = what_if(job, Cluster(LOOPBACK, cores=2), workers=2)
     ceiling = next(line for line in top.lines if line.get_label() == "ceiling")
     assert ceiling.get_ydata()[-1] == pytest.approx(2 * 6400)
-    assert "2 cores for all" in said(top)
+    assert "2 cores for all." in said(top)
     assert "loopback, as measured (2 ms, 0.4 GB/s)" in said(top)
 
 
 def test_on_one_machine_the_axis_ends_where_nobody_would_go():
     job = Job(per_example=0.001, batch=64, gradient_bytes=0.0)
-    assert predictions(job, Cluster(cores=2), 4, "weak").workers.max() == 64
-    assert predictions(job, Cluster(cores=2), 100, "weak").workers.max() == 100
-    assert predictions(job, Cluster(), 4, "weak").workers.max() == 10_000
-    assert predictions(job, Cluster(), 4, "strong").workers.max() == 64
+    assert predictions(job, Cluster(cores=2), 4).workers.max() == 64
+    assert predictions(job, Cluster(cores=2), 100).workers.max() == 100
+    assert predictions(job, Cluster(), 4).workers.max() == 10_000
 
 
 def test_words_for_each_limit():
@@ -133,7 +129,7 @@ def test_a_batch_that_is_too_large_slows_nothing_down():
     assert len(plain.figure.axes) == 2
     worth = top.figure.axes[2]
     (line,) = [line for line in worth.lines if line.get_gid() == "worth"]
-    table = predictions(EXAMPLE, Cluster(ETHERNET_100), 4096, "weak")
+    table = predictions(EXAMPLE, Cluster(ETHERNET_100), 4096)
     np.testing.assert_allclose(line.get_ydata(), 100 * table.useful)
     assert "critical batch, 20,000" in [text.get_text() for text in worth.texts]
     row = table[table.workers == 4096].iloc[0]
@@ -172,8 +168,6 @@ def test_on_given_axes_only_the_throughput():
     [
         ({"workers": 0}, "workers=0, but it takes a whole number from 1 to 10,000"),
         ({"workers": 20_000}, "workers=20000, but"),
-        ({"workers": 100, "scaling": "strong"}, "workers=100 for a global batch of 64: some would have no example"),
-        ({"scaling": "some"}, "scaling='some', but it takes 'weak' or 'strong'"),
     ],
 )
 def test_what_can_not_be_drawn(kwargs, words):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
-from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, columns, ngettext
 from dtk.scaling.communication import ALGORITHMS, BIGGEST_CLUSTER, check
 from dtk.scaling.job import Cluster, Job
@@ -41,8 +41,6 @@ EXAMPLE = Job(
 )
 # Of Okabe and Ito's palette; no worker has a colour here.
 LIMIT_COLORS = dict(zip(LIMITS[:4], ("#009E73", "#E69F00", "#0072B2", "#CC79A7"), strict=True))
-_SIZE, _HIGHER = (7.0, 5.2), 1.2  # inches; by so much where there is a picture of what an example is worth
-_ROWS = (1.25, 1.0, 0.6)
 _POINTS = 49
 _FEW = 256  # workers, up to which the axis counts in powers of 2
 _MOST_A_CORE = 32  # workers on one machine, to which the axis goes
@@ -57,10 +55,6 @@ _ALGORITHMS = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"
 _SETTING = N_(
     "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
 )
-_SETTING_WITH_CORES = N_(
-    "{batch}, {size} MB of gradients, {link}, {algorithm}, {cores:g} cores for all, overlap {overlap:.0f} %, "
-    "stragglers ±{spread:.0f} %."
-)
 _COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
 _COLOUR_WITH_CORES = N_(
     "Colour: where most of the lost throughput goes (compute: at most a tenth is lost, or the cores are too few)."
@@ -73,8 +67,6 @@ def what_if(
     job: Job = EXAMPLE,
     cluster: Cluster | None = None,
     workers: int = 256,
-    scaling: str = "weak",
-    measured: Mapping[int, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colours name what limits it.
@@ -89,17 +81,15 @@ def what_if(
         job: what a replica does in a step.
         cluster: what connects the workers; None: `Cluster()`.
         workers: the number that the title is about.
-        scaling: "weak" or "strong", as for `dtk.model.predict`.
-        measured: examples/s by number of workers, drawn as dots.
         ax: axes for the throughput alone; None: a new figure with all.
 
     Raises:
         ClusterConfigError: what can't be predicted.
     """
-    table = predictions(job, cluster or Cluster(), workers, scaling)
-    rows, size = _layout(job)
-    grid = axes(ax, rows=rows, size=size)
-    _draw(grid, table, job, cluster or Cluster(), workers, measured or {})
+    cluster = cluster or Cluster()
+    table = predictions(job, cluster, workers)
+    grid = axes(ax, *_layout(job))
+    _draw(grid, table, job, cluster, workers)
     return grid[0]
 
 
@@ -149,30 +139,22 @@ def _headline(row: Any, workers: int) -> str:
     return words
 
 
-def predictions(job: Job, cluster: Cluster, workers: int, scaling: str) -> pandas.DataFrame:
-    """Predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
+def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
+    """Return predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
     check(workers, 0, cluster.algorithm, cluster.per_machine)
-    if scaling == "strong" and workers > job.batch:
-        raise ClusterConfigError(f"workers={workers} for a global batch of {job.batch:g}: some would have no example")
     most = BIGGEST_CLUSTER if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
-    most = min(most, BIGGEST_CLUSTER if scaling == "weak" else int(job.batch))
-    spread = np.logspace(0, np.log10(most), _POINTS).round().astype(int)
-    return predict(job, cluster, sorted({*map(int, spread), workers}), scaling)
+    spread = np.logspace(0, np.log10(min(most, BIGGEST_CLUSTER)), _POINTS).round().astype(int)
+    return predict(job, cluster, sorted({*map(int, spread), workers}))
 
 
 def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
     """Rows in a row with one limit of their examples/s: first, last, limit."""
-    limits = list(table.slowed_by)
-    first = 0
-    for row in range(1, len(limits) + 1):
-        if row == len(limits) or limits[row] != limits[first]:
-            yield first, row - 1, limits[first]
-            first = row
+    for limit, rows in itertools.groupby(range(len(table)), key=lambda row: table.slowed_by[row]):
+        first, *more = rows
+        yield first, [first, *more][-1], limit
 
 
-def _draw(
-    grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int, measured: Mapping[int, float]
-) -> None:
+def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> None:
     top, *below = grid
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
     if (table.ceiling < 0.99 * table.ideal).any():
@@ -180,9 +162,6 @@ def _draw(
     for first, last, limit in _runs(table):
         part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
         top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(_LIMITS[limit]))
-    if measured:
-        counts, rates = zip(*sorted(measured.items()), strict=True)
-        top.plot(counts, rates, "o", color=ink(top), ms=4.5, label=_("measured"), ls="")
     row = table[table.workers == workers].iloc[0]
     top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
     top.set(yscale="log", ylabel=_("examples/s"))
@@ -237,31 +216,26 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
 
 def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> tuple[str, str]:
     total = sum(job.buckets) / 1e6
-    each = N_("{batch} examples a replica") if table.batch.nunique() == 1 else N_("global batch {batch}")
     setting = _(
-        _SETTING if cluster.cores is None else _SETTING_WITH_CORES,
-        batch=_(each, batch=f"{job.batch:g}"),
+        _SETTING,
+        batch=_("{batch} examples a replica", batch=f"{job.batch:g}"),
         size=three(total),
         link=cluster.link,
         algorithm=_(_ALGORITHMS[cluster.algorithm]),
-        cores=cluster.cores,
         overlap=100 * job.overlap,
         spread=100 * job.spread,
     )
-    caption = [
-        setting.replace(" %", "\N{NO-BREAK SPACE}%"),
-        _(_COLOUR if cluster.cores is None else _COLOUR_WITH_CORES),
-    ]
+    caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
+    if cluster.cores is not None:
+        caption[1:] = [_("{cores:g} cores for all.", cores=cluster.cores), _(_COLOUR_WITH_CORES)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
     return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
 def _layout(job: Job) -> tuple[tuple[float, ...], tuple[float, float]]:
-    """The heights of the pictures, relative to one another, and the figure's size."""
-    if job.critical_batch is None:
-        return _ROWS[:2], _SIZE
-    return _ROWS, (_SIZE[0], _SIZE[1] + _HIGHER)
+    """The heights of the pictures, relative to one another, and the figure's size in inches."""
+    return ((1.25, 1.0), (7.0, 5.2)) if job.critical_batch is None else ((1.25, 1.0, 0.6), (7.0, 6.4))
 
 
 # ---- the lab
@@ -348,7 +322,7 @@ class WhatIfLab(Lab):
     @property
     def table(self) -> pandas.DataFrame:
         """The predictions that are drawn: see `dtk.scaling.prediction.predict`."""
-        return predictions(self.job, self.cluster, self.workers.value, "weak")
+        return predictions(self.job, self.cluster, self.workers.value)
 
     def still(self) -> bytes:
         return _png(*self._start)
@@ -364,5 +338,5 @@ def _png(job: Job, cluster: Cluster, workers: int) -> bytes:
     rows, size = _layout(job)
     figure = Figure(figsize=size, layout="constrained")
     grid = list(figure.subplots(len(rows), 1, gridspec_kw={"height_ratios": rows}))
-    _draw(grid, predictions(job, cluster, workers, "weak"), job, cluster, workers, {})
+    _draw(grid, predictions(job, cluster, workers), job, cluster, workers)
     return png(figure)
