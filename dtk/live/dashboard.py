@@ -188,9 +188,8 @@ class Dashboard:
         shares = [share.points for share in self.follower.shares]
         if not shares or not shares[0]:
             return curve(self.follower.losses.points, _("loss"))
-        name, note = replica_name, _("shares by replica")
-        if self.workers > 1:
-            name, note = worker_name, _("shares by worker")
+        several = self.workers > 1
+        name, note = (worker_name, _("shares by worker")) if several else (replica_name, _("shares by replica"))
         values = [[y for __, y in share] for share in shares]
         layers = [Layer(name(k), worker_color(k), each) for k, each in enumerate(values)]
         total = [(x, sum(each)) for (x, __), each in zip(shares[0], zip(*values, strict=True), strict=True)]

@@ -13,7 +13,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,7 +159,7 @@ def _words(parts: np.ndarray) -> str:
     return _(", ").join(f"{name} {_percent(share)}" for __, name, share in _named(parts) if round(100 * share))
 
 
-def _named(parts: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
+def _named(parts: np.ndarray) -> list[tuple[str, str, Any]]:
     """parts: `(..., len(PARTS))`. Each part, its name and its shares; at last, without a part, what is not known."""
     named = [(part, _(name), parts[..., PARTS.index(part)]) for part, name in SHOWN.items()]
     return [*named, ("", _(_UNKNOWN), np.maximum(0.0, 1.0 - parts.sum(axis=-1)))]

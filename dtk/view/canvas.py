@@ -337,12 +337,12 @@ def _registered(spoken: str) -> str:
 
 _WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"  # ideographs, and punctuation that is as wide
 _OPEN, _CLOSE = "（《“‘「", "，。；：、！？）》”’」…"  # noqa: RUF001
-_KEPT = "\N{NO-BREAK SPACE}"
+_BOUND = "\N{NO-BREAK SPACE}"
 _ALONE = rf"(?![{_OPEN}{_CLOSE}])[{_WIDE}]"
 _WORD = rf"[^ \n{_WIDE}{_OPEN}{_CLOSE}]+"
 # What stays on one line: an ideograph or a word, with its punctuation; a number with the ideographs on both sides.
 _PIECE = re.compile(
-    rf" *(?:[{_OPEN}]*(?:(?:{_ALONE}{_KEPT})?{_WORD}(?:(?<={_KEPT}){_ALONE})?|{_ALONE})[{_CLOSE}]*|[{_OPEN}{_CLOSE}])"
+    rf" *(?:[{_OPEN}]*(?:(?:{_ALONE}{_BOUND})?{_WORD}(?:(?<={_BOUND}){_ALONE})?|{_ALONE})[{_CLOSE}]*|[{_OPEN}{_CLOSE}])"
 )
 _BESIDE_NUMBERS = re.compile(rf"(?<=[{_WIDE}]) (?=[0-9])|(?<=[0-9]) (?=[{_WIDE}])")
 _AFTER_PUNCTUATION = re.compile(r"(?<=[，。；：、！？）》]) +")  # noqa: RUF001
@@ -365,12 +365,12 @@ def wrapped(text: str, width: int) -> list[str]:
     """
     if columns(text) == len(text):
         return textwrap.wrap(text, width)
-    pieces = _PIECE.findall(_BESIDE_NUMBERS.sub(_KEPT, " ".join(text.split())))
+    pieces = _PIECE.findall(_BESIDE_NUMBERS.sub(_BOUND, " ".join(text.split())))
     for narrower in range(width, width // 2, -1):
         lines = _filled(pieces, narrower)
         if len(lines) == 1 or columns(lines[-1]) >= width // 5:
             break  # else a last line of one or two ideographs, as there are no words to keep them together
-    return [line.replace(_KEPT, " ").strip() for line in lines]
+    return [line.replace(_BOUND, " ").strip() for line in lines]
 
 
 def _filled(pieces: list[str], width: int) -> list[str]:

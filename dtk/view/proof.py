@@ -18,18 +18,7 @@ from dtk.proof.proof import Proof
 from dtk.proof.steps import Steps
 from dtk.records.tables import Recorded
 from dtk.scaling import shares
-from dtk.view.canvas import (
-    NO_RECORDS,
-    axes,
-    by_step,
-    headline,
-    ink,
-    legend_below,
-    names_of,
-    only_text,
-    png,
-    thinned,
-)
+from dtk.view import canvas
 from dtk.view.palette import CURVE_COLORS
 
 __all__ = ["difference", "differences", "picture", "proof"]
@@ -74,13 +63,13 @@ def difference(
             baselines=len(alone),
         )
         raise ValueError(words)
-    names = names_of(labels, len(runs))
+    names = canvas.names_of(labels, len(runs))
     if any(each.records.empty for each in (*runs, *alone)):
-        return only_text(ax, NO_RECORDS)
+        return canvas.only_text(ax, canvas.NO_RECORDS)
     tables = [differences(*pair, rtol) for pair in zip(runs, alone, strict=True)]
     if not any(table.difference.notna().any() for table in tables):
-        return only_text(ax, NO_STEP)
-    (ax,) = axes(ax)
+        return canvas.only_text(ax, NO_STEP)
+    (ax,) = canvas.axes(ax)
     several = len(tables) > 1
     names = names if several or labels else [""]
     lowest, highest = _span(tables)
@@ -88,10 +77,10 @@ def difference(
     zero = lowest * (lowest / highest) ** (_BELOW / (1 - _BELOW) / 2) if zeros else lowest  # the middle of the band
     for k, (table, name) in enumerate(zip(tables, names, strict=True)):
         _draw(ax, table, zero, name, k if several else None)
-    by_step(ax, min(table.index.min() for table in tables), max(table.index.max() for table in tables))
+    canvas.by_step(ax, min(table.index.min() for table in tables), max(table.index.max() for table in tables))
     _powers(ax, (zero * zero / lowest, highest), lowest)
-    legend_below(ax, ncols=2)
-    headline(ax, *_words(tables, names, rtol))
+    canvas.legend_below(ax, ncols=2)
+    canvas.headline(ax, *_words(tables, names, rtol))
     return ax
 
 
@@ -107,13 +96,13 @@ def _span(tables: Sequence[pandas.DataFrame]) -> tuple[float, float]:
 def _draw(ax: Axes, table: pandas.DataFrame, zero: float, name: str, number: int | None) -> None:
     """Points, and the tolerance as a line. number: among several runs, which then have a colour for both."""
     color = CURVE_COLORS[(number or 0) % len(CURVE_COLORS)]
-    kept = table.iloc[thinned(table.difference.to_numpy())]
+    kept = table.iloc[canvas.thinned(table.difference.to_numpy())]
     places = kept.difference.where(kept.difference != 0, zero)
     size = 5.0 if len(kept) <= 100 else 2.5
     points: dict[str, Any] = {"marker": _MARKERS[(number or 0) % len(_MARKERS)], "ms": size, "mew": 0}
     ax.plot(kept.index, kept.difference.where(kept.difference > 0), color=color, lw=1.0, alpha=0.45)
     ax.plot(kept.index, places, color=color, ls="", label=name or _("difference at a step"), gid="points", **points)
-    line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": ink(ax) if number is None else color}
+    line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": canvas.ink(ax) if number is None else color}
     said = _("bound") if number is None else _("bound, {name}", name=name)
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
 
@@ -125,7 +114,7 @@ def _powers(ax: Axes, ylim: tuple[float, float], lowest: float) -> None:
     powers = powers[:: max(1, -(-len(powers) // 7))]
     at, words = list(10.0**powers), [f"$10^{{{power}}}$" for power in powers]
     if ylim[0] < lowest:
-        ax.axhspan(ylim[0], lowest, color=ink(ax), alpha=0.1, lw=0)
+        ax.axhspan(ylim[0], lowest, color=canvas.ink(ax), alpha=0.1, lw=0)
         at, words = [(ylim[0] * lowest) ** 0.5, *at], [_("equal"), *words]
     ax.set_yticks(at, words)
     ax.yaxis.set_minor_locator(NullLocator())
@@ -217,25 +206,25 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     """
     table = found.table
     if not len(table):
-        return only_text(ax, N_("No step was followed"))
+        return canvas.only_text(ax, N_("No step was followed"))
     differing = [steps for steps in found.followers.values() if steps.parts and found.verdict == "failed"]
-    top, *below = axes(ax, (2.0, 1.0) if differing and ax is None else (1.0,))
+    top, *below = canvas.axes(ax, (2.0, 1.0) if differing and ax is None else (1.0,))
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
         style: dict[str, Any] = {"marker": _MARKERS[k], "ms": 3.5, "mew": 0, "color": CURVE_COLORS[k]}
         top.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
         level = np.maximum(rows.rounding, _LEAST)
-        top.plot(rows.step, level, ls="--", lw=1.2, color=ink(top), label=_("rounding level"))
-    by_step(top, 1, max(found.steps, 1))
+        top.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(top), label=_("rounding level"))
+    canvas.by_step(top, 1, max(found.steps, 1))
     top.set(yscale="log", ylabel=_("difference of the updates"))
     low, high = (np.log10(value) for value in top.get_ylim())
     top.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    legend_below(top)
+    canvas.legend_below(top)
     if differing:
-        top.axvline(differing[0].step or 0, color=ink(top), lw=0.8, ls=":")
+        top.axvline(differing[0].step or 0, color=canvas.ink(top), lw=0.8, ls=":")
     for lower in below:
         _strip(lower, differing[0])
-    headline(top, _title(found), _("Both updates start from the state that the run recorded before the step."))
+    canvas.headline(top, _title(found), _("Both updates start from the state that the run recorded before the step."))
     return top
 
 
@@ -244,7 +233,7 @@ def picture(found: Proof) -> bytes:
     drawn = proof(found).get_figure(root=True)
     assert drawn is not None
     plt.close(drawn)  # or the cell would show it once more
-    return png(drawn)
+    return canvas.png(drawn)
 
 
 def _strip(ax: Axes, steps: Steps) -> None:
@@ -252,7 +241,7 @@ def _strip(ax: Axes, steps: Steps) -> None:
     parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_VARIABLES]
     places = np.arange(len(parts))
     ax.barh(places, [max(min(part.apart, 1e3), _LEAST) for part in parts], color=CURVE_COLORS[0], height=0.6)
-    ax.plot([max(part.level, _LEAST) for part in parts], places, ls="", marker="|", ms=9, color=ink(ax))
+    ax.plot([max(part.level, _LEAST) for part in parts], places, ls="", marker="|", ms=9, color=canvas.ink(ax))
     ax.set_yticks(places, [part.name for part in parts], fontsize=8)
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel=_("difference at step {step}, as a part of the variable's change", step=steps.step))

@@ -12,18 +12,7 @@ from matplotlib.patches import Patch
 from dtk.digits import bytes_of, three
 from dtk.language import N_, _
 from dtk.scaling.parts import PARTS, step_parts, step_reductions
-from dtk.view.canvas import (
-    NO_RECORDS,
-    axes,
-    headline,
-    ink,
-    legend_below,
-    name_rows,
-    names_of,
-    note,
-    only_text,
-    row_of_blocks,
-)
+from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, worker_name
 
 __all__ = ["overlap", "step_time"]
@@ -56,23 +45,23 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
     of_study = hasattr(run, "points")
     table = _of_study(run) if of_study else _of_run(run)
     if table.empty:
-        return only_text(ax, NO_RECORDS)
-    (ax,) = axes(ax, size=(7.0, 1.75 + 0.42 * max(2, len(table))))
+        return canvas.only_text(ax, canvas.NO_RECORDS)
+    (ax,) = canvas.axes(ax, size=(7.0, 1.75 + 0.42 * max(2, len(table))))
     longest = float(table.sum(axis=1).max())
     for row, values in enumerate(table.itertuples(index=False)):
-        end = row_of_blocks(
+        end = canvas.row_of_blocks(
             ax, row, [(value, PART_COLORS[part], "") for part, value in zip(PARTS, values, strict=True)]
         )
-        note(ax, _("{number} ms", number=three(end)), (end, row), (5, 0))
+        canvas.note(ax, _("{number} ms", number=three(end)), (end, row), (5, 0))
         for part, value, right in zip(PARTS, values, np.cumsum(values), strict=True):
             if value > _SHOWN * longest:
                 color = "white" if part in ("compute", "input") else "black"
                 ax.text(right - value / 2, row, three(value), ha="center", va="center", color=color, fontsize=9)
-    name_rows(ax, list(table.index), margin=0)
+    canvas.name_rows(ax, list(table.index), margin=0)
     ax.set_ylabel(_("workers × examples each") if of_study else "")  # noqa: RUF001
     ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
-    legend_below(ax, [Patch(color=PART_COLORS[part], label=_(_MEANING[part])) for part in PARTS], ncols=5)
-    headline(ax, *_words(table))
+    canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(_MEANING[part])) for part in PARTS], ncols=5)
+    canvas.headline(ax, *_words(table))
     return ax
 
 
@@ -133,25 +122,28 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
     """
     if not runs:
         raise ValueError(_("overlap takes a run or more"))
-    names = names_of(labels, len(runs))
+    names = canvas.names_of(labels, len(runs))
     tables = _chosen([_of_worker_0(run) for run in runs], step)
     lanes = [max(1, len(table)) for table in tables]
-    places = axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)))
+    places = canvas.axes(
+        ax, tuple(lane + 1.4 for lane in lanes), (7.0, 0.6 + sum(0.75 + 0.33 * lane for lane in lanes))
+    )
     longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
     for place, table, name in zip(places, tables, names, strict=False):
         if table.empty:
-            only_text(place, NOTHING)
+            canvas.only_text(place, NOTHING)
         else:
             _draw_lanes(place, table)
             place.set_xlim(0, 1.04e3 * longest)
             title, caption = _overlap_words(table)
             named = len(runs) > 1 or labels
-            headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
+            canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
     places[min(len(places), len(tables)) - 1].set_xlabel(_("ms since the step before ended"))
     if longest:
-        style = [{"color": PART_COLORS[part], "alpha": _OPACITY[part]} for part in _IN_A_LANE]
-        patches = [Patch(label=_(words), **each) for words, each in zip(_IN_A_LANE.values(), style, strict=True)]
-        legend_below(places[0], patches)
+        patches = [
+            Patch(color=PART_COLORS[part], alpha=_OPACITY[part], label=_(words)) for part, words in _IN_A_LANE.items()
+        ]
+        canvas.legend_below(places[0], patches)
     return places[0]
 
 
@@ -185,10 +177,12 @@ def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
     for lane, row in enumerate(table.itertuples()):
         ends = np.array([row.begin, row.waited, row.end]) * 1e3
         lengths = np.diff(ends, prepend=0.0)
-        row_of_blocks(ax, lane, [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)])
+        canvas.row_of_blocks(
+            ax, lane, [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
+        )
         ax.patches[-3].set_alpha(_OPACITY["compute"])
-    ax.axvline(1e3 * float(table.period.iloc[0]), color=ink(ax), lw=1.2, ls=(0, (4, 2)))
-    name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
+    ax.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(ax), lw=1.2, ls=(0, (4, 2)))
+    canvas.name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
     ax.tick_params(axis="y", labelsize=9)
 
 

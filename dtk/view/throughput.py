@@ -15,19 +15,7 @@ from dtk.language import N_, _, columns, ngettext
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.efficiency import GAPS, losses
-from dtk.view.canvas import (
-    NO_RECORDS,
-    axes,
-    counts,
-    headline,
-    ink,
-    legend_below,
-    name_rows,
-    names_of,
-    note,
-    only_text,
-    row_of_blocks,
-)
+from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, worker_color, worker_name
 
 __all__ = ["efficiency", "throughput"]
@@ -79,24 +67,25 @@ def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None 
         if len(runs) > 1 or labels is not None:
             raise ValueError("a study is drawn by itself; its rows are named by what was studied")
         return _each_curve(runs[0], ax, _throughput)
-    names = names_of([_label(run) for run in runs] if labels is None else labels, len(runs))
+    names = canvas.names_of([_label(run) for run in runs] if labels is None else labels, len(runs))
     if all(run.records.empty for run in runs):
-        return only_text(ax, NO_RECORDS)
-    (ax,) = axes(ax)
+        return canvas.only_text(ax, canvas.NO_RECORDS)
+    (ax,) = canvas.axes(ax)
     rates = [timing.throughput(run.records).total for run in runs]
     sizes = [run.records.replica.nunique() for run in runs]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
+    ends = [rate for rate in rates if np.isfinite(rate)]
     for row, (run, rate, size) in enumerate(zip(runs, rates, sizes, strict=True)):
         _bar(ax, row, rate, timing.parts_of_examples(run.records))
         if single is not None and size > 1:
-            ideal: dict[str, Any] = {"color": ink(ax), "lw": 2.2, "label": _("ideal"), "solid_capstyle": "butt"}
-            ax.plot([size * rates[single]] * 2, [row - 0.4, row + 0.4], **ideal)
-    ends = [rate for rate in rates if np.isfinite(rate)] + [line.get_xdata()[0] for line in ax.lines]
-    name_rows(ax, names, 0.1)
+            ends.append(size * rates[single])
+            ideal: dict[str, Any] = {"color": canvas.ink(ax), "lw": 2.2, "label": _("ideal"), "solid_capstyle": "butt"}
+            ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], **ideal)
+    canvas.name_rows(ax, names, 0.1)
     ax.set(xlabel=_("examples/s"), xlim=(0, 1.22 * max(ends, default=0) or 1))
-    counts(ax.xaxis)
-    legend_below(ax, ncols=6)
-    headline(ax, *_words_of_runs(rates, sizes, single, names))
+    canvas.counts(ax.xaxis)
+    canvas.legend_below(ax, ncols=6)
+    canvas.headline(ax, *_words_of_runs(rates, sizes, single, names))
     return ax
 
 
@@ -116,9 +105,9 @@ def _bar(ax: Axes, row: int, total: float, parts: pandas.Series) -> None:
     """One run's rate, with each worker's part of it, and as a number, which may hide the middle of a mark."""
     known = bool(np.isfinite(total))
     blocks = [(part * total, worker_color(worker), worker_name(worker)) for worker, part in parts.items() if known]
-    end = row_of_blocks(ax, row, blocks)
+    end = canvas.row_of_blocks(ax, row, blocks)
     words = three(total) if known else _("no step after the first")
-    note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
+    canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
 
 
 def _words_of_runs(
@@ -162,10 +151,10 @@ def _each_curve(study: Studied, ax: Axes | None, draw: Any) -> Axes:
     table = study.summary
     table = table[table.switch == ""] if len(table) else table
     if not table.measured.notna().any():
-        return only_text(ax, NO_POINTS)
+        return canvas.only_text(ax, NO_POINTS)
     fixed = table.global_batch.where(table.scaling == "strong", table.per_replica_batch)
     curves = [curve for __, curve in table.groupby([table.scaling, fixed], sort=False)]
-    places = axes(ax, (1.0,) * len(curves), (7.0, 0.9 + 3.1 * len(curves)))
+    places = canvas.axes(ax, (1.0,) * len(curves), (7.0, 0.9 + 3.1 * len(curves)))
     for place, curve in zip(places, curves, strict=False):
         place.set_xticks(range(len(curve)), [str(count) for count in curve.workers])
         place.set(xlabel=_("workers"), xlim=(-0.35, len(curve) - 0.65))
@@ -182,20 +171,20 @@ def _name(curve: pandas.DataFrame) -> str:
 
 def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     """Ideal, ceiling and measured, and under each measured point what most of its distance from ideal is due to."""
-    ax.plot(curve.index, curve.ideal, color=ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
+    ax.plot(curve.index, curve.ideal, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
     _line(ax, curve, "ceiling", _("ceiling: no communication"), color="#999999", marker="s")
     _line(ax, curve, "measured", _("measured"), color=_MEASURED, marker="o")
     for x, row in enumerate(curve.itertuples()):
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
-            note(ax, _(_NAMES[row.gap]), (x, row.measured), (0, -9), ha="center", va="top")
+            canvas.note(ax, _(_NAMES[row.gap]), (x, row.measured), (0, -9), ha="center", va="top")
         elif row.failed and not np.isfinite(row.measured):
             _failed(ax, x, _("failed"))
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
     ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
     ax.set_ylabel(_("examples/s"))
-    counts(ax.yaxis)
+    canvas.counts(ax.yaxis)
     ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
-    headline(ax, *_throughput_words(curve))
+    canvas.headline(ax, *_throughput_words(curve))
 
 
 def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
@@ -251,18 +240,18 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
-            mark: dict[str, Any] = {"color": ink(ax), "lw": 2.2, "label": "ceiling", "solid_capstyle": "butt"}
+            mark: dict[str, Any] = {"color": canvas.ink(ax), "lw": 2.2, "label": "ceiling", "solid_capstyle": "butt"}
             ax.plot([x - 0.46, x + 0.46], [row.ceiling / row.ideal] * 2, **mark)
         if np.isfinite(row.measured_min):
             spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
-            ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=ink(ax), capsize=4, lw=1.2)
+            ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=canvas.ink(ax), capsize=4, lw=1.2)
     ax.set(ylim=(0, 1.06 * highest), ylabel=_("efficiency"), xlim=(-0.6, len(curve) - 0.4))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     first = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
     ax.legend([first[name] for name in order], [_(_NAMES[name]) for name in order], **place)
-    headline(ax, *_efficiency_words(curve))
+    canvas.headline(ax, *_efficiency_words(curve))
 
 
 def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -301,6 +301,6 @@ def _legend(ax: Axes, waiting: bool) -> None:
     for phase, (alpha, hatch) in _PHASES.items():
         if phase != "waiting" or waiting:
             face, edge = (ink(ax), alpha * 0.8), (ink(ax), 1.0 if hatch else 0.0)
-            style = {"facecolor": face, "edgecolor": edge, "hatch": hatch or None, "lw": 0}
+            style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "hatch": hatch or None, "lw": 0}
             patches.append(Patch(label=_(_MEANING[phase]), **style))
     legend_below(ax, patches, fontsize=8.5)
