@@ -40,20 +40,14 @@ _HALF = 0.17  # a little less than half the width of a box in the middle: where 
 
 @dataclass(frozen=True)
 class _Step:
-    """One step. records: its rows; gradients: bytes that each worker gave to all-reduces of gradients, NaN where that
-    was not noted; rounds: how many these were; small: bytes of each other all-reduce; weights: numbers and bytes."""
+    """One step. records: its rows; rounds: all-reduces of gradients that worker 0 noted; size: bytes of gradients, as
+    noted or else as many as the weights have, 0 where neither is known; weights: how many numbers training changes."""
 
     number: int
     records: pandas.DataFrame
-    gradients: float
     rounds: int
-    small: list[int]
-    weights: tuple[int, int]
-
-    @property
-    def size(self) -> float:
-        """Bytes of gradients, as noted or else as many as the weights have; 0 where neither is known."""
-        return self.weights[1] if np.isnan(self.gradients) else self.gradients
+    size: int
+    weights: int
 
 
 def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) -> Axes:
@@ -85,7 +79,7 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
     for worker, (left, right) in places.items():
         own = seen.records[seen.records.worker == worker]
         name = _("one process") if workers == 1 else worker_name(worker, chief=worker == 0)
-        _process(ax, (left, right), name, own, seen.weights[0], lowest=0.0 if inside else _FLOOR)
+        _process(ax, (left, right), name, own, seen.weights, lowest=0.0 if inside else _FLOOR)
         _arrow_from_kernel(ax, (left + right) / 2, workers)
     if workers > _MOST:
         between = (places[2][1] + places[workers - 1][0]) / 2
@@ -103,21 +97,12 @@ def _read(run: Recorded, step: int | None) -> _Step:
     if step is None:
         step = int(messages.step.min()) if len(messages) else int(steps[min(1, len(steps) - 1)])
     check_step(step, steps)
-    mine = messages[(messages.step == step) & (messages.worker == 0)]
-    given = mine[mine.gradients].bytes
-    small = sorted(int(each) for each in mine[~mine.gradients.astype(bool)].bytes)
-    gradients = float(given.sum()) if len(given) else float("nan")
-    return _Step(step, table[table.step == step], gradients, len(given), small, _weights(run))
-
-
-def _weights(run: Recorded) -> tuple[int, int]:
-    """How many numbers training changes, and their bytes; zeros where nothing recorded them."""
+    given = messages[(messages.step == step) & (messages.worker == 0) & messages.gradients.astype(bool)].bytes
     found = run.folder.worker(0).weights("final") or run.folder.worker(0).weights("initial")
-    if found is None:
-        return 0, 0
-    pairs = zip(found.names, found.arrays, strict=True)
+    pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
     arrays = [a for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]
-    return sum(a.size for a in arrays), sum(a.nbytes for a in arrays)
+    size = int(given.sum()) if len(given) else sum(a.nbytes for a in arrays)
+    return _Step(step, table[table.step == step], len(given), size, sum(a.size for a in arrays))
 
 
 def _places(count: int) -> dict[int, tuple[float, float]]:
@@ -186,19 +171,7 @@ def _arrow_from_kernel(ax: Axes, x: float, count: int) -> None:
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
     _frame(ax, x, _BAR, ink(ax), dashed=True)
-    height, middle = sum(_BAR) / 2, (x[0] + x[1]) / 2
-    if seen.small:
-        least, most = min(seen.small), max(seen.small)
-        span = f"{least:,}" if least == most else _("{least:,} to {most:,}", least=least, most=most)
-        more = ngettext(
-            "besides, {n} small all-reduce, of {span} bytes",
-            "besides, {n} small all-reduces, of {span} bytes",
-            len(seen.small),
-            span=span,
-        )
-        _write(ax, middle, height - 0.027, more, fontsize=8.0, alpha=0.85)
-        height += 0.027
-    _write(ax, middle, height, _(_GIVES[len(middles) > 1, bool(seen.size)], size=bytes_of(seen.size)))
+    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(_GIVES[len(middles) > 1, bool(seen.size)], size=bytes_of(seen.size)))
     style: dict[str, Any] = {"arrowstyle": "-|>", "lw": 2.0, "color": ink(ax), "shrinkA": 1, "shrinkB": 1}
     for at in middles:
         ax.annotate("", (at - 0.012, _BAR[1]), (at - 0.012, _FLOOR), arrowprops=style)
@@ -219,7 +192,7 @@ def _words(seen: _Step, workers: int, replicas: int) -> tuple[str, str]:
     title = N_("A step: {processes}, {rounds}") if workers > 1 else N_("A step: {processes}, {rounds} inside")
     if workers > 1:
         caption.append(_("The bar is no process: workers send to each other."))
-    if np.isnan(seen.gradients) and seen.size:
+    if not seen.rounds and seen.size:
         caption.append(_("Bytes: those of the weights, each of which has a gradient."))
     return _(title, processes=count, rounds=rounds), " ".join(caption)
 
