@@ -16,6 +16,7 @@ from dtk.language import N_, _
 from dtk.live.follow import Follower, RecentActivity
 from dtk.live.log_lines import LogLines
 from dtk.live.pictures import Layer, curve, image, in_words, strips
+from dtk.live.show import Live
 from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
 from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
 from dtk.watch import waiting
@@ -80,7 +81,7 @@ def _what(line: Line) -> str:
     return "" if line.waits else line.what
 
 
-class Dashboard:
+class Dashboard(Live):
     """Where each worker and the evaluator are, progress with the time left, loss, throughput, the ends of the logs."""
 
     def __init__(self, reader: Reader, replicas: int, title: str, mode: str = "cluster"):

@@ -10,7 +10,6 @@ import importlib.util
 import sys
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
@@ -33,7 +32,7 @@ _ACTIVITY = 10.0  # seconds between lines of what the workers did
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 
 
-class Live(Protocol):
+class Live:
     """What `dtk.run` calls while it waits, from the thread that it was called in."""
 
     def update(self, states: Sequence[Line | str]) -> None:
@@ -46,17 +45,11 @@ class Live(Protocol):
         """
 
 
-class Silent:
+class Silent(Live):
     """The view that shows nothing."""
 
-    def update(self, states: Sequence[Line | str]) -> None:
-        pass
 
-    def close(self, outcome: str, finished: bool = False) -> None:
-        pass
-
-
-class Counting:
+class Counting(Live):
     """Shows how far a run is that does its work beside others, in a line of stderr that vanishes at its end.
 
     title: what it does; steps: how many it will make.
@@ -121,7 +114,7 @@ class _Voice:
         return said
 
 
-class TextView:
+class TextView(Live):
     """Prints complete lines as `[worker 0] ...`, at most 100 lines or 20,000 characters per worker.
 
     With `whole`, as for a program, it prints them all, and equal lines of several workers once: `[worker 0-3] ...`.

@@ -246,10 +246,12 @@ def blank(ax: Axes) -> None:
 
 def box(
     ax: Axes, corner: tuple[float, float], size: tuple[float, float], color: Any, radius: float, **style: Any
-) -> None:
+) -> FancyBboxPatch:
     """Draw a frame with round corners; corner: the lower left one."""
     options: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "lw": 1.6, **style}
-    ax.add_patch(FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **options))
+    frame = FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **options)
+    ax.add_patch(frame)
+    return frame
 
 
 def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
@@ -288,15 +290,12 @@ def thinned(values: np.ndarray) -> np.ndarray:
     count = len(values)
     if count <= MOST:
         return np.arange(count)
-    starts = np.linspace(0, count, MOST // 2, endpoint=False).astype(int)
     kept = [0, count - 1]
-    for begin, end in zip(starts, [*starts[1:], count], strict=True):
-        part = values[begin:end]
-        missing = np.isnan(part)
-        if missing.any():
-            kept.append(begin + int(missing.argmax()))
-        if not missing.all():
-            kept += [begin + int(np.nanargmin(part)), begin + int(np.nanargmax(part))]
+    for part in np.array_split(np.arange(count), MOST // 2):
+        missing = np.isnan(values[part])
+        known = part[~missing]
+        kept += list(part[missing][:1])
+        kept += [known[values[known].argmin()], known[values[known].argmax()]] if len(known) else []
     return np.unique(kept)
 
 

@@ -113,9 +113,7 @@ def fault_lab(
         raise ClusterConfigError(_("fault_lab: {name}= is chosen in the lab; leave it out", name=min(taken)))
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
-    if has_widgets():
-        return FaultLab(run, fn, workers, steps, options)
-    return FaultPage(getattr(fn, "__name__", "train"), workers, steps)
+    return FaultLab(run, fn, workers, steps, options) if has_widgets() else _page(fn, workers, steps)
 
 
 def make(kind: str, worker: int, step: int) -> faults.Fault:
@@ -125,22 +123,27 @@ def make(kind: str, worker: int, step: int) -> faults.Fault:
     return getattr(faults, kind)(worker, step)  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, repr=False)
-class FaultPage:
-    """The lab as text: the question, its answers, and a call for each fault."""
+def _kinds(workers: int) -> list[str]:
+    return [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
 
-    function: str
-    workers: int
-    steps: int
+
+class FaultPage(str):
+    """The lab as text, which shows itself as it is."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        worker, step = self.workers - 1, (self.steps + 1) // 2
-        kinds = [kind for kind in CHOICES if self.workers > 1 or kind != "drop_network"]
-        given = f"{self.function}, workers={self.workers}"
-        calls = [f"  dtk.run({given}, faults=[dtk.faults.{make(kind, worker, step)}])" for kind in kinds]
-        answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
-        head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
-        return "\n".join([head, *calls, _("Answers:"), *answers])
+        return str(self)
+
+
+def _page(fn: Callable[..., Any], workers: int, steps: int) -> FaultPage:
+    """The question, its answers, and a call for each fault."""
+    injected = [make(kind, workers - 1, (steps + 1) // 2) for kind in _kinds(workers)]
+    given = f"{getattr(fn, '__name__', 'train')}, workers={workers}"
+    calls = [f"  dtk.run({given}, faults=[dtk.faults.{fault}])" for fault in injected]
+    answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
+    head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
+    return FaultPage("\n".join([head, *calls, _("Answers:"), *answers]))
 
 
 class FaultLab(Lab):
@@ -157,8 +160,7 @@ class FaultLab(Lab):
         self._run, self._fn, self._workers = run, fn, workers
         self._options = {"stall_timeout": STALL_TIMEOUT, **options}
         self.seen: Outcome | None = None
-        kinds = [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
-        self.kind = choice(kinds, kinds[0], _("fault"), _NAMES)
+        self.kind = choice(_kinds(workers), CHOICES[0], _("fault"), _NAMES)
         self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)
         self.step = number((steps + 1) // 2, 1, steps, _("step"), _NAMES)
         wide = ipywidgets.Layout(width="auto")
@@ -219,5 +221,4 @@ class FaultLab(Lab):
         self.words.value = ""
 
     def still(self) -> str:
-        page = repr(FaultPage(getattr(self._fn, "__name__", "train"), self._workers, self.step.max))
-        return f"<pre>{html.escape(page)}</pre>"
+        return f"<pre>{html.escape(_page(self._fn, self._workers, self.step.max))}</pre>"

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns
@@ -54,10 +54,18 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     blank(ax)
     of = {state.member: number for number, states in enumerate(boxes) for state in states}
     arrows = {(of[who], of[whom]) for who, whom in found.edges}
+    frames = [
+        _box(ax, states, place, _is_source(found, states[0])) for states, place in zip(boxes, places, strict=True)
+    ]
     for one, other in arrows:
-        _arrow(ax, places[one], places[other], both=(other, one) in arrows)
-    for states, place in zip(boxes, places, strict=True):
-        _box(ax, states, place, _is_source(found, states[0]))
+        # Two that wait for each other get an arrow each, apart.
+        bent = f"arc3,rad={0.18 if (other, one) in arrows else 0.0}"
+        ends: dict[str, Any] = {"patchA": frames[one], "patchB": frames[other], "shrinkA": 2, "shrinkB": 3}
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3}
+        arrow = FancyArrowPatch(
+            places[one], places[other], connectionstyle=bent, zorder=2, gid="waits", **style, **ends
+        )
+        ax.add_patch(arrow)
     headline(ax, title, caption)
     return ax
 
@@ -90,10 +98,10 @@ def _is_source(found: Waiting, state: State) -> bool:
     return not waits and any(whom == state.member for _, whom in found.edges)
 
 
-def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> None:
+def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> FancyBboxPatch:
     left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
     style: dict[str, Any] = {"lw": 2.6 if source else 0.8, "gid": "source" if source else "box", "zorder": 3}
-    box(ax, (left, low), (_WIDE, _HIGH), ink(ax), 0.06, facecolor=ax.get_facecolor(), **style)
+    frame = box(ax, (left, low), (_WIDE, _HIGH), ink(ax), 0.06, facecolor=ax.get_facecolor(), **style)
     high = (_HIGH - 0.16) / len(states)
     for k, each in enumerate(reversed(states)):
         corner = left + 0.07, low + 0.08 + k * high
@@ -105,6 +113,7 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
     text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
     ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
     ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
+    return frame
 
 
 def _unbroken(line: Line) -> str:
@@ -113,22 +122,6 @@ def _unbroken(line: Line) -> str:
         return str(line)
     words = _("{words} for {seconds:.0f} s", words=line.words, seconds=line.seconds)
     return "\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1))
-
-
-def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], both: bool) -> None:
-    """From the edge of one box to the edge of the other; two that wait for each other get an arrow each, apart."""
-    style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3, "zorder": 2}
-    bent = f"arc3,rad={0.18 if both else 0.0}"
-    arrow = FancyArrowPatch(_edge(start, end), _edge(end, start), connectionstyle=bent, shrinkA=2, shrinkB=3, **style)
-    arrow.set_gid("waits")
-    ax.add_patch(arrow)
-
-
-def _edge(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:
-    """Where the line from the middle of a box to that of another leaves it."""
-    x, y = end[0] - start[0], end[1] - start[1]
-    share = min(_WIDE / 2 / abs(x) if x else math.inf, _HIGH / 2 / abs(y) if y else math.inf)
-    return start[0] + share * x, start[1] + share * y
 
 
 def _title(run: Recorded, found: Waiting) -> str:
