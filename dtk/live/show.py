@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
+from dtk.live import Live
 from dtk.live.fold import Fold
 from dtk.live.follow import Follower, RecentActivity
 from dtk.live.log_lines import LogLines
@@ -30,19 +31,6 @@ _PIECE = 1 << 16  # bytes read from a log at once
 _EVERY = 2.0  # seconds between lines of progress
 _ACTIVITY = 10.0  # seconds between lines of what the workers did
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
-
-
-class Live:
-    """What `dtk.run` calls while it waits, from the thread that it was called in."""
-
-    def update(self, states: Sequence[Line | str]) -> None:
-        """Takes each member's state ("starting", "running", "training", "finished", "failed", or a Line)."""
-
-    def close(self, outcome: str, finished: bool = False) -> None:
-        """Draws for the last time, with how the run ended ("finished in 3.2 s", "worker 1 raised ...").
-
-        finished: whether it ended without an error.
-        """
 
 
 class Silent(Live):
