@@ -206,22 +206,6 @@ def test_an_evaluator_that_never_evaluated_leaves_the_figure_whole(tmp_path):
     assert labels(ax) == []
 
 
-@pytest.mark.parametrize("workers", [1, 2, 8])
-def test_nothing_is_cut_off(tmp_path, workers):
-    run = beside(tmp_path, evaluation(1.3, 10), evaluation(1.62, 30), workers=workers)
-    ax = plots.timeline(run)
-    ax.figure.canvas.draw()
-    page, axis = ax.figure.bbox, ax.xaxis.get_ticklabels()[0].get_window_extent()
-    for note in (*ax.texts, ax._left_title, ax.xaxis.label, *ax.get_yticklabels()):
-        box = note.get_window_extent()
-        assert box.x0 >= page.x0 - 1, note
-        assert box.x1 <= page.x1 + 1, note
-        assert box.y0 >= page.y0 - 1, note
-        assert box.y1 <= page.y1 + 1, note
-        if note.get_text() in labels(ax):
-            assert box.y0 > axis.y1, "above the numbers of the axis"
-
-
 # ---- the picture of TF_CONFIG
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
 
 import matplotlib
@@ -19,7 +18,6 @@ from dtk.digits import three
 from dtk.scaling.job import Cluster, Job
 from dtk.scaling.links import ETHERNET_10, ETHERNET_100, LINKS, Link
 from dtk.scaling.prediction import LIMITS, predict
-from dtk.view import what_if as module
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if
 
 LOOPBACK = Link("loopback, as measured", 2e-3, 4e8)
@@ -35,12 +33,6 @@ def lab(monkeypatch):
 def said(ax):
     words = " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)])
     return words.replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
-
-
-def test_the_docstrings_examples_hold():
-    result = doctest.testmod(module)
-    assert result.attempted >= 3
-    assert result.failed == 0
 
 
 # ---- the figure
@@ -143,17 +135,6 @@ def test_the_scales_have_no_powers_of_ten():
     words = [label.get_text() for label in (*top.get_yticklabels(), *top.figure.axes[-1].get_xticklabels())]
     assert {"1,000", "100,000", "1 million", "10,000"} <= set(words)
     assert not any("10^" in word for word in words)
-
-
-@pytest.mark.parametrize("style", ["default", "dark_background"])
-def test_it_draws_in_both_themes_without_a_warning(style):
-    with plt.style.context(style):
-        top = what_if(EXAMPLE, Cluster(ETHERNET_100), workers=512)
-        top.figure.canvas.draw()
-        title = top.title if top.get_title() else top._left_title
-        box = title.get_window_extent()
-    assert box.x1 <= top.figure.bbox.x1
-    assert box.y1 <= top.figure.bbox.y1 + 1
 
 
 def test_on_given_axes_only_the_throughput():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 
 import matplotlib
@@ -32,10 +31,6 @@ def lab(monkeypatch):
 
 
 # ---- the numbers
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(widgets).failed == 0
 
 
 @pytest.mark.parametrize("replicas", range(1, widgets.MOST_REPLICAS + 1))
