@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 import importlib.util
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["STYLE", "Lab", "beside", "choice", "folded", "has_widgets", "in_a_row", "number", "styled"]
 
@@ -36,13 +39,40 @@ def has_widgets() -> bool:
 
 
 class Lab:
-    """Controls for a learner to set, in `box`, and what a page shows where no kernel answers: a picture, or HTML."""
+    """Controls for a learner to set, and `words` and a `picture` of what they stand for, together in `box`."""
 
     title = ""
     box: Any
+    words: Any
+    picture: Any
+
+    def draw(self) -> tuple[str, Figure]:
+        """Return the words, as HTML, and the figure for what the controls stand for now."""
+        raise NotImplementedError
 
     def still(self) -> bytes | str:
+        """Return what a page shows where no kernel answers: a PNG, or HTML."""
         raise NotImplementedError
+
+    def arrange(self, controls: Sequence[Any], rows: Sequence[Any] = ()) -> None:
+        """Set the controls, or rows of them, above the words and the picture, which change with each of them."""
+        import ipywidgets
+
+        self.words, self.picture = ipywidgets.HTML(), ipywidgets.HTML()
+        self.box = styled(ipywidgets.VBox([*(rows or controls), self.words, self.picture]))
+        for control in controls:
+            control.observe(self._redraw, "value")
+        self._redraw()
+
+    def _redraw(self, change: Any = None) -> None:
+        from dtk.view.canvas import alternative, image
+
+        words, figure = self.draw()
+        self.words.value = STYLE + words
+        # Below 30em its letters would be too small to read; the page then scrolls the picture.
+        style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
+        picture = image(figure, alternative(figure.axes[0]), 150, style)
+        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
 
     def __repr__(self) -> str:
         # No numbers: this text may stand in a stored output, whatever the learner last set.

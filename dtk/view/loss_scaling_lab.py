@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +14,8 @@ from matplotlib.figure import Figure
 
 from dtk.language import N_, _, ngettext
 from dtk.scaling import shares as scaling
-from dtk.view.canvas import alternative, axes, headline, image, ink, legend_below, name_rows, note, png, row_of_blocks
-from dtk.view.controls import STYLE, Lab, choice, has_widgets, number, styled
+from dtk.view.canvas import axes, headline, ink, legend_below, name_rows, note, png, row_of_blocks
+from dtk.view.controls import Lab, choice, has_widgets, number
 from dtk.view.palette import replica_name, worker_color
 
 __all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
@@ -104,18 +103,10 @@ class LossScalingLab(Lab):
     title = "loss scaling"
 
     def __init__(self, replicas: int = 2, examples: int = 2):
-        import ipywidgets
-
         self.replicas = number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES)
         self.examples = number(examples, 1, MOST_EXAMPLES, _("examples of each"), _NAMES)
         self.divisor = choice([(_(name), name) for name in DIVISORS], DIVISORS[1], _("divide by the"), _NAMES)
-        self.words = ipywidgets.HTML()
-        self.picture = ipywidgets.HTML()
-        controls = [self.replicas, self.examples, self.divisor]
-        self.box = styled(ipywidgets.VBox([*controls, self.words, self.picture]))
-        for control in controls:
-            control.observe(self._redraw, "value")
-        self._redraw()
+        self.arrange([self.replicas, self.examples, self.divisor])
 
     @property
     def numbers(self) -> Numbers:
@@ -125,19 +116,10 @@ class LossScalingLab(Lab):
     def still(self) -> bytes:
         return png(_figure(self.replicas.value, self.examples.value, DIVISORS), 150)
 
-    def _redraw(self, change: Any = None) -> None:
-        now = self.numbers
-        self.words.value = STYLE + _(
-            "{sum}, one device: {alone:.3g}. {verdict}",
-            sum=f"<b>{_sum(now)}</b>",
-            alone=now.alone,
-            verdict=_verdict(now),
-        )
-        figure = _figure(self.replicas.value, self.examples.value, (self.divisor.value,))
-        # Below 30em its letters would be too small to read; the page then scrolls the picture.
-        style = f"width:{_size(DIVISORS)[0]}in;max-width:100%;min-width:30em"
-        picture = image(figure, alternative(figure.axes[0]), 150, style)
-        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
+    def draw(self) -> tuple[str, Figure]:
+        now, total = self.numbers, f"<b>{_sum(self.numbers)}</b>"
+        words = _("{sum}, one device: {alone:.3g}. {verdict}", sum=total, alone=now.alone, verdict=_verdict(now))
+        return words, _figure(self.replicas.value, self.examples.value, (self.divisor.value,))
 
 
 def _sum(now: Numbers) -> str:

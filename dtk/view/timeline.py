@@ -71,8 +71,7 @@ class _Lane(NamedTuple):
 
 
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
-    """Draw one lane per worker: start, build, steps, waiting, what lies between the steps, the end; and a few steps
-    enlarged.
+    """Draw one lane per worker: start, build, steps, waiting, pauses, the end; and below, a few steps enlarged.
 
     Under them an evaluator's evaluations, with the step of the weights. Waiting is drawn at a step's end, and is a
     lower bound: no all-reduce can end before the last worker has begun the step. A wait in an epoch's first step

@@ -293,15 +293,10 @@ class WhatIfLab(Lab):
         kinds = {name: _(_ALGORITHMS[name]) for name in ALGORITHMS}
         self.algorithm = menu(_("all-reduce"), cluster.algorithm, kinds)
         self.overlap = slider(_("overlap"), job.overlap, [k / 20 for k in range(21)], ".0%")
-        self.words = ipywidgets.HTML()
-        self.picture = ipywidgets.Image(format="png", layout=ipywidgets.Layout(max_width="100%", object_fit="contain"))
         left = [self.workers, self.batch, self.megabytes, self.spread]
         right = [self.link, self.algorithm, self.overlap]
         rows = ipywidgets.HBox([ipywidgets.VBox(left), ipywidgets.VBox(right)], layout={"flex_flow": "row wrap"})
-        self.box = ipywidgets.VBox([rows, self.words, self.picture])
-        for control in (*left, *right):
-            control.observe(self._redraw, "value")
-        self._redraw()
+        self.arrange([*left, *right], [rows])
 
     @property
     def job(self) -> Job:
@@ -325,18 +320,18 @@ class WhatIfLab(Lab):
         return predictions(self.job, self.cluster, self.workers.value)
 
     def still(self) -> bytes:
-        return _png(*self._start)
+        return png(_figure(*self._start))
 
-    def _redraw(self, change: Any = None) -> None:
+    def draw(self) -> tuple[str, Figure]:
         lines = [html.escape(line) for line in tell(self.table, self.workers.value)[1:]]
-        self.words.value = _("Workers: {limits}.", limits=_("; ").join(lines))
-        self.picture.value = _png(self.job, self.cluster, self.workers.value)
+        words = _("Workers: {limits}.", limits=_("; ").join(lines))
+        return words, _figure(self.job, self.cluster, self.workers.value)
 
 
-def _png(job: Job, cluster: Cluster, workers: int) -> bytes:
+def _figure(job: Job, cluster: Cluster, workers: int) -> Figure:
     # Not by pyplot, which would show the figure under the cell as well.
     rows, size = _layout(job)
     figure = Figure(figsize=size, layout="constrained")
     grid = list(figure.subplots(len(rows), 1, gridspec_kw={"height_ratios": rows}))
     _draw(grid, predictions(job, cluster, workers), job, cluster, workers)
-    return png(figure)
+    return figure
