@@ -163,7 +163,7 @@ def test_nan_on_one_worker_is_nan_everywhere_one_step_later():
 def test_the_timeline_has_every_attempt_and_marks_the_fault():
     run = dtk.run(resuming, args=(10, 4), faults=[faults.exception(worker=1, step=6)], restarts=1)
     ax = dtk.plot.timeline(run)
-    assert ax.get_title("left").startswith("Attempt 2 went on from step 5; the run took ")
+    assert ax.get_title("left").startswith("2 attempts; the run took ")
     assert {"exception", "failed", "attempt 2"} <= {text.get_text() for text in ax.texts}
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1"]
     plt.close("all")

@@ -99,9 +99,13 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     _dress(top, lanes, (0.0, whole * 1.02))
     top.set_xlabel(_("seconds since the call of dtk.run"))
     title, caption = _words(lanes, whole)
-    headline(top, title if len(attempts) == 1 else _of_restarts(attempts, whole), caption)
+    if len(attempts) > 1:
+        title = _("{count} attempts; the run took {seconds:.1f} s", count=len(attempts), seconds=whole)
+    headline(top, title, caption)
     for number, each in enumerate(attempts[1:], 2):
-        _mark_start(top, number, min(lane.since for lane in each))
+        at = min(lane.since for lane in each)
+        top.axvline(at, color=ink(top), lw=1.0, ls=(0, (2, 2)))
+        note(top, _("attempt {number}", number=number), (at, -0.48), (3, 0), fontsize=_LABEL_POINTS)
     for lower in below:
         _enlarge(lower, workers, chosen, whole)
     _legend(top, waiting=len(workers) > 1)
@@ -130,9 +134,9 @@ def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) ->
         at = {event.state: event.at for event in reversed(events)}  # the first of each
         begun = at.get(Running.state, at.get(Starting.state, 0.0))
         lane = _Lane(
-            member_name(worker, folder.workers),
-            worker,
-            member_color(worker, folder.workers),
+            name=member_name(worker, folder.workers),
+            worker=worker,
+            color=member_color(worker, folder.workers),
             running=begun,
             ended=at.get(Finished.state, at.get(Failed.state, float("nan"))),
             failed=Failed.state in at,
@@ -227,25 +231,6 @@ def _enlarge(ax: Axes, lanes: list[_Lane], chosen: list[int], whole: float) -> N
     ax.set_xticks([left + tick / 1e3 for tick in ticks], [three(tick) for tick in ticks])
     ax.set_xlabel(_("milliseconds since the start of step {step}", step=chosen[0]))
     ax.set_title(_("Steps {first} to {last}, enlarged", first=chosen[0], last=chosen[-1]), loc="left", fontsize=9)
-
-
-def _mark_start(ax: Axes, number: int, at: float) -> None:
-    """A dashed line where the cluster started again."""
-    ax.axvline(at, color=ink(ax), lw=1.0, ls=(0, (2, 2)))
-    note(ax, _("attempt {number}", number=number), (at, -0.48), (3, 0), fontsize=_LABEL_POINTS)
-
-
-def _of_restarts(attempts: list[list[_Lane]], whole: float) -> str:
-    """The headline of a run with restarts."""
-    parts = []
-    for number, lanes in enumerate(attempts[1:], 2):
-        first = min((int(lane.steps.step.iloc[0]) for lane in lanes if len(lane.steps)), default=0)
-        how = N_("attempt {number} went on from step {step}")
-        if first <= 1:
-            how = N_("attempt {number} began anew") if first else N_("attempt {number} made no step")
-        parts.append(_(how, number=number, step=first))
-    words = _(", ").join(parts)
-    return _("{what}; the run took {seconds:.1f} s", what=f"{words[0].upper()}{words[1:]}", seconds=whole)
 
 
 def _words(lanes: list[_Lane], whole: float) -> tuple[str, str]:
