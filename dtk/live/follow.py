@@ -316,19 +316,17 @@ class RecentActivity:
         by, at = (np.repeat(np.arange(self.workers), [each.shape[1] for each in some]) for some in (steps, marks))
         if not len(by):
             return np.zeros((self.workers, len(PARTS), BINS))
+        # Whether each worker marks its waits for data, and its all-reduces where they are with others.
+        whole = [(m[0] == 0).any() and (not self.together or (m[0] > 0).any()) for m in self._marks]
         number, begun, started, ended = np.concatenate(steps, axis=1)
         reduce, first, last, size = np.concatenate(marks, axis=1)
         return seconds(
             Steps(by, number, begun - begin, started - begin, ended - begin),
             Marks(at, reduce > 0, first - begin, last - begin, size),
             Bins(0, BINS, wide),
-            np.array([self._is_whole(marks) for marks in self._marks]),
+            np.array(whole, bool),
             self.together,
         )
-
-    def _is_whole(self, marks: np.ndarray) -> bool:
-        """Whether a worker marks its waits for data, and its all-reduces where they are with others."""
-        return bool((marks[0] == 0).any() and (not self.together or (marks[0] > 0).any()))
 
 
 def _joined(kept: np.ndarray, rows: Sequence[Sequence[float]]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pandas
@@ -36,17 +36,6 @@ _WIDTH = 0.82  # of a bar
 _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 
 
-@runtime_checkable
-class Studied(Protocol):
-    """A `dtk.Study`."""
-
-    @property
-    def points(self) -> pandas.DataFrame: ...
-
-    @property
-    def summary(self) -> pandas.DataFrame: ...
-
-
 def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
     """Draw examples/s of all workers together, a bar per run, divided by what each worker contributed to its steps.
 
@@ -63,7 +52,7 @@ def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None 
     Raises:
         ValueError: as many labels as runs are needed; a study is drawn by itself.
     """
-    if any(isinstance(each, Studied) for each in runs):
+    if any(hasattr(each, "points") for each in runs):
         if len(runs) > 1 or labels is not None:
             raise ValueError("a study is drawn by itself; its rows are named by what was studied")
         return _each_curve(runs[0], ax, _throughput)
@@ -132,7 +121,7 @@ def _words_of_runs(
 # ---- studies
 
 
-def efficiency(study: Studied, ax: Axes | None = None) -> Axes:
+def efficiency(study: Any, ax: Axes | None = None) -> Axes:
     """Draw examples/s in per cent of ideal by number of workers, and by name what lies between. One picture per curve.
 
     The mark is the ceiling: what the same workers would reach without any communication. What lies below it, down to
@@ -147,7 +136,7 @@ def efficiency(study: Studied, ax: Axes | None = None) -> Axes:
     return _each_curve(study, ax, _efficiency)
 
 
-def _each_curve(study: Studied, ax: Axes | None, draw: Any) -> Axes:
+def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
     table = study.summary
     table = table[table.switch == ""] if len(table) else table
     if not table.measured.notna().any():
