@@ -147,7 +147,7 @@ class TextView(Live):
         print(_("dtk: {title}: {words}", title=self.title, words=outcome), flush=True)
 
     def _tell_waits(self, states: Sequence[Line | str]) -> None:
-        """Prints who is where, once for each silence that lasts; that it goes on is no news."""
+        """Print who is where, once for each silence that lasts; that it goes on is no news."""
         lines = [state if isinstance(state, Line) else Line(_(state)) for state in states]
         lasting = any(line.seconds is not None and line.seconds >= _LASTING for line in lines)
         silence = [(line.words, line.waits) for line in lines] if lasting else []
@@ -158,7 +158,7 @@ class TextView(Live):
         self._waited = silence
 
     def _tell_activity(self, states: Sequence[Line | str], now: float) -> None:
-        """Prints what the workers did, where most of it is known."""
+        """Print what the workers did, where most of it is known."""
         self.activity.refresh(states)
         window = self.activity.window()
         if now - self._told >= _ACTIVITY and window.parts.sum(axis=1).mean() > 0.5:
@@ -192,7 +192,7 @@ def kind() -> str:
 def show(
     workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "", program: str = ""
 ) -> Live:
-    """A view of the run that `reader` reads, of this `kind`.
+    """Return a view of the run that `reader` reads, of this `kind`.
 
     replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with; note: what
     is added to that. program: its name, in the run of one, whose lines are all printed.
@@ -211,7 +211,7 @@ def show(
 
 
 def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:
-    """What a run is, in a few words.
+    """Describe a run in a few words.
 
     >>> heading(2, 1, "cluster"), heading(1, 4, "mirrored"), heading(1, 1, "single", "train.py")
     ('cluster of 2 workers', '1 worker with 4 replicas', 'train.py: baseline on one device')

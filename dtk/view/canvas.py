@@ -84,7 +84,7 @@ class Shown(Axes):
 
 
 def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE) -> list[Axes]:
-    """The axes to draw on. A new figure is made by pyplot, so that a notebook shows it once, at the end of its cell.
+    """Return the axes to draw on. A new figure is pyplot's, so that a notebook shows it once, at the end of its cell.
 
     Lines that are drawn on new axes have colours that no worker has, and that a colour-blind reader can tell apart.
 
@@ -107,7 +107,7 @@ def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, f
 
 
 def counts(axis: Axis) -> None:
-    """Ticks in figures that people read: 20,000 and 2.5 million, not 20000 and 2.5e6."""
+    """Set ticks as people write numbers: 20,000 and 2.5 million, not 20000 and 2.5e6."""
     axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(lambda value, _: three(value))
 
@@ -117,37 +117,37 @@ _drawn: deque[Figure] = deque(maxlen=_KEPT)
 
 
 def drawn() -> list[tuple[Figure, str]]:
-    """The last figures of this kernel and what they say, oldest first; of several that say the same the newest."""
+    """Return the last figures of this kernel and what they say, oldest first; of equal ones the newest."""
     newest = {figure.words: figure for figure in _drawn if isinstance(figure, Described) and figure.words}
     return [(figure, words) for words, figure in newest.items()]
 
 
 def png(figure: Figure, dpi: float | str = "figure") -> bytes:
-    """The figure as a PNG, for a page that shows it by itself."""
+    """Return the figure as a PNG, for a page that shows it by itself."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi)
     return file.getvalue()
 
 
 def image(figure: Figure, words: str, dpi: int = 120, style: str = "") -> str:
-    """The figure in HTML. words: what it says, for those who see none."""
+    """Return the figure as HTML. words: what it says, for those who see none."""
     source = base64.b64encode(png(figure, dpi)).decode()
     return f'<img alt="{html.escape(words)}" style="{style}" src="data:image/png;base64,{source}">'
 
 
 def ink(ax: Axes) -> Any:
-    """The colour of text on these axes: black on a light theme, white on a dark one."""
+    """Return the colour of text on these axes: black on a light theme, white on a dark one."""
     return ax.xaxis.label.get_color()
 
 
 def alternative(ax: Axes) -> str:
-    """A figure's text alternative: its headline and its caption, on one line."""
+    """Return a figure's text alternative: its headline and its caption, on one line."""
     captions = [text.get_text() for text in ax.texts if text.get_gid() == _CAPTION]
     return _in_a_line(ax.get_title(loc="left"), " ".join(captions))
 
 
 def headline(ax: Axes, title: str, caption: str) -> None:
-    """Writes the message as title, and under it, smaller, what to look at; both start at the left edge of the axes.
+    """Write the message as title, and under it, smaller, what to look at; both start at the left edge of the axes.
 
     Args:
         ax: the axes.
@@ -280,9 +280,9 @@ MOST = 2000  # steps that are drawn; a figure is some 1,000 pixels wide
 
 
 def thinned(values: np.ndarray) -> np.ndarray:
-    """Positions, in order, of at most some MOST values: of each of MOST / 2 stretches the least and the greatest.
+    """Return the positions of at most some MOST values, in order: the least and greatest of each of MOST / 2 parts.
 
-    The first and the last are among them, and of a stretch with NaN one NaN.
+    The first and the last are among them, and of a part with NaN one NaN.
 
     >>> thinned(np.arange(10.0)).tolist() == list(range(10))
     True
@@ -300,7 +300,7 @@ def thinned(values: np.ndarray) -> np.ndarray:
 
 
 def edges(steps: np.ndarray) -> np.ndarray:
-    """Where the blocks of these steps meet: half-way between two, and half a step beyond the ends."""
+    """Return where the blocks of these steps meet: half-way between two, and half a step beyond the ends."""
     if not len(steps):
         return np.array([0.5])
     between = (steps[:-1] + steps[1:]) / 2
@@ -348,7 +348,7 @@ _AFTER_PUNCTUATION = re.compile(r"(?<=[，。；：、！？）》]) +")  # noqa
 
 
 def tidy(text: str) -> str:
-    """Without the spaces that sentences are joined by, where full-width punctuation has its own.
+    """Remove the spaces that sentences are joined by, where full-width punctuation has its own.
 
     >>> tidy("共 3 步。 One more."), tidy("3 steps. One more.")
     ('共 3 步。One more.', '3 steps. One more.')
@@ -357,7 +357,7 @@ def tidy(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """As `textwrap.wrap`; where there are ideographs, a line may end after each, and not before what closes a sentence.
+    """Wrap a text as `textwrap.wrap` does; a line may end after each ideograph too, but not before what closes a sentence.
 
     >>> wrapped("2 个副本的份额，加起来是 all-reduce 的损失。", 12)
     ['2 个副本的份', '额，加起来是', 'all-reduce', '的损失。']

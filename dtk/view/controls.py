@@ -34,7 +34,7 @@ STYLE = f"""<style>
 
 
 def has_widgets() -> bool:
-    """Whether controls can be shown here: in a notebook that has ipywidgets."""
+    """Return whether controls can be shown here: in a notebook that has ipywidgets."""
     return live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None
 
 
@@ -89,26 +89,26 @@ class Lab:
 
 
 def styled(box: Any) -> Any:
-    """The same box; the STYLE holds for what is in it."""
+    """Apply the STYLE to what is in a box, and return the box."""
     box.add_class(_CLASS)
     return box
 
 
 def beside(box: Any, text: str) -> dict[str, Any]:
-    """What IPython displays: the widgets, and the text that stands for them where none run."""
+    """Return what IPython displays: the widgets, and the text that stands for them where none run."""
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
 
 
 def in_a_row() -> bool:
-    """Whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
+    """Return whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
     import ipywidgets
 
     return hasattr(ipywidgets.RadioButtons, "orientation")
 
 
 def folded(panes: Sequence[Any]) -> Any:
-    """What a Stack is from ipywidgets 8.1 on: the pane number `selected_index` alone is shown.
+    """Show the pane number `selected_index` alone, as a Stack does from ipywidgets 8.1 on.
 
     An Accordion without its headers, which the keyboard doesn't reach.
     """
@@ -120,7 +120,7 @@ def folded(panes: Sequence[Any]) -> Any:
 
 
 def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:
-    """One of `options` (names, or pairs of name and value), in a row where that can be. width: of the description."""
+    """Create a choice of `options` (names, or pairs of name and value), if possible in a row. width: of the name."""
     import ipywidgets
 
     row: dict[str, Any] = {"orientation": "horizontal"} if in_a_row() else {}
@@ -131,7 +131,7 @@ def choice(options: Sequence[Any], value: Any, description: str, width: str) -> 
 
 
 def number(value: int, least: int, most: int, description: str, width: str) -> Any:
-    """A whole number from `least` to `most`, by its digits or the arrow keys. width: of the description."""
+    """Create a field for a whole number, for its digits or the arrow keys. width: of the name."""
     import ipywidgets
 
     layout = ipywidgets.Layout(width=f"calc({width} + 6em)")

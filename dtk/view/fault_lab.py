@@ -117,7 +117,7 @@ def fault_lab(
 
 
 def make(kind: str, worker: int, step: int) -> faults.Fault:
-    """The fault of a kind, with the lab's seconds for a slow worker."""
+    """Return the fault of a kind, with the lab's seconds for a slow worker."""
     if kind == "slow":
         return faults.slow(worker, SECONDS_PER_STEP)
     return getattr(faults, kind)(worker, step)  # type: ignore[no-any-return]
@@ -183,7 +183,7 @@ class FaultLab(Lab):
         return make(self.kind.value, self.worker.value, self.step.value)
 
     def start(self) -> None:
-        """Runs the function with the fault; asks for a prediction first where there is none."""
+        """Run the function with the fault; ask for a prediction first where there is none."""
         fault = self.fault
         if self.prediction.value is None:
             self.words.value = _("Predict first: choose one of the answers.")

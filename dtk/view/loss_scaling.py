@@ -123,7 +123,7 @@ def _mark_ends(ax: Axes, examples: pandas.DataFrame) -> None:
 
 
 def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, count: int) -> tuple[str, str]:
-    """Draws the baseline's loss and returns the title and the caption that are true of the two curves."""
+    """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
     shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
     alone = _finite(shares.where(examples > 0, 0.0).sum(axis=1, skipna=False))
     drawn = alone.iloc[thinned(alone.to_numpy())]

@@ -56,7 +56,7 @@ class Numbers:
 
 
 def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
-    """The step of `replicas` replicas with `examples` examples each, divided by one of DIVISORS.
+    """Return the step of `replicas` replicas with `examples` examples each, divided by one of DIVISORS.
 
     The model is one weight w = 0 that predicts w for everything; example i has the loss (y_i - w)², so the gradient
     -2 (y_i - w). The y_i are chosen so that the losses are 2, 3, 4, 5 and so on.
