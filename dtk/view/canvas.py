@@ -357,7 +357,7 @@ def tidy(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Wrap a text as `textwrap.wrap` does; a line may end after each ideograph too, but not before what closes a sentence.
+    """Wrap a text as `textwrap.wrap` does; a line may end after any ideograph, but not before closing punctuation.
 
     >>> wrapped("2 个副本的份额，加起来是 all-reduce 的损失。", 12)
     ['2 个副本的份', '额，加起来是', 'all-reduce', '的损失。']
