@@ -82,14 +82,14 @@ class Follower:
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
-        self.members = [Progress() for _ in folder.members]
+        self.members = [Progress() for __ in folder.members]
         self.evaluator, self.evaluated, self.evaluations = _("waiting for a checkpoint"), "", 0
         self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         self.losses, self.rates = Curve(), Curve()
         count = self.workers if self.workers > 1 else replicas
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
-        self.shares = [Curve(points=75) for _ in range(count)] if 1 < count <= _MOST_SHARES else []
+        self.shares = [Curve(points=75) for __ in range(count)] if 1 < count <= _MOST_SHARES else []
         # step -> replicas that recorded it, loss, examples, last end, and the shares
         self._open: dict[int, list[float]] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
