@@ -6,23 +6,19 @@ a new figure, and returns the Axes. Colours of text and lines follow matplotlib'
 """
 
 from dtk.view.canvas import axes, headline
-from dtk.view.curves import loss_scaling, throughput
-from dtk.view.difference import difference
-from dtk.view.fan import fan
 from dtk.view.fault_lab import fault_lab
-from dtk.view.overlap import overlap
-from dtk.view.processes import processes
-from dtk.view.proof import proof
+from dtk.view.loss_scaling import loss_scaling
+from dtk.view.loss_scaling_lab import loss_scaling_lab
+from dtk.view.processes import fan, processes
+from dtk.view.proof import difference, proof
 from dtk.view.restarts import restarts
 from dtk.view.ring import ring
 from dtk.view.sharding import sharding
-from dtk.view.step_time import step_time
-from dtk.view.study import efficiency
+from dtk.view.step_time import overlap, step_time
+from dtk.view.throughput import efficiency, throughput
 from dtk.view.timeline import timeline
 from dtk.view.wait_for import wait_for
-from dtk.view.what_if import what_if
-from dtk.view.what_if_lab import what_if_lab
-from dtk.view.widgets import loss_scaling_lab
+from dtk.view.what_if import what_if, what_if_lab
 
 __all__ = [
     "axes",

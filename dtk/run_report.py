@@ -28,7 +28,7 @@ _PACKAGES = ("dtk", "tensorflow", "keras", "tf_keras", "numpy")
 
 
 def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
-    """Writes the page and returns its path. run, baseline: `Run`s, of a directory whose run failed too."""
+    """Write the page and return its path. run, baseline: `Run`s, of a directory whose run failed too."""
     how = run.folder.attempts[-1] if run.folder.attempts else None
     ended = _("it has not come to its end") if how is None else how.failed or _("it finished")
     asked = json.loads((run.folder.path / "job.json").read_text())
@@ -56,7 +56,7 @@ def _installed() -> list[tuple[str, str]]:
 
 
 def compared(run: RunLike, baseline: RunLike, say: Callable[[str], None]) -> str:
-    """Says what verify says, with the diagnosis where it fails; returns the verdict (`dtk.proof.proof.VERDICTS`)."""
+    """Report what verify reports, with the diagnosis where it fails; return the verdict (`proof.VERDICTS`)."""
     try:
         return prove(run, baseline, say=say).verdict
     except VerificationError as error:

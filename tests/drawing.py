@@ -154,7 +154,7 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "wait_for, nobody": lambda path: plot.wait_for(fabricate(path)),
     "what_if": lambda path: plot.what_if(workers=1000),
     "what_if, cores": lambda path: plot.what_if(replace(EXAMPLE, critical_batch=None), Cluster(cores=2), workers=4),
-    "what_if, slow": lambda path: plot.what_if(EXAMPLE, Cluster(ETHERNET_10), workers=200, measured={2: 400.0}),
+    "what_if, slow": lambda path: plot.what_if(EXAMPLE, Cluster(ETHERNET_10), workers=200),
     "what_if_lab": lambda path: plot.what_if_lab(workers=64),
 }
 

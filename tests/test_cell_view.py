@@ -21,9 +21,13 @@ def shown(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dashboard, "_EVERY", 0.0)
     monkeypatch.setattr(module, "_SOONEST", 0.0)
     made = []
-    monkeypatch.setattr(
-        dashboard.Dashboard, "_bundle", lambda board, text, page="": made.append(board) or {"text/plain": text}
-    )
+
+    class Kept(dashboard.Dashboard):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(dashboard, "Dashboard", Kept)
     peers = [SimpleNamespace(number=k, lost=None, running=3) for k in (0, 1)]
     job = SimpleNamespace(workers=2, replicas=1, mode="cluster")
     started = SimpleNamespace(job=job, folder=empty(tmp_path), peers=peers)

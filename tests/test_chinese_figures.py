@@ -20,7 +20,7 @@ from matplotlib.font_manager import get_font
 
 import dtk
 from dtk import language
-from dtk.view import letters
+from dtk.view import canvas
 
 # Names of functions, arguments and programs, units, and formats of numbers; what is left of a text must be Chinese.
 ENGLISH = re.compile(
@@ -83,7 +83,7 @@ def _run(path):
 
 def test_every_letter_of_the_catalogue_has_its_glyph():
     """What messages, hints and labels say may stand in a learner's own figure, too."""
-    families = font_manager.FontProperties(family=["DejaVu Sans", letters._registered("zh")])
+    families = font_manager.FontProperties(family=["DejaVu Sans", canvas._registered("zh")])
     files = font_manager.fontManager._find_fonts_by_props(families)
     there = {*map(chr, itertools.chain(*(get_font(file).get_charmap() for file in files))), "\n"}
     assert not {*"".join(language._catalogue("zh")._catalog.values())} - there
@@ -92,7 +92,7 @@ def test_every_letter_of_the_catalogue_has_its_glyph():
 @pytest.mark.parametrize("width", range(8, 60, 3))
 def test_lines_break_by_width(width):
     text = "工作器 0 等待工作器 1：第 13 步（在 evaluate 之后），已 3.2 秒；“all-reduce”由此中断。" * 3
-    lines = letters.wrapped(text, width)
+    lines = canvas.wrapped(text, width)
     assert "".join(lines).replace(" ", "") == text.replace(" ", ""), "nothing is lost"
     for line in lines:
         assert language.columns(line) <= max(width, len("“all-reduce”")), line
@@ -106,4 +106,4 @@ def test_lines_break_by_width(width):
 @pytest.mark.parametrize("width", [20, 40, 77])
 def test_english_is_wrapped_as_ever(width):
     text = "Each of 2 replicas computes its share; the shares add up, 50\N{NO-BREAK SPACE}% of it, to the whole loss."
-    assert letters.wrapped(text, width) == textwrap.wrap(text, width)
+    assert canvas.wrapped(text, width) == textwrap.wrap(text, width)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -15,7 +13,6 @@ from pacing import paced
 
 import dtk
 from dtk.records import frame
-from dtk.scaling import pace as module
 from dtk.scaling.pace import pace, typical_steps, within_epochs
 from dtk.scaling.timing import step_times
 from dtk.view.canvas import alternative
@@ -25,11 +22,6 @@ def hatched(ax, worker):
     """Left and right ends of a lane's blocks of waiting."""
     boxes = [path.get_extents() for blocks in ax.collections if blocks.get_hatch() for path in blocks.get_paths()]
     return [(box.x0, box.x1) for box in boxes if round((box.y0 + box.y1) / 2) == worker]
-
-
-def test_the_docstrings_examples_hold():
-    result = doctest.testmod(module)
-    assert (result.attempted > 0, result.failed) == (True, 0)
 
 
 def test_the_slow_worker_is_the_one_that_does_not_wait(tmp_path):

@@ -18,8 +18,8 @@ from dtk.scaling.job import Cluster
 from dtk.scaling.links import LINKS
 from dtk.scaling.prediction import predict
 from dtk.scaling.stragglers import slowest_mean
+from dtk.view.loss_scaling_lab import DIVISORS, numbers
 from dtk.view.what_if import EXAMPLE
-from dtk.view.widgets import DIVISORS, numbers
 
 ROOT = Path(__file__).parent.parent
 LABS = ROOT / "docs/_static/labs"

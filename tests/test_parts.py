@@ -11,7 +11,7 @@ import pytest
 from fabricate import fabricate
 
 import dtk
-from dtk.live.lately import Lately
+from dtk.live.follow import RecentActivity
 from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.timing import step_times
 from dtk.watch.reader import Reader
@@ -139,10 +139,10 @@ def looping(strategy):
 def what_the_live_view_adds_up(run):
     """Seconds of each part by worker, from what the workers wrote while they ran."""
     reader = Reader(run.folder)
-    lately = Lately(reader, together=run.workers > 1)
+    activity = RecentActivity(reader, together=run.workers > 1)
     reader.catch_up()
-    lately.refresh(last=True)
-    return lately._spent.sum(axis=2)
+    activity.refresh(last=True)
+    return activity._seconds(0.0, np.inf, 1e3).sum(axis=2)
 
 
 def medians(run):

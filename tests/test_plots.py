@@ -206,23 +206,6 @@ def test_lines_follow_the_theme(pair, style):
         assert ax.get_facecolor() == to_rgba(plt.rcParams["axes.facecolor"])
 
 
-@pytest.mark.parametrize("workers", [1, 2, 8])
-def test_nothing_is_cut_off(tmp_path, workers):
-    """Every text lies within the figure, at notebook width."""
-    run = fabricate(tmp_path / "run", workers=workers, steps=20, mode="single" if workers == 1 else "cluster")
-    alone = fabricate(tmp_path / "alone", workers=1, mode="single", steps=20)
-    for ax in (plots.loss_scaling(run, alone), plots.throughput(alone, run), plots.timeline(run)):
-        ax.figure.canvas.draw()
-        page = ax.figure.bbox
-        for text in (*ax.texts, ax._left_title, ax.xaxis.label, *ax.get_yticklabels()):
-            box = text.get_window_extent()
-            assert box.x0 >= page.x0 - 1, text
-            assert box.x1 <= page.x1 + 1, text
-            assert box.y0 >= page.y0 - 1, text
-            assert box.y1 <= page.y1 + 1, text
-        assert ax.figure.get_figwidth() == 7
-
-
 def test_steps_that_nobody_recorded_are_a_hatched_gap(tmp_path):
     run = fabricate(tmp_path / "run", steps=10)
     records = run.records[~run.records.step.between(4, 6)]

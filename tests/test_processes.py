@@ -60,7 +60,6 @@ def test_a_process_a_worker_and_its_numbers(tmp_path):
     assert f"replica 1, a device 24 examples share of loss {shares[1, 1]:.4f}" in said
     assert said.count("a copy of the 110 weights") == 2
     assert "all-reduce: each worker gives 440 bytes of gradients, gets the sum of all" in said
-    assert "besides, 2 small all-reduces, of 4 to 8 bytes" in said
     assert {"worker 0 (chief)", "worker 1", "kernel: this notebook's process"} <= set(said)
     assert alternative(ax).startswith("A step: 2 processes, 2 replicas, an all-reduce of 440 bytes. Step 2.")
     colors = {to_hex(patch.get_edgecolor()).upper() for patch in boxes(ax)}
@@ -73,7 +72,6 @@ def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
     assert table[table.gradients & (table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
     ax = dtk.plot.processes(run)
     assert "2 all-reduces of 348 kB" in alternative(ax)
-    assert "besides, 1 small all-reduce, of 8 bytes" in words(ax)
     assert "those of the weights" not in alternative(ax)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -13,7 +11,6 @@ from fabricate import fabricate
 
 import dtk
 from dtk.errors import WorkerFailed
-from dtk.scaling import fates as module
 from dtk.scaling.fates import fates
 from dtk.view.canvas import NO_RECORDS, alternative
 
@@ -26,11 +23,6 @@ def steps_drawn(ax, kind):
             boxes = [path.get_extents() for path in blocks.get_paths()]
             found += [(round((box.y0 + box.y1) / 2), round((box.x0 + box.x1) / 2)) for box in boxes]
     return sorted(found)
-
-
-def test_the_docstrings_examples_hold():
-    result = doctest.testmod(module)
-    assert (result.attempted > 0, result.failed) == (True, 0)
 
 
 def test_every_step_is_kept_lost_or_computed_again(tmp_path):

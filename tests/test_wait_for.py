@@ -12,7 +12,7 @@ from fabricate import fabricate
 from live_folder import empty, step
 
 import dtk
-from dtk.live.text import TextView
+from dtk.live.show import TextView
 from dtk.records import RunFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -154,7 +154,7 @@ def test_the_dashboard_shows_who_is_waited_for(tmp_path, monkeypatch, capsys):
 
 
 def test_the_text_says_once_that_a_silence_lasts(tmp_path, monkeypatch, capsys):
-    from dtk.live import text
+    from dtk.live import show as text
 
     monkeypatch.setattr(text, "_EVERY", 0.0)
     view = TextView(Reader(empty(tmp_path)), 1, "cluster of 2 workers")

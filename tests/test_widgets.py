@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 
 import matplotlib
@@ -16,9 +15,10 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.scaling import shares as scaling
-from dtk.view import widgets
+from dtk.view import controls
+from dtk.view import loss_scaling_lab as widgets
+from dtk.view.loss_scaling_lab import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
-from dtk.view.widgets import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
 
 GLOBAL, LOCAL, REPLICAS = DIVISORS
 
@@ -31,10 +31,6 @@ def lab(monkeypatch):
 
 
 # ---- the numbers
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(widgets).failed == 0
 
 
 @pytest.mark.parametrize("replicas", range(1, widgets.MOST_REPLICAS + 1))
@@ -150,7 +146,7 @@ def test_without_widgets_it_is_a_figure_of_all_divisors(mode, monkeypatch):
 
 def test_without_ipywidgets_it_is_the_figure_too(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "widgets")
-    monkeypatch.setattr(widgets.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(controls.importlib.util, "find_spec", lambda name: None)
     assert not isinstance(loss_scaling_lab(), LossScalingLab)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from dtk.scaling.links import LINKS
 from dtk.scaling.parts import PARTS
+from dtk.view.loss_scaling_lab import _LOSSES
 from dtk.view.palette import PART_COLORS, worker_color
 from dtk.view.what_if import EXAMPLE
-from dtk.view.widgets import _LOSSES
 
 FILE = Path(__file__).resolve().parent.parent / "docs/_static/labs/data.json"
 STEPS = 24

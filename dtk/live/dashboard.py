@@ -13,13 +13,12 @@ from IPython.display import display
 
 from dtk.environment import on_colab
 from dtk.language import N_, _
-from dtk.live.follow import Follower
-from dtk.live.lately import Lately
+from dtk.live import Live
+from dtk.live.follow import Follower, RecentActivity
 from dtk.live.log_lines import LogLines
-from dtk.live.sketch import curve, image, stack
-from dtk.live.strips import in_words, strips
+from dtk.live.pictures import Layer, curve, image, in_words, strips
 from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
-from dtk.view.palette import member_color, member_name, worker_color, worker_name
+from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
@@ -30,7 +29,6 @@ __all__ = ["Dashboard"]
 _EVERY = 0.25  # seconds between two drawings
 _PICTURES = (2, 8)  # of so many drawings one draws the curves and strips: of few workers, of very many
 _ROW = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
-_GREYS = ("#8A8A8A", "#B9B9B9")  # of layers that are several workers', and so have no worker's colour
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _STATES = N_("starting"), N_("running"), N_("training"), N_("finished"), N_("failed"), N_("stopped")
 _AFTER = {
@@ -82,23 +80,21 @@ def _what(line: Line) -> str:
     return "" if line.waits else line.what
 
 
-class Dashboard:
+class Dashboard(Live):
     """Where each worker and the evaluator are, progress with the time left, loss, throughput, the ends of the logs."""
 
     def __init__(self, reader: Reader, replicas: int, title: str, mode: str = "cluster"):
-        self.reader, folder = reader, reader.folder
-        self.follower = Follower(folder, replicas * folder.workers)
+        self.reader, self.folder = reader, reader.folder
+        self.title, self.mode, self.workers = title, mode, reader.folder.workers
+        self.follower = Follower(self.folder, replicas * self.workers)
         reader.follow(self.follower)
-        self.lately = Lately(reader, together=mode == "cluster")
-        self.title, self.mode, self.folder = title, mode, folder
-        self.workers = folder.workers
-        self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in folder.members]
+        self.activity = RecentActivity(reader, together=mode == "cluster")
+        self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
         self.states = [_line("starting")] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
         self._drawn = self._pictured = float("-inf")
         self._pictures: list[str] = []
-        self._lines: Sequence[Line | str] = ()
-        self._window = self.lately.window()
+        self._window = self.activity.window()
         self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
         self.panes = [ipywidgets.HTML() for _ in self.tails]
@@ -106,19 +102,21 @@ class Dashboard:
         progress = ipywidgets.HBox([self.bar, self.words], layout=ipywidgets.Layout(flex_flow="row wrap"))
         self.box = ipywidgets.VBox([self.rows, progress, self.curves, self.logs])
         self._draw("")
-        self._shown = display(self._bundle(f"<live view of dtk: {title}>"), raw=True, display_id=True)
+        first = beside(self.box, f"<live view of dtk: {title}>")
+        self._shown = display(first, raw=True, display_id=True)
 
     def update(self, states: Sequence[Line | str]) -> None:
         now = time.monotonic()
         if now - self._drawn >= _EVERY:
-            self.states, self._lines = [_line(state) for state in states], states
+            self.states = [_line(state) for state in states]
             self._draw("")
             self._drawn = now
 
     def close(self, outcome: str, finished: bool = False) -> None:
         # What Watch last reported may be older than the end: a run that finished has finished everywhere.
-        ended = {"finished": "finished", "failed": "failed"}
-        self.states = [_line("finished" if finished else ended.get(_what(state), "stopped")) for state in self.states]
+        how = [_what(state) for state in self.states]
+        how = ["finished" if finished else state if state in ("finished", "failed") else "stopped" for state in how]
+        self.states = [_line(state) for state in how]
         graph = None if finished else waiting.load(self.folder)
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
         self.ends = {state.member: state.words() for state in ends}
@@ -127,15 +125,10 @@ class Dashboard:
             self.bar.value = self.bar.max
         self.bar.bar_style = "success" if finished else "danger"
         if self._shown:
-            self._shown.update(self._bundle(*self._last_frame(outcome)), raw=True)
-
-    def _bundle(self, text: str, page: str = "") -> dict[str, Any]:
-        """The widgets, and beside them what stands where widgets don't run."""
-        widgets = beside(self.box, text)
-        if not page:
-            return widgets
-        # Colab's widgets end with their cell: what stays there is the page alone.
-        return {"text/plain": text, "text/html": page} if on_colab() else {**widgets, "text/html": page}
+            text, page = self._last_frame(outcome)
+            # Colab's widgets end with their cell: what stays there is the page alone.
+            bundle = {"text/plain": text} if on_colab() else beside(self.box, text)
+            self._shown.update({**bundle, "text/html": page}, raw=True)
 
     def _last_frame(self, outcome: str) -> tuple[str, str]:
         """The facts of the end as text, and with the curves as HTML, for a page without a kernel."""
@@ -145,10 +138,10 @@ class Dashboard:
         lines += [in_words(self._window, self._workers())] if self._window.known else []
         curves = f'<div style="{_ROW}">{"".join(map(image, self._pictures))}</div>'
         amount = f'value="{self.bar.value}" max="{self.bar.max}"'
-        color = {"success": "#4CAF50", "danger": "#F44336"}.get(self.bar.bar_style, "auto")
+        color = {"success": "#4CAF50", "danger": "#F44336"}[self.bar.bar_style]
         steps = _("steps")
         bar = f'<progress aria-label="{steps}" {amount} style="width:300px;accent-color:{color}"></progress>'
-        heads = [_("{name}: what it printed", name=self._name(member)) for member in range(len(self.panes))]
+        heads = [_("{name}: what it printed", name=name) for name, __ in said]
         logs = [
             f"<details><summary>{head}</summary>{pane.value}</details>"
             for head, pane in zip(heads, self.panes, strict=True)
@@ -156,10 +149,10 @@ class Dashboard:
         page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div>{curves}{''.join(logs)}"
         return "\n".join([*lines, words]), page
 
-    def _name(self, worker: int) -> str:
-        if self.mode == "single" and worker < self.workers:
+    def _name(self, member: int) -> str:
+        if self.mode == "single" and member < self.workers:
             return _("baseline")
-        return member_name(worker, self.workers) if worker else worker_name(worker, chief=True)
+        return member_name(member, self.workers) if member else worker_name(member, chief=True)
 
     def _workers(self) -> list[str]:
         """The name of each strip, short enough to stand before it."""
@@ -182,48 +175,44 @@ class Dashboard:
     def _draw_pictures(self, last: bool, finished: bool) -> None:
         """The curves and strips, less often than the rest; each as soon as it has something to show."""
         self._pictured = time.monotonic()
-        self.lately.refresh(self._lines, last)
-        self._window = self.lately.window(finished)
-        loss, rates = self._losses(), self.follower.rates.points
+        self.activity.refresh(self.states, last)
+        self._window = self.activity.window(finished)
+        loss, rates = self._loss(), self.follower.rates.points
         self._pictures = [loss, curve(rates, _("throughput"), _("examples/s")) if loss else ""]
         self._pictures += [strips(self._window, self._workers())] if self._window.known else []
         row = "".join(self._pictures)
         self.curves.value = f'<div style="{_ROW}">{row}</div>' if row else ""
 
-    def _losses(self) -> str:
+    def _loss(self) -> str:
         """The loss, over the shares that it is the sum of."""
-        follower = self.follower
-        if not follower.shares:
-            return curve(follower.losses.points, _("loss"))
-        if not follower.step:
-            return ""
-        layers, each = [share.points for share in follower.shares], follower.together
-        colors = [worker_color(k) if each == 1 else _GREYS[k % 2] for k in range(len(layers))]
-        note = _("shares by worker") if self.workers > 1 else _("shares by replica")
-        note = note if each == 1 else _("shares by {count} workers", count=each)
-        return stack(layers, colors, follower.layers, _("loss"), note)
+        shares = [share.points for share in self.follower.shares]
+        if not shares or not shares[0]:
+            return curve(self.follower.losses.points, _("loss"))
+        several = self.workers > 1
+        name, note = (worker_name, _("shares by worker")) if several else (replica_name, _("shares by replica"))
+        values = [[y for __, y in share] for share in shares]
+        layers = [Layer(name(k), worker_color(k), each) for k, each in enumerate(values)]
+        total = [(x, sum(each)) for (x, __), each in zip(shares[0], zip(*values, strict=True), strict=True)]
+        return curve(total, _("loss"), layers=layers, note=note)
 
     def _table(self, outcome: str) -> str:
         rows = []
-        for worker in range(len(self.states)):
-            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(worker, self.workers)}"
-            cells = f'<span style="{swatch}"></span>', html.escape(self._name(worker)), html.escape(self._state(worker))
-            rows.append(
-                "<tr>"
-                + "".join(f'<td style="padding:1px 8px 1px 0;text-align:left">{cell}</td>' for cell in cells)
-                + "</tr>"
-            )
+        for member in range(len(self.states)):
+            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(member, self.workers)}"
+            cells = f'<span style="{swatch}"></span>', html.escape(self._name(member)), html.escape(self._state(member))
+            columns = "".join(f'<td style="padding:1px 8px 1px 0;text-align:left">{cell}</td>' for cell in cells)
+            rows.append(f"<tr>{columns}</tr>")
         head = html.escape(_("{name}: {words}", name=self.title, words=outcome) if outcome else self.title)
         table = f'<table style="color:inherit;font:inherit">{"".join(rows)}</table>'  # a page may set it otherwise
         return f'<div style="line-height:1.4"><b>{head}</b>{table}</div>'
 
-    def _state(self, worker: int) -> str:
-        if worker in self.ends:
-            return self.ends[worker]
-        corner, total = self.follower.corners[worker], self.follower.total
-        line, step = _line("failed") if corner.failed else self.states[worker], corner.step
+    def _state(self, member: int) -> str:
+        if member in self.ends:
+            return self.ends[member]
+        progress, total = self.follower.members[member], self.follower.total
+        line, step = _line("failed") if progress.failed else self.states[member], progress.step
         what = _what(line)
-        if worker == self.workers:
+        if member == self.workers:
             # What the evaluator does; once it has ended, how, and its last evaluation.
             ended = list(filter(None, (str(line), self.follower.evaluated)))
             return self.follower.evaluator if what in ("running", "training") else clauses(ended)

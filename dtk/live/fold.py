@@ -28,11 +28,11 @@ class Fold:
             self._counts[member][line] += 1
 
     def ready(self, last: bool = False) -> list[str]:
-        """Labelled lines that need not wait any longer; with `last` all that are left."""
+        """Return labelled lines that need not wait any longer; with `last` all that are left."""
         return [self._labelled(members, line) for members, line in self.taken(last)]
 
     def taken(self, last: bool = False) -> list[tuple[list[int], str]]:
-        """The same without labels: (members, line)."""
+        """Return the same without labels: (members, line)."""
         said: list[tuple[list[int], str]] = []
         now = self._clock()
         while waiting := [member for member, queue in enumerate(self._queues) if queue]:
@@ -67,7 +67,7 @@ class Fold:
 
 
 def label(numbers: Sequence[int]) -> str:
-    """Numbers in their order, runs of them short.
+    """Join numbers in their order, with runs of them shortened.
 
     >>> label([0]), label([0, 1, 2, 3]), label([0, 2, 3, 7])
     ('0', '0-3', '0,2-3,7')

@@ -1,21 +1,34 @@
-"""What a live view knows of a run: each worker's step, the global loss, examples/s, the time left; bounded memory."""
+"""What a live view knows of a run, in bounded memory: steps, loss, examples/s, the time left, recent activity.
+
+A worker writes what it did when it has done it: a record at the end of its step, a mark at the end of a wait for data
+or an all-reduce (`dtk.worker`). So the activity of the step in progress is not known yet, except where the watch has
+found out that a silent worker waits for another.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
+
+import numpy as np
 
 from dtk.language import N_, _
-from dtk.records import COLUMNS, Record, RunFolder, WorkerFolder, events
+from dtk.records import COLUMNS, Record, RunFolder, events
 from dtk.records.events import Event
-from dtk.watch.waiting import clauses
+from dtk.scaling.binned import Bins, Marks, Steps, seconds
+from dtk.scaling.parts import PARTS
+from dtk.watch.reader import Reader
+from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Curve", "Follower", "duration"]
+__all__ = ["BINS", "Curve", "Follower", "RecentActivity", "Window", "duration"]
 
 _WINDOW = 50  # steps that the present rate is taken over
-_LAYERS = 16  # that the shares are stacked in; of more workers, neighbours are put together
+_MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not what each contributes
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
 
 
@@ -49,36 +62,34 @@ class Curve:
 
 
 @dataclass
-class _Corner:
-    """One member: its last step, and whether its function has failed."""
+class Progress:
+    """One member's: its last step, and whether its function has failed."""
 
-    folder: WorkerFolder
     step: int = 0
     failed: bool = False
 
 
 class Follower:
-    """Takes in a run's records and events while they are written.
+    """Follows a run's records and events while they are written.
 
     step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
     of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
     training has, None where that is not known. The first step, which includes tracing, counts for no rate.
     shares: of the global loss, a curve for each worker, or for each replica where one worker has all; empty for one
-    replica. together: how many workers' shares are put together in one such curve: 1, but for more than 16.
-    evaluator: what the evaluator does, in words. evaluated: its last evaluation, "" before the first; evaluations:
-    how many it has made.
+    replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its last evaluation, ""
+    before the first; evaluations: how many it has made.
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
-        self.corners = [_Corner(member) for member in folder.members]
+        self.members = [Progress() for __ in folder.members]
         self.evaluator, self.evaluated, self.evaluations = _("waiting for a checkpoint"), "", 0
         self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         self.losses, self.rates = Curve(), Curve()
         count = self.workers if self.workers > 1 else replicas
-        self.together, self._by = -(-count // _LAYERS), COLUMNS.index("worker" if self.workers > 1 else "replica")
-        self.shares = [Curve(points=75) for __ in range(0, count, self.together)] if count > 1 else []
-        # step -> replicas that recorded it, loss, examples, last end, and the share of each layer
+        self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
+        self.shares = [Curve(points=75) for __ in range(count)] if 1 < count <= _MOST_SHARES else []
+        # step -> replicas that recorded it, loss, examples, last end, and the shares
         self._open: dict[int, list[float]] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
         self._planned: tuple[int, int | None, int | None] | None = None  # steps before, steps an epoch, epochs
@@ -86,43 +97,41 @@ class Follower:
         self._measured: int | None = None  # steps of the last whole epoch, where they were not announced
 
     def take(self, member: int, news: Event | Record) -> None:
-        """Takes in what the reader has read (`dtk.watch.reader`)."""
-        corner = self.corners[member]
-        if member == self.workers:
-            self._take_evaluation(corner, news)
-        elif isinstance(news, Record):
-            corner.step = max(corner.step, news.step)
+        """Take in what the reader has read (`dtk.watch.reader`)."""
+        progress = self.members[member]
+        if isinstance(news, Record):
+            progress.step = max(progress.step, news.step)
             self._take(news)
         elif isinstance(news, events.Failed):
-            corner.failed = True
+            progress.failed = True
+        elif isinstance(news, (events.Evaluating, events.Evaluation)):
+            self._take_evaluation(news)
         elif isinstance(news, events.Counted):  # after a restart, what was trained before
-            corner.step = max(corner.step, news.recorded)
+            progress.step = max(progress.step, news.recorded)
         elif isinstance(news, events.Training) and member == 0:
-            self._planned = (corner.step, news.steps, news.epochs)
+            self._planned = (progress.step, news.steps, news.epochs)
             self._measured = None
 
-    def _take_evaluation(self, corner: _Corner, news: Event | Record) -> None:
-        if isinstance(news, events.Failed):
-            corner.failed = True
-        elif isinstance(news, events.Evaluating):
+    def _take_evaluation(self, news: events.Evaluating | events.Evaluation) -> None:
+        if isinstance(news, events.Evaluating):
             self.evaluator = _("evaluating") if news.step is None else _("evaluating step {step}", step=news.step)
-        elif isinstance(news, events.Evaluation):
-            self.evaluations += 1
-            said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
-            metrics = _(", ").join(f"{name} {_figure(value)}" for name, value in news.metrics.items())
-            self.evaluated = _("{name}: {words}", name=said, words=metrics) if metrics else said
-            self.evaluator = self.evaluated
+            return
+        self.evaluations += 1
+        said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
+        values = [f"{k} {v:.4g}" if isinstance(v, (int, float)) else f"{k} {v}" for k, v in news.metrics.items()]
+        self.evaluated = _("{name}: {words}", name=said, words=_(", ").join(values)) if values else said
+        self.evaluator = self.evaluated
 
     def _take(self, record: Record) -> None:
         entry = self._open.get(record.step)
         if entry is None:
             entry = self._open[record.step] = [0, 0.0, 0, 0.0, *(0.0 for __ in self.shares)]
         entry[0] += 1
-        # A replica without examples adds nothing where its share is no number: see measure.scaling.global_loss.
+        # A replica without examples adds nothing where its share is no number: see dtk.scaling.shares.
         share = record.loss if record.examples or math.isfinite(record.loss) else 0.0
         entry[1] += share
         if self.shares:
-            entry[4 + int(record[self._by]) // self.together] += share
+            entry[4 + int(record[self._by])] += share
         entry[2] += record.examples
         entry[3] = max(entry[3], record.ended)
         if entry[0] == self.replicas:
@@ -143,18 +152,6 @@ class Follower:
             self._measured = step - 1 - self._epoch_began if self.epoch else None
             self._epoch_began, self.epoch = step - 1, epoch
         self.step = step
-
-    @property
-    def layers(self) -> list[str]:
-        """Whose each of the `shares` is: "worker 3", "replica 3", "workers 6-8"."""
-        several = self.workers > 1
-        count = self.workers if several else self.replicas
-        if self.together == 1:
-            name = N_("worker {worker}") if several else N_("replica {replica}")
-            return [_(name, worker=k, replica=k) for k in range(count)]
-        name = N_("workers {first}-{last}") if several else N_("replicas {first}-{last}")
-        groups = range(0, count, self.together)
-        return [_(name, first=k, last=min(k + self.together, count) - 1) for k in groups]
 
     @property
     def rate(self) -> float:
@@ -180,7 +177,7 @@ class Follower:
         return (self.total - self.step) * self._seconds() / (len(self._recent) - 1)
 
     def words(self, ended: bool = False) -> str:
-        """The progress in a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"; an ETA while it goes on."""
+        """Return the progress as a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"; an ETA before its end."""
         if not self.step:
             return _("no step recorded") if ended else _("no step recorded yet")
         where = N_("step {step}/{total}") if self.total else N_("step {step}")
@@ -192,12 +189,8 @@ class Follower:
         return clauses(parts)
 
 
-def _figure(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
-
-
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Return seconds in words.
 
     >>> duration(4.2), duration(75), duration(7300)
     ('4 s', '1 min 15 s', '2 h 1 min')
@@ -208,3 +201,132 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return _("{minutes} min {seconds} s", minutes=whole // 60, seconds=whole % 60)
     return _("{hours} h {minutes} min", hours=whole // 3600, minutes=whole % 3600 // 60)
+
+
+# ---- the last seconds
+
+BINS = 40  # that a window has
+_SHORT, *_SECONDS = 2.0, 10.0, 50.0, 200.0  # of a window; 2 s for a run that took no longer
+_LAG = 0.5  # s: what is older is drawn. A loop in a graph may write a mark some time after the step's record
+_STEPS, _MARKS = 4096, 1 << 15  # of each worker that are kept
+_HOLDS = 5  # steps that a window holds at least
+
+
+class Window(NamedTuple):
+    """The last seconds, or, of a run that has `ended`, those before its end.
+
+    shares: `(workers, len(PARTS), BINS)`, each part's share of a bin's time; what they leave of 1 is not known.
+    """
+
+    seconds: float
+    shares: np.ndarray
+    ended: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.shares.any())
+
+    @property
+    def parts(self) -> np.ndarray:
+        """Each part's share of the whole window: `(workers, len(PARTS))`."""
+        return np.asarray(self.shares.mean(axis=2))
+
+
+class RecentActivity:
+    """Follows a run's records, and on `refresh` its marks. together: whether its all-reduces are between workers."""
+
+    def __init__(self, reader: Reader, together: bool):
+        self.reader, self.workers = reader, reader.folder.workers
+        self.together = together and self.workers > 1
+        self._last: list[Record | None] = [None] * self.workers
+        self._new: list[list[tuple[float, ...]]] = [[] for _ in range(self.workers)]  # steps since the last `refresh`
+        self._steps = [np.empty((4, 0))] * self.workers  # number, begin, when its function was called, end
+        self._marks = [np.empty((4, 0))] * self.workers  # whether it is an all-reduce, begin, end, bytes
+        self._since = [0.0] * self.workers  # when marks were left out last
+        self._latest = 0.0  # of the times that were written
+        self._ahead = float("inf")  # this process's clock minus the run's, at most
+        self._ended = False
+        self._waits: list[float] = []  # by worker, seconds for which it has been waiting for another now
+        reader.follow(self)
+
+    def take(self, member: int, news: Event | Record) -> None:
+        """Take in what the reader has read (`dtk.watch.reader`)."""
+        self._latest = max(self._latest, news.ended if isinstance(news, Record) else news.at)
+        if not isinstance(news, Record) or member >= self.workers:
+            return
+        before, self._last[member] = self._last[member], news
+        # A worker's first step is traced and compiled; a step's replicas begin and end together.
+        if before is not None and news.step != before.step:
+            begun = before.ended if news.epoch == before.epoch else news.started  # see `step_times`
+            self._new[member].append((news.step, begun, news.started, news.ended))
+
+    @property
+    def now(self) -> float:
+        """Seconds since the call of `dtk.run`, as what was written tells: never too late, and 0 before anything was."""
+        return max(0.0, time.monotonic() - self._ahead)
+
+    def refresh(self, states: Sequence[Line | str] = (), last: bool = False) -> None:
+        """Take in the marks written by now. states: of the members; last: whether nothing more comes."""
+        self._ended = last
+        if self._latest > 0:
+            self._ahead = min(self._ahead, time.monotonic() - self._latest)
+        self._waits = [each.seconds or 0.0 if isinstance(each, Line) and each.waits else 0.0 for each in states]
+        for k, (lines, skipped) in enumerate(self.reader.marks()):
+            self._steps[k] = _joined(self._steps[k], self._new[k])[:, -_STEPS:]
+            self._new[k] = []
+            rows = json.loads(b"[" + b",".join(lines) + b"]")
+            marks = _joined(self._marks[k], [(kind == "reduce", *times) for kind, *times in rows])
+            if skipped and rows:
+                self._since[k] = rows[0][2]
+            elif marks.shape[1] > _MARKS:
+                self._since[k] = marks[2, -_MARKS]
+            self._marks[k] = marks[:, -_MARKS:]
+
+    def window(self, finished: bool = False) -> Window:
+        """Return the last seconds by now, or, where the run has `finished`, those before the end of its last step."""
+        length, end = self._length(), max((each[3, -1] for each in self._steps if each.size), default=0.0)
+        if finished and end - min((each[1, 0] for each in self._steps if each.size), default=end) <= _SHORT:
+            length = _SHORT
+        wide, now = length / BINS, self.now
+        end = end if finished else (now - _LAG) // wide * wide
+        edges = end - length + np.arange(BINS + 1) * wide
+        shares = self._seconds(edges[0], now if self._ended else now - _LAG, wide) / wide
+        for worker, since in enumerate(self._waits[: self.workers]):
+            if since > 0:
+                waiting = np.clip(edges[1:] - np.maximum(edges[:-1], now - since), 0.0, wide) / wide
+                shares[worker, PARTS.index("waiting")] += np.minimum(waiting, 1.0 - shares[worker].sum(axis=0))
+        return Window(length, np.clip(shares, 0.0, 1.0), self._ended)
+
+    def _length(self) -> float:
+        """Seconds of the shortest window that holds a few steps."""
+        newest = np.concatenate([each[3, -3 * _HOLDS :] - each[1, -3 * _HOLDS :] for each in self._steps])
+        holding = _HOLDS * np.median(newest) if len(newest) else 0.0
+        return next((length for length in _SECONDS if length >= holding), _SECONDS[-1])
+
+    def _seconds(self, begin: float, until: float, wide: float) -> np.ndarray:
+        """Seconds of each part in each bin, from the steps that had ended at `until`; see `dtk.scaling.binned`."""
+        kept = [
+            (begin < each[3]) & (each[3] <= until) & (each[1] >= since)
+            for each, since in zip(self._steps, self._since, strict=True)
+        ]
+        steps = [each[:, some] for each, some in zip(self._steps, kept, strict=True)]
+        marks = [each[:, each[2] > begin] for each in self._marks]
+        by, at = (np.repeat(np.arange(self.workers), [each.shape[1] for each in some]) for some in (steps, marks))
+        if not len(by):
+            return np.zeros((self.workers, len(PARTS), BINS))
+        # Whether each worker marks its waits for data, and its all-reduces where they are with others.
+        whole = [(m[0] == 0).any() and (not self.together or (m[0] > 0).any()) for m in self._marks]
+        number, begun, started, ended = np.concatenate(steps, axis=1)
+        reduce, first, last, size = np.concatenate(marks, axis=1)
+        return seconds(
+            Steps(by, number, begun - begin, started - begin, ended - begin),
+            Marks(at, reduce > 0, first - begin, last - begin, size),
+            Bins(0, BINS, wide),
+            np.array(whole, bool),
+            self.together,
+        )
+
+
+def _joined(kept: np.ndarray, rows: Sequence[Sequence[float]]) -> np.ndarray:
+    return np.concatenate([kept, np.array(rows, float).T], axis=1) if rows else kept

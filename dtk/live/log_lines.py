@@ -16,7 +16,7 @@ _PENDING = 1 << 14  # bytes of an unfinished line that are kept
 
 
 def clean(line: str) -> str:
-    """A line as a terminal would leave it: escapes gone, carriage returns and backspaces carried out.
+    """Return a line as a terminal would leave it: escapes gone, carriage returns and backspaces carried out.
 
     >>> clean("\\x1b[1m 1/2\\x1b[0m loss 3\\r\\x1b[1m 2/2\\x1b[0m loss 1")
     ' 2/2 loss 1'
@@ -56,7 +56,7 @@ class LogLines:
         self._pending = b""
 
     def read(self, limit: int, newest: bool = False) -> list[str]:
-        """New complete lines, from at most `limit` bytes; with `newest` it skips ahead when it is further behind."""
+        """Return new complete lines, from at most `limit` bytes; with `newest` skip ahead if it is behind."""
         try:
             with self.path.open("rb") as file:
                 status = os.fstat(file.fileno())

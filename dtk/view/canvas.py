@@ -1,40 +1,59 @@
-"""What all figures share: size, headline, caption, ink that follows the theme, and the figure without records."""
+"""What all figures share: axes, headline and caption, ink that follows the theme, rows, notes, legends, and the font of
+the language.
+"""
 
 from __future__ import annotations
 
+import base64
+import functools
+import html
 import io
 import re
+import textwrap
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
 from dtk.digits import three
 from dtk.environment import in_notebook
-from dtk.language import N_, _
-from dtk.view.letters import lend_font, tidy, wrapped
+from dtk.language import N_, _, columns, language
 from dtk.view.palette import CURVE_COLORS
-
-if TYPE_CHECKING:
-    from matplotlib.axis import Axis
 
 __all__ = [
     "MOST",
     "NO_RECORDS",
     "alternative",
     "axes",
+    "blank",
+    "box",
+    "by_step",
+    "check_step",
     "counts",
     "drawn",
     "edges",
     "headline",
+    "image",
     "ink",
+    "legend_below",
+    "name_rows",
+    "names_of",
+    "note",
     "only_text",
     "png",
+    "row_of_blocks",
     "thinned",
+    "wrapped",
 ]
 
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
@@ -65,7 +84,7 @@ class Shown(Axes):
 
 
 def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE) -> list[Axes]:
-    """The axes to draw on. A new figure is made by pyplot, so that a notebook shows it once, at the end of its cell.
+    """Return the axes to draw on. A new figure is pyplot's, so that a notebook shows it once, at the end of its cell.
 
     Lines that are drawn on new axes have colours that no worker has, and that a colour-blind reader can tell apart.
 
@@ -88,7 +107,7 @@ def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, f
 
 
 def counts(axis: Axis) -> None:
-    """Ticks in figures that people read: 20,000 and 2.5 million, not 20000 and 2.5e6."""
+    """Set ticks as people write numbers: 20,000 and 2.5 million, not 20000 and 2.5e6."""
     axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(lambda value, _: three(value))
 
@@ -98,31 +117,37 @@ _drawn: deque[Figure] = deque(maxlen=_KEPT)
 
 
 def drawn() -> list[tuple[Figure, str]]:
-    """The last figures of this kernel and what they say, oldest first; of several that say the same the newest."""
+    """Return the last figures of this kernel and what they say, oldest first; of equal ones the newest."""
     newest = {figure.words: figure for figure in _drawn if isinstance(figure, Described) and figure.words}
     return [(figure, words) for words, figure in newest.items()]
 
 
 def png(figure: Figure, dpi: float | str = "figure") -> bytes:
-    """The figure as a PNG, for a page that shows it by itself."""
+    """Return the figure as a PNG, for a page that shows it by itself."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi)
     return file.getvalue()
 
 
+def image(figure: Figure, words: str, dpi: int = 120, style: str = "") -> str:
+    """Return the figure as HTML. words: what it says, for those who see none."""
+    source = base64.b64encode(png(figure, dpi)).decode()
+    return f'<img alt="{html.escape(words)}" style="{style}" src="data:image/png;base64,{source}">'
+
+
 def ink(ax: Axes) -> Any:
-    """The colour of text on these axes: black on a light theme, white on a dark one."""
+    """Return the colour of text on these axes: black on a light theme, white on a dark one."""
     return ax.xaxis.label.get_color()
 
 
 def alternative(ax: Axes) -> str:
-    """A figure's text alternative: its headline and its caption, on one line."""
+    """Return a figure's text alternative: its headline and its caption, on one line."""
     captions = [text.get_text() for text in ax.texts if text.get_gid() == _CAPTION]
     return _in_a_line(ax.get_title(loc="left"), " ".join(captions))
 
 
 def headline(ax: Axes, title: str, caption: str) -> None:
-    """Writes the message as title, and under it, smaller, what to look at; both start at the left edge of the axes.
+    """Write the message as title, and under it, smaller, what to look at; both start at the left edge of the axes.
 
     Args:
         ax: the axes.
@@ -152,12 +177,12 @@ def headline(ax: Axes, title: str, caption: str) -> None:
     _describe(ax, _in_a_line(title, caption))
 
 
-def only_text(ax: Axes, sentence: str) -> Axes:
-    """Axes that hold nothing but one sentence, marked by `N_`: what is missing and how to get it."""
-    ax.text(0.5, 0.5, _(sentence), ha="center", va="center", transform=ax.transAxes, wrap=True)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    _describe(ax, _(sentence))
+def only_text(ax: Axes | None, message: str) -> Axes:
+    """Draw nothing but a message, marked by `N_`: what is missing and how to get it. None: on a new figure."""
+    (ax,) = axes(ax)
+    ax.text(0.5, 0.5, _(message), ha="center", va="center", transform=ax.transAxes, wrap=True)
+    ax.set(xticks=[], yticks=[])
+    _describe(ax, _(message))
     return ax
 
 
@@ -172,15 +197,92 @@ def _in_a_line(title: str, caption: str) -> str:
     return " ".join(tidy(_("{title}. {caption}", title=title, caption=caption)).split())
 
 
+# ---- what several figures draw
+
+
+def by_step(ax: Axes, first: int, last: int) -> None:
+    """Make the horizontal axis one of whole steps, from `first` to `last`."""
+    ax.set(xlabel=_("step"), xlim=(first - 0.5, last + 0.5))
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+
+
+def name_rows(ax: Axes, names: Sequence[str], margin: float = 0.05, below: float = 0.0) -> None:
+    """Name rows of height 1 at 0, 1, 2 and so on, from the top down. margin, below: room above and under them."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5 + margin + below, -0.5 - margin)
+    ax.tick_params(axis="y", length=0)
+
+
+def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[Any, ...]], height: float = 0.62) -> float:
+    """Draw blocks (width, colour, and a label if it has one) side by side from 0 on; return where the last one ends."""
+    left = 0.0
+    for width, color, *label in blocks:
+        ax.barh(row, width, height, left, color=color, label="".join(label), lw=0)
+        left += width
+    return left
+
+
+def note(ax: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> Annotation:
+    """Write beside a point of the axes, `offset` points (1/72 inch) away from it."""
+    return ax.annotate(words, at, offset, textcoords="offset points", **{"va": "center", "fontsize": 9, **style})
+
+
+def legend_below(ax: Axes, handles: Sequence[Any] | None = None, ncols: int = 3, **options: Any) -> None:
+    """Put a legend under the figure. handles: with their labels; None: of what is drawn on `ax`, each label once."""
+    if handles is None:
+        drawn, labels = ax.get_legend_handles_labels()
+        once = dict(zip(labels, drawn, strict=True))
+        handles, options = list(once.values()), {"labels": list(once), **options}
+    if handles:
+        place: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, **options}
+        ax.figure.legend(handles=handles, ncols=ncols, **place)
+
+
+def blank(ax: Axes) -> None:
+    """Remove ticks and frame, where places mean no numbers."""
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+
+
+def box(
+    ax: Axes, corner: tuple[float, float], size: tuple[float, float], color: Any, radius: float, **style: Any
+) -> FancyBboxPatch:
+    """Draw a frame with round corners; corner: the lower left one."""
+    options: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "lw": 1.6, **style}
+    frame = FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **options)
+    ax.add_patch(frame)
+    return frame
+
+
+def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
+    """Return a name for each run: the labels, or else numbers.
+
+    Raises:
+        ValueError: there are not as many labels as runs.
+    """
+    if labels is None:
+        return [_("run {number}", number=k + 1) for k in range(runs)]
+    if len(labels) != runs:
+        raise ValueError(_("{labels} labels for {runs} runs; give one a run", labels=len(labels), runs=runs))
+    return list(labels)
+
+
+def check_step(step: int, steps: Sequence[int]) -> None:
+    """Raise ValueError where `step` is not among the sorted `steps` that were recorded."""
+    if step not in steps:
+        words = N_("step={step}: the run has records of steps {first} to {last}")
+        raise ValueError(_(words, step=step, first=steps[0], last=steps[-1]))
+
+
 # ---- which of very many steps to draw, so that none that stands out is left out
 
 MOST = 2000  # steps that are drawn; a figure is some 1,000 pixels wide
 
 
 def thinned(values: np.ndarray) -> np.ndarray:
-    """Positions, in order, of at most some MOST values: of each of MOST / 2 stretches the least and the greatest.
+    """Return the positions of at most some MOST values, in order: the least and greatest of each of MOST / 2 parts.
 
-    The first and the last are among them, and of a stretch with NaN one NaN.
+    The first and the last are among them, and of a part with NaN one NaN.
 
     >>> thinned(np.arange(10.0)).tolist() == list(range(10))
     True
@@ -188,21 +290,93 @@ def thinned(values: np.ndarray) -> np.ndarray:
     count = len(values)
     if count <= MOST:
         return np.arange(count)
-    starts = np.linspace(0, count, MOST // 2, endpoint=False).astype(int)
     kept = [0, count - 1]
-    for begin, end in zip(starts, [*starts[1:], count], strict=True):
-        part = values[begin:end]
-        missing = np.isnan(part)
-        if missing.any():
-            kept.append(begin + int(missing.argmax()))
-        if not missing.all():
-            kept += [begin + int(np.nanargmin(part)), begin + int(np.nanargmax(part))]
+    for part in np.array_split(np.arange(count), MOST // 2):
+        missing = np.isnan(values[part])
+        known = part[~missing]
+        kept += list(part[missing][:1])
+        kept += [known[values[known].argmin()], known[values[known].argmax()]] if len(known) else []
     return np.unique(kept)
 
 
 def edges(steps: np.ndarray) -> np.ndarray:
-    """Where the blocks of these steps meet: half-way between two, and half a step beyond the ends."""
+    """Return where the blocks of these steps meet: half-way between two, and half a step beyond the ends."""
     if not len(steps):
         return np.array([0.5])
     between = (steps[:-1] + steps[1:]) / 2
     return np.concatenate([[steps[0] - 0.5], between, [steps[-1] + 0.5]])
+
+
+# ---- letters that English has not, and lines of a text without spaces
+
+# Made by tools/fonts.py. matplotlib knows a font by the name in its file.
+_FONTS = {"zh": (Path(__file__).parent.parent / "fonts" / "NotoSansCJKsc-Regular-gb2312.otf", "Noto Sans CJK SC")}
+
+
+def lend_font(figure: FigureBase) -> None:
+    """Give all texts of the figure the font of the language in use, behind the font that matplotlib is set to."""
+    name = _registered(language())
+    for text in figure.findobj(Text) if name else ():
+        words, families = text.get_text(), text.get_fontfamily()
+        if columns(words) > len(words):
+            text.set_fontweight("normal")  # the only one that the font has
+        if name not in families and text.get_fontweight() in ("normal", 400):
+            text.set_fontfamily([*families, name])
+
+
+@functools.cache
+def _registered(spoken: str) -> str:
+    """Register the language's font with matplotlib and return its name; "" for a language that needs none."""
+    if spoken not in _FONTS:
+        return ""
+    file, name = _FONTS[spoken]
+    font_manager.fontManager.addfont(file)
+    return name
+
+
+_WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"  # ideographs, and punctuation that is as wide
+_OPEN, _CLOSE = "（《“‘「", "，。；：、！？）》”’」…"  # noqa: RUF001
+_BOUND = "\N{NO-BREAK SPACE}"
+_ALONE = rf"(?![{_OPEN}{_CLOSE}])[{_WIDE}]"
+_WORD = rf"[^ \n{_WIDE}{_OPEN}{_CLOSE}]+"
+# What stays on one line: an ideograph or a word, with its punctuation; a number with the ideographs on both sides.
+_PIECE = re.compile(
+    rf" *(?:[{_OPEN}]*(?:(?:{_ALONE}{_BOUND})?{_WORD}(?:(?<={_BOUND}){_ALONE})?|{_ALONE})[{_CLOSE}]*|[{_OPEN}{_CLOSE}])"
+)
+_BESIDE_NUMBERS = re.compile(rf"(?<=[{_WIDE}]) (?=[0-9])|(?<=[0-9]) (?=[{_WIDE}])")
+_AFTER_PUNCTUATION = re.compile(r"(?<=[，。；：、！？）》]) +")  # noqa: RUF001
+
+
+def tidy(text: str) -> str:
+    """Remove the spaces that sentences are joined by, where full-width punctuation has its own.
+
+    >>> tidy("共 3 步。 One more."), tidy("3 steps. One more.")
+    ('共 3 步。One more.', '3 steps. One more.')
+    """
+    return _AFTER_PUNCTUATION.sub("", text)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Wrap a text as `textwrap.wrap` does; a line may end after any ideograph, but not before closing punctuation.
+
+    >>> wrapped("2 个副本的份额，加起来是 all-reduce 的损失。", 12)
+    ['2 个副本的份', '额，加起来是', 'all-reduce', '的损失。']
+    """
+    if columns(text) == len(text):
+        return textwrap.wrap(text, width)
+    pieces = _PIECE.findall(_BESIDE_NUMBERS.sub(_BOUND, " ".join(text.split())))
+    for narrower in range(width, width // 2, -1):
+        lines = _filled(pieces, narrower)
+        if len(lines) == 1 or columns(lines[-1]) >= width // 5:
+            break  # else a last line of one or two ideographs, as there are no words to keep them together
+    return [line.replace(_BOUND, " ").strip() for line in lines]
+
+
+def _filled(pieces: list[str], width: int) -> list[str]:
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and columns(lines[-1] + piece) > width:
+            lines.append(piece.lstrip())
+        else:
+            lines[-1] += piece
+    return lines

@@ -17,6 +17,7 @@ _COLUMNS = 4  # boxes side by side; more go into the next row
 _LETTER = 7.4  # width of a letter of the listing at 12 px, in px; a little more than the usual fonts need
 _MONO = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 _SANS = 'font-family="sans-serif"'
+_SMALL = f'{_SANS} font-size="11" opacity="0.75"'
 _ALTERNATIVE = N_("TF_CONFIG of {count} processes: the same cluster in each, the task differs")
 _ALTERNATIVE_BESIDE = N_(
     "TF_CONFIG of {count} processes: the same cluster in each, the task differs; and of the evaluator, which stands "
@@ -25,7 +26,7 @@ _ALTERNATIVE_BESIDE = N_(
 
 
 def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
-    """The picture of a cluster's TF_CONFIGs, as SVG text in the page's own colours; "" for none.
+    """Return the picture of a cluster's TF_CONFIGs, as SVG text in the page's own colours; "" for none.
 
     Each item has `cluster`, job names to lists of "host:port", and `task`, {"type", "index"}. Addresses stand in
     the picture as they stand in the configuration. The chief is the task of type "chief", or else worker 0. An
@@ -35,7 +36,8 @@ def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
         return ""
     evaluators = [config for config in tf_configs if config["task"]["type"] == "evaluator"]
     groups = [config for config in tf_configs if config not in evaluators], evaluators
-    width = max(_NARROWEST, 2 * _PAD + _LETTER * max(len(line) for config in tf_configs for line in _listing(config)))
+    lines = [line for config in tf_configs for line in _listing(config)]
+    width = max(_NARROWEST, 2 * _PAD + _LETTER * max(map(len, lines)))
     columns = min(_COLUMNS, max(map(len, groups)))
     parts, top, wide = [], 2.0, columns * (width + _GAP) - _GAP + 4
     one = all(config["cluster"] == tf_configs[0]["cluster"] for config in tf_configs)
@@ -43,28 +45,23 @@ def svg(tf_configs: Sequence[Mapping[str, Any]]) -> str:
         words = _("cluster: theirs, and itself") if apart else _("cluster: the same for all workers")
         words = _("cluster: the same in every box") if one else words
         if apart and group:
+            line = f'y1="{top}" x2="{wide - 2:.1f}" y2="{top}" stroke="currentColor" stroke-dasharray="4 4"'
             below = _("apart from them:") if one else _("apart from them, and unknown to them:")
-            parts.append(_apart(top, wide, below))
+            parts.append(f'<line x1="2" {line}/><text x="2" y="{top + _LINE + 2}" {_SMALL}>{below}</text>')
             top += _LINE + _GAP
         height = 2 * _PAD + _LINE * (4 + max((len(_listing(config)) for config in group), default=0))
         for k, config in enumerate(group):
             color = EVALUATOR_COLOR if apart else worker_color(k)
             place = f"{2 + k % columns * (width + _GAP):.1f} {top + k // columns * (height + _GAP):.1f}"
-            parts.append(f'<g transform="translate({place})">{_box(config, words, color, (width, height))}</g>')
+            parts.append(f'<g transform="translate({place})">{_box(config, words, color, width, height)}</g>')
         top += -(-len(group) // columns) * (height + _GAP)
     high = top - _GAP + 2
-    said = _(_ALTERNATIVE_BESIDE if groups[1] else _ALTERNATIVE, count=len(groups[0]))
+    said = _(_ALTERNATIVE_BESIDE if evaluators else _ALTERNATIVE, count=len(groups[0]))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{said}" width="{wide:.0f}" '
         f'height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}" style="max-width:100%;height:auto" '
         f'fill="currentColor">{"".join(parts)}</svg>'
     )
-
-
-def _apart(top: float, wide: float, words: str) -> str:
-    """A line between the cluster and the evaluator, and what it means."""
-    line = f'<line x1="2" y1="{top}" x2="{wide - 2:.1f}" y2="{top}" stroke="currentColor" stroke-dasharray="4 4"/>'
-    return f'{line}<text x="2" y="{top + _LINE + 2}" {_SANS} font-size="11" opacity="0.75">{words}</text>'
 
 
 def _listing(config: Mapping[str, Any]) -> list[str]:
@@ -73,29 +70,23 @@ def _listing(config: Mapping[str, Any]) -> list[str]:
     return [line for job, members in jobs for line in (f"{job}:", *(f"\u00a0\u00a0{member}" for member in members))]
 
 
-def _is_chief(config: Mapping[str, Any]) -> bool:
-    """Whether a worker is the chief without being called so: worker 0 of a cluster that names no chief."""
-    return config["task"] == {"type": "worker", "index": 0} and "chief" not in config["cluster"]
-
-
-def _box(config: Mapping[str, Any], words: str, color: str, size: tuple[float, float]) -> str:
+def _box(config: Mapping[str, Any], words: str, color: str, width: float, height: float) -> str:
     """One process; `words`: what to say of its cluster."""
-    (width, height), listing = size, _listing(config)
-    name = html.escape(f"{config['task']['type']} {config['task']['index']}")
-    heading = _("{task} (chief)", task=name) if _is_chief(config) else name
+    task, listing = config["task"], _listing(config)
+    heading = name = html.escape(f"{task['type']} {task['index']}")
+    if task == {"type": "worker", "index": 0} and "chief" not in config["cluster"]:
+        heading = _("{task} (chief)", task=name)
+    row = 3.2 + len(listing) - 0.3
     parts = [
         f'<rect width="{width:.1f}" height="{height}" rx="6" fill="none" stroke="currentColor" stroke-opacity="0.5"/>',
         f'<rect width="{width:.1f}" height="6" rx="3" fill="{color}"/>',
         _text(1, heading, f'{_SANS} font-size="13" font-weight="bold"'),
-        _text(2.2, words, f'{_SANS} font-size="11" opacity="0.75"'),
+        _text(2.2, words, _SMALL),
         *(_text(3.2 + row, html.escape(line), _MONO) for row, line in enumerate(listing)),
-    ]
-    row = 3.2 + len(listing) - 0.3
-    parts.append(
         f'<rect x="{_PAD / 2}" y="{_PAD + row * _LINE:.1f}" width="{width - _PAD:.1f}" height="{1.4 * _LINE:.1f}" '
-        f'rx="4" fill="{color}" fill-opacity="0.25" stroke="{color}" stroke-width="2"/>'
-    )
-    parts.append(_text(row + 0.93, f"task: {name}", f'{_MONO} font-weight="bold"'))
+        f'rx="4" fill="{color}" fill-opacity="0.25" stroke="{color}" stroke-width="2"/>',
+        _text(row + 0.93, f"task: {name}", f'{_MONO} font-weight="bold"'),
+    ]
     return "".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Controls that have a name for a screen reader and that the keyboard reaches, from core ipywidgets (7.7 and 8).
+"""Labs, and controls that have a name for a screen reader and that the keyboard reaches, from core ipywidgets (7.7, 8).
 
 Not sliders and toggle buttons, which don't tell their name or what is chosen; nor drop-down lists, whose arrow keys
 JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/interface.html#keyboard-shortcuts).
@@ -6,10 +6,17 @@ JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/i
 
 from __future__ import annotations
 
+import base64
+import importlib.util
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["STYLE", "beside", "choice", "folded", "in_a_row", "number", "styled"]
+from dtk.environment import live_mode
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STYLE", "Lab", "beside", "choice", "folded", "has_widgets", "in_a_row", "number", "styled"]
 
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
@@ -26,27 +33,82 @@ STYLE = f"""<style>
 </style>"""
 
 
+def has_widgets() -> bool:
+    """Return whether controls can be shown here: in a notebook that has ipywidgets."""
+    return live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None
+
+
+class Lab:
+    """Controls for a learner to set, and `words` and a `picture` of what they stand for, together in `box`."""
+
+    title = ""
+    box: Any
+    words: Any
+    picture: Any
+
+    def draw(self) -> tuple[str, Figure]:
+        """Return the words, as HTML, and the figure for what the controls stand for now."""
+        raise NotImplementedError
+
+    def still(self) -> bytes | str:
+        """Return what a page shows where no kernel answers: a PNG, or HTML."""
+        raise NotImplementedError
+
+    def arrange(self, controls: Sequence[Any], rows: Sequence[Any] = ()) -> None:
+        """Set the controls, or rows of them, above the words and the picture, which change with each of them."""
+        import ipywidgets
+
+        self.words, self.picture = ipywidgets.HTML(), ipywidgets.HTML()
+        self.box = styled(ipywidgets.VBox([*(rows or controls), self.words, self.picture]))
+        for control in controls:
+            control.observe(self._redraw, "value")
+        self._redraw()
+
+    def _redraw(self, change: Any = None) -> None:
+        from dtk.view.canvas import alternative, image
+
+        words, figure = self.draw()
+        self.words.value = STYLE + words
+        # Below 30em its letters would be too small to read; the page then scrolls the picture.
+        style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
+        picture = image(figure, alternative(figure.axes[0]), 150, style)
+        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
+
+    def __repr__(self) -> str:
+        # No numbers: this text may stand in a stored output, whatever the learner last set.
+        return f"<lab of dtk: {self.title}>"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        still = self.still()
+        page = {"text/html": still}
+        if isinstance(still, bytes):
+            page = {"image/png": base64.b64encode(still).decode()}
+        display({**beside(self.box, repr(self)), **page}, raw=True)
+
+
 def styled(box: Any) -> Any:
-    """The same box; the STYLE holds for what is in it."""
+    """Apply the STYLE to what is in a box, and return the box."""
     box.add_class(_CLASS)
     return box
 
 
 def beside(box: Any, text: str) -> dict[str, Any]:
-    """What IPython displays: the widgets, and the text that stands for them where none run."""
+    """Return what IPython displays: the widgets, and the text that stands for them where none run."""
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
 
 
 def in_a_row() -> bool:
-    """Whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
+    """Return whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
     import ipywidgets
 
     return hasattr(ipywidgets.RadioButtons, "orientation")
 
 
 def folded(panes: Sequence[Any]) -> Any:
-    """What a Stack is from ipywidgets 8.1 on: the pane number `selected_index` alone is shown.
+    """Show the pane number `selected_index` alone, as a Stack does from ipywidgets 8.1 on.
 
     An Accordion without its headers, which the keyboard doesn't reach.
     """
@@ -58,7 +120,7 @@ def folded(panes: Sequence[Any]) -> Any:
 
 
 def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:
-    """One of `options` (names, or pairs of name and value), in a row where that can be. width: of the description."""
+    """Create a choice of `options` (names, or pairs of name and value), if possible in a row. width: of the name."""
     import ipywidgets
 
     row: dict[str, Any] = {"orientation": "horizontal"} if in_a_row() else {}
@@ -69,7 +131,7 @@ def choice(options: Sequence[Any], value: Any, description: str, width: str) -> 
 
 
 def number(value: int, least: int, most: int, description: str, width: str) -> Any:
-    """A whole number from `least` to `most`, by its digits or the arrow keys. width: of the description."""
+    """Create a field for a whole number, for its digits or the arrow keys. width: of the name."""
     import ipywidgets
 
     layout = ipywidgets.Layout(width=f"calc({width} + 6em)")

@@ -6,7 +6,6 @@ Where widgets don't run it is a page of text: the question, the answers, and the
 from __future__ import annotations
 
 import html
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, beside, choice, number, styled
+from dtk.view.controls import STYLE, Lab, choice, has_widgets, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
 
@@ -63,22 +62,19 @@ class Outcome:
 
 
 def seen(fault: faults.Fault, outcome: Any) -> Outcome:
-    """What a run, or the error that it ended with, shows of a fault."""
-    folder = outcome.folder
-    at = [event.at for corner in folder.each for event in of_kind(corner.events, FaultCame)]
-    attempts = folder.attempts
-    seconds = attempts[-1].ended - at[0] if at and attempts else None
+    """Return what a run, or the error that it ended with, shows of a fault."""
+    at = [event.at for corner in outcome.folder.each for event in of_kind(corner.events, FaultCame)]
+    attempts = outcome.folder.attempts
     words = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, DtkError) else _("finished, without an error")
     if not at:
-        answer = None
-        words = _("{words}; {fault} never came", words=words, fault=fault)
-    elif isinstance(outcome, WorkerStalled):
+        return Outcome(None, _("{words}; {fault} never came", words=words, fault=fault), None)
+    if isinstance(outcome, WorkerStalled):
         answer = "stalled"
     elif isinstance(outcome, WorkerFailed):
         answer = "lost" if outcome.reason == "lost" else "named"
     else:
         answer = "nan" if outcome.records.loss.isna().any() else "slower"
-    return Outcome(answer, words, seconds)
+    return Outcome(answer, words, attempts[-1].ended - at[0] if attempts else None)
 
 
 def fault_lab(
@@ -103,14 +99,11 @@ def fault_lab(
     """
     for name, value in (("run", run), ("fn", fn)):
         if not callable(value):
-            raise ClusterConfigError(
-                _(
-                    "fault_lab: {name} is {value!r}, not a function; it takes dtk.run, then the training function: "
-                    "dtk.plot.fault_lab(dtk.run, train)",
-                    name=name,
-                    value=value,
-                )
+            words = N_(
+                "fault_lab: {name} is {value!r}, not a function; it takes dtk.run, then the training function: "
+                "dtk.plot.fault_lab(dtk.run, train)"
             )
+            raise ClusterConfigError(_(words, name=name, value=value))
     for name, count in (("workers", workers), ("steps", steps)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             words = N_("fault_lab: {name}={count!r}, but it takes a whole number from 1 up")
@@ -120,41 +113,46 @@ def fault_lab(
         raise ClusterConfigError(_("fault_lab: {name}= is chosen in the lab; leave it out", name=min(taken)))
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
-    if environment.live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
-        return FaultLab(run, fn, workers, steps, options)
-    return FaultPage(getattr(fn, "__name__", "train"), workers, steps)
+    return FaultLab(run, fn, workers, steps, options) if has_widgets() else _page(fn, workers, steps)
 
 
 def make(kind: str, worker: int, step: int) -> faults.Fault:
-    """The fault of a kind, with the lab's seconds for a slow worker."""
+    """Return the fault of a kind, with the lab's seconds for a slow worker."""
     if kind == "slow":
         return faults.slow(worker, SECONDS_PER_STEP)
     return getattr(faults, kind)(worker, step)  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, repr=False)
-class FaultPage:
-    """The lab as text: the question, its answers, and a call for each fault."""
+def _kinds(workers: int) -> list[str]:
+    return [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
 
-    function: str
-    workers: int
-    steps: int
+
+class FaultPage(str):
+    """The lab as text, which shows itself as it is."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        worker, step = self.workers - 1, (self.steps + 1) // 2
-        kinds = [kind for kind in CHOICES if self.workers > 1 or kind != "drop_network"]
-        given = f"{self.function}, workers={self.workers}"
-        calls = [f"  dtk.run({given}, faults=[dtk.faults.{make(kind, worker, step)}])" for kind in kinds]
-        answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
-        head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
-        return "\n".join([head, *calls, _("Answers:"), *answers])
+        return str(self)
 
 
-class FaultLab:
+def _page(fn: Callable[..., Any], workers: int, steps: int) -> FaultPage:
+    """The question, its answers, and a call for each fault."""
+    injected = [make(kind, workers - 1, (steps + 1) // 2) for kind in _kinds(workers)]
+    given = f"{getattr(fn, '__name__', 'train')}, workers={workers}"
+    calls = [f"  dtk.run({given}, faults=[dtk.faults.{fault}])" for fault in injected]
+    answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
+    head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
+    return FaultPage("\n".join([head, *calls, _("Answers:"), *answers]))
+
+
+class FaultLab(Lab):
     """The lab's controls: `kind`, `worker`, `step`, `prediction` (widgets with a `value`), `button` and `words`.
 
     seen: what the last run showed; None before the first.
     """
+
+    title = "faults"
 
     def __init__(self, run: Runner, fn: Callable[..., Any], workers: int, steps: int, options: dict[str, Any]):
         import ipywidgets
@@ -162,8 +160,7 @@ class FaultLab:
         self._run, self._fn, self._workers = run, fn, workers
         self._options = {"stall_timeout": STALL_TIMEOUT, **options}
         self.seen: Outcome | None = None
-        kinds = [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
-        self.kind = choice(kinds, kinds[0], _("fault"), _NAMES)
+        self.kind = choice(_kinds(workers), CHOICES[0], _("fault"), _NAMES)
         self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)
         self.step = number((steps + 1) // 2, 1, steps, _("step"), _NAMES)
         wide = ipywidgets.Layout(width="auto")
@@ -186,7 +183,7 @@ class FaultLab:
         return make(self.kind.value, self.worker.value, self.step.value)
 
     def start(self) -> None:
-        """Runs the function with the fault; asks for a prediction first where there is none."""
+        """Run the function with the fault; ask for a prediction first where there is none."""
         fault = self.fault
         if self.prediction.value is None:
             self.words.value = _("Predict first: choose one of the answers.")
@@ -223,14 +220,5 @@ class FaultLab:
         self.prediction.value = None
         self.words.value = ""
 
-    def __repr__(self) -> str:
-        # No outcome: this text may stand in a stored output, whatever the learner last ran.
-        return "<lab of dtk: faults>"
-
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        # Beside the widget, what a page shows where no kernel answers.
-        page = repr(FaultPage(getattr(self._fn, "__name__", "train"), self._workers, self.step.max))
-        still = f"<pre>{html.escape(page)}</pre>"
-        display({**beside(self.box, repr(self)), "text/html": still}, raw=True)
+    def still(self) -> str:
+        return f"<pre>{html.escape(_page(self._fn, self._workers, self.step.max))}</pre>"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from dtk.language import _, language
-from dtk.view.canvas import png
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dtk.view.canvas import image
 
 __all__ = ["figure", "page", "table", "text"]
 
@@ -33,14 +30,14 @@ pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8re
 
 
 def page(title: str, summary: str, parts: Iterable[str]) -> str:
-    """The whole file; parts are made by the functions below, summary is a sentence without its full stop."""
+    """Return the whole file; parts are made by the functions below, summary is a sentence without its full stop."""
     when = time.strftime("%Y-%m-%d %H:%M")
     ended = _("{summary}. {when}.", summary=html.escape(summary), when=when)
     return _PAGE.format(language=language(), title=html.escape(title), ended=ended, parts="".join(parts))
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table under its title; "" where it has no rows."""
+    """Return a table under its title; "" where it has no rows."""
     if not rows:
         return ""
     cells = "".join(
@@ -51,11 +48,10 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 
 def figure(drawn: Figure, words: str) -> str:
-    """A figure as a picture; words: what it says, for those who see none."""
-    picture = base64.b64encode(png(drawn, 120)).decode()
-    return f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{picture}"></figure>\n'
+    """Return a figure as a picture; words: what it says, for those who see none."""
+    return f"<figure>{image(drawn, words)}</figure>\n"
 
 
 def text(title: str, lines: Sequence[str]) -> str:
-    """Lines as they are, under their title; "" where there are none."""
+    """Return lines as they are, under their title; "" where there are none."""
     return f"<h2>{html.escape(title)}</h2>\n<pre>{html.escape(chr(10).join(lines))}</pre>\n" if lines else ""

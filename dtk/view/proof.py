@@ -1,31 +1,202 @@
-"""A proof as a picture: how far each update is from the one that a follower made of the same state."""
+"""Proofs as pictures: how far each loss is from the baseline's, and each update from the follower's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
-from dtk.digits import rounded
+from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
-from dtk.view.canvas import axes, headline, ink, only_text, png
+from dtk.proof.losses import CANCELLING, RTOL, allowed
+from dtk.proof.proof import Proof
+from dtk.proof.steps import Steps
+from dtk.records.tables import Recorded
+from dtk.scaling import shares
+from dtk.view import canvas
 from dtk.view.palette import CURVE_COLORS
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["difference", "differences", "picture", "proof"]
 
-    from dtk.proof.proof import Proof
+NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_BELOW = 0.16  # of the axes' height: the band for differences of 0, under the logarithmic part
+_LEAST = 1e-9  # where a difference of 0 of two updates is drawn
+_VARIABLES = 6  # in the strip
 
-__all__ = ["picture", "proof"]
 
-_LEAST = 1e-9  # where a difference of 0 is drawn
-_PARTS = 6  # variables in the strip
-_MARKERS = ("o", "s")
+def difference(
+    run: Recorded,
+    baseline: Recorded,
+    *more: Recorded,
+    labels: Sequence[str] | None = None,
+    rtol: float = RTOL,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the distance of the cluster's loss from the baseline's at each step, and a bound for it, as a line.
+
+    The axis of the distance is logarithmic. A distance of 0 has no logarithm: it stands in a band of its own at the
+    bottom. A step where one of the two losses is no finite number has no point, and the headline says so.
+
+    Args:
+        run: from `dtk.run`, or the error of a run that failed.
+        baseline: from `dtk.baseline`.
+        more: further runs, each followed by its own baseline: `difference(tanh, tanh_alone, relu, relu_alone)`.
+        labels: one for each run; None: numbers.
+        rtol: the bound, as a part of the loss. In correct runs rounding may grow beyond it, so that
+            `dtk.verify` proves each step instead.
+        ax: axes to draw on; None: a new figure.
+
+    Raises:
+        ValueError: a run without its baseline, or as many labels as runs are needed.
+    """
+    runs, alone = (run, *more[::2]), (baseline, *more[1::2])
+    if len(runs) != len(alone):
+        words = _(
+            "{runs} runs and {baselines} baselines; give each run, then its baseline",
+            runs=len(runs),
+            baselines=len(alone),
+        )
+        raise ValueError(words)
+    names = canvas.names_of(labels, len(runs))
+    if any(each.records.empty for each in (*runs, *alone)):
+        return canvas.only_text(ax, canvas.NO_RECORDS)
+    tables = [differences(*pair, rtol) for pair in zip(runs, alone, strict=True)]
+    if not any(table.difference.notna().any() for table in tables):
+        return canvas.only_text(ax, NO_STEP)
+    (ax,) = canvas.axes(ax)
+    several = len(tables) > 1
+    names = names if several or labels else [""]
+    lowest, highest = _span(tables)
+    zeros = any((table.difference == 0).any() for table in tables)
+    zero = lowest * (lowest / highest) ** (_BELOW / (1 - _BELOW) / 2) if zeros else lowest  # the middle of the band
+    for k, (table, name) in enumerate(zip(tables, names, strict=True)):
+        _draw(ax, table, zero, name, k if several else None)
+    canvas.by_step(ax, min(table.index.min() for table in tables), max(table.index.max() for table in tables))
+    _powers(ax, (zero * zero / lowest, highest), lowest)
+    canvas.legend_below(ax, ncols=2)
+    canvas.headline(ax, *_words(tables, names, rtol))
+    return ax
+
+
+def _span(tables: Sequence[pandas.DataFrame]) -> tuple[float, float]:
+    """Whole powers of ten around all that is drawn but the zeros."""
+    values = np.concatenate([table.to_numpy().ravel() for table in tables])
+    values = values[np.isfinite(values) & (values > 0)]
+    if all((table.difference.dropna() == 0).all() for table in tables):
+        values = np.append(values, values.min() / 1e3)  # nothing but tolerances: they are far above 0
+    return 10.0 ** np.floor(np.log10(values.min() / 1.2)), 10.0 ** np.ceil(np.log10(values.max() * 1.5))
+
+
+def _draw(ax: Axes, table: pandas.DataFrame, zero: float, name: str, number: int | None) -> None:
+    """Points, and the tolerance as a line. number: among several runs, which then have a colour for both."""
+    color = CURVE_COLORS[(number or 0) % len(CURVE_COLORS)]
+    kept = table.iloc[canvas.thinned(table.difference.to_numpy())]
+    places = kept.difference.where(kept.difference != 0, zero)
+    size = 5.0 if len(kept) <= 100 else 2.5
+    points: dict[str, Any] = {"marker": _MARKERS[(number or 0) % len(_MARKERS)], "ms": size, "mew": 0}
+    ax.plot(kept.index, kept.difference.where(kept.difference > 0), color=color, lw=1.0, alpha=0.45)
+    ax.plot(kept.index, places, color=color, ls="", label=name or _("difference at a step"), gid="points", **points)
+    line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": canvas.ink(ax) if number is None else color}
+    said = _("bound") if number is None else _("bound, {name}", name=name)
+    ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
+
+
+def _powers(ax: Axes, ylim: tuple[float, float], lowest: float) -> None:
+    """The logarithmic axis down to `lowest`, and under it a band for what is equal."""
+    ax.set(yscale="log", ylim=ylim, ylabel=_("|cluster − baseline|"))  # noqa: RUF001
+    powers = np.arange(round(np.log10(lowest)), round(np.log10(ylim[1])) + 1)
+    powers = powers[:: max(1, -(-len(powers) // 7))]
+    at, words = list(10.0**powers), [f"$10^{{{power}}}$" for power in powers]
+    if ylim[0] < lowest:
+        ax.axhspan(ylim[0], lowest, color=canvas.ink(ax), alpha=0.1, lw=0)
+        at, words = [(ylim[0] * lowest) ** 0.5, *at], [_("equal"), *words]
+    ax.set_yticks(at, words)
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float) -> tuple[str, str]:
+    if len(tables) > 1:
+        pairs = zip(names, map(_largest, tables), strict=True)
+        title = _("Largest difference: {words}", words=_("; ").join(f"{name} {largest}" for name, largest in pairs))
+    else:
+        title = _verdict(tables[0])
+        title = _("{name}: {words}", name=names[0], words=f"{title[0].lower()}{title[1:]}") if names[0] else title
+    # Without the word for what is compared: notebooks' comparison replaces no line that has it.
+    caption = N_("Each point is a step. Dashed: a bound of {rtol} of the loss (and {atol}, for float32).")
+    return title, _(caption, rtol=scientific(rtol), atol=rounded(CANCELLING))
+
+
+def _verdict(table: pandas.DataFrame) -> str:
+    missing = table.index[table.difference.isna()]
+    if len(missing):
+        return _("The loss is no finite number from step {step} on: nothing can be compared there", step=missing[0])
+    over = table.index[table.difference > table.allowed]
+    if len(over):
+        words = N_("Step {step} is the first above the bound; the largest difference is {words}")
+        return _(words, step=over[0], words=_largest(table))
+    if (table.difference == 0).all():
+        return _("The two losses are equal at every step, to the last bit")
+    return _("The largest difference is {words}", words=_largest(table))
+
+
+def _largest(table: pandas.DataFrame) -> str:
+    """The largest difference, measured by what is allowed at its step.
+
+    >>> import pandas
+    >>> tables = [pandas.DataFrame({"difference": [each, 0.0], "allowed": 1.0}) for each in (0.0, 0.0049, 0.41, 35)]
+    >>> [_largest(table) for table in tables]
+    ['0 at every step', '1/200 of the bound', '41 % of the bound', '35 times the bound']
+    """
+    if table.difference.isna().any():
+        return _("not known (a loss is no finite number)")
+    ratio = float((table.difference / table.allowed).max())
+    if ratio == 0:
+        return _("0 at every step")
+    if ratio > 1:
+        return _("{number} times the bound", number=three(ratio))
+    part = f"{100 * ratio:.0f} %" if ratio >= 0.2 else f"1/{float(f'{1 / ratio:.{1 if ratio < 0.1 else 2}g}'):,.0f}"
+    return _("{part} of the bound", part=part)
+
+
+def differences(run: Recorded, baseline: Recorded, rtol: float = RTOL) -> pandas.DataFrame:
+    """Return the distance of two losses by step, for the steps that all replicas of both have recorded.
+
+    Args:
+        run: from `dtk.run`, or the error of a run that failed.
+        baseline: from `dtk.baseline`.
+        rtol: the bound, as a part of the loss.
+
+    Returns:
+        Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
+        allowed (the bound there). Empty where one of the two has no records.
+    """
+    if run.records.empty or baseline.records.empty:
+        return pandas.DataFrame(columns=["difference", "allowed"], dtype=float)
+    mine, other = _losses(run), _losses(baseline)
+    both = mine.index.intersection(other.index)
+    ours, theirs = mine[both].to_numpy(), other[both].to_numpy()
+    with np.errstate(invalid="ignore"):  # infinite minus infinite
+        apart = np.abs(ours - theirs)
+    apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
+    return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, rtol)}, index=both)
+
+
+def _losses(run: Recorded) -> pandas.Series:
+    """The global loss of each step that all replicas have recorded."""
+    each, examples = shares.by_step(run.records, "loss"), shares.by_step(run.records, "examples")
+    whole = examples.notna().all(axis=1)
+    values = shares.global_loss(each[whole].to_numpy(), examples[whole].to_numpy())
+    return pandas.Series(values, index=each.index[whole])
 
 
 def proof(found: Proof, ax: Axes | None = None) -> Axes:
-    """Draws, for each follower, the difference of the updates at each step, and how much of it rounding may be.
+    """Draw, for each follower, the difference of the updates at each step, and how much of it rounding may be.
 
     Where a step differs, it is marked; below are the variables that differ most there, if `ax` is None.
 
@@ -35,45 +206,42 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     """
     table = found.table
     if not len(table):
-        return only_text(axes(ax)[0], _("No step was followed"))
+        return canvas.only_text(ax, N_("No step was followed"))
     differing = [steps for steps in found.followers.values() if steps.parts and found.verdict == "failed"]
-    both = axes(ax, (2.0, 1.0) if differing and ax is None else (1.0,))
+    top, *below = canvas.axes(ax, (2.0, 1.0) if differing and ax is None else (1.0,))
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
-        whom = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
-        color = CURVE_COLORS[k % len(CURVE_COLORS)]
-        values = np.maximum(rows.apart.to_numpy(), _LEAST)
-        both[0].plot(rows.step, values, ls="", marker=_MARKERS[k % 2], ms=3.5, mew=0, color=color, label=whom)
-        said = _("rounding level") if k == 0 else None
-        both[0].plot(rows.step, np.maximum(rows.rounding, _LEAST), ls="--", lw=1.2, color=ink(both[0]), label=said)
-    both[0].set(yscale="log", xlabel=_("step"), ylabel=_("difference of the updates"))
-    both[0].set_xlim(0.5, max(found.steps, 1) + 0.5)
-    low, high = (np.log10(value) for value in both[0].get_ylim())
-    both[0].set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": 9}
-    both[0].figure.legend(*both[0].get_legend_handles_labels(), **place)
+        name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
+        style: dict[str, Any] = {"marker": _MARKERS[k], "ms": 3.5, "mew": 0, "color": CURVE_COLORS[k]}
+        top.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
+        level = np.maximum(rows.rounding, _LEAST)
+        top.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(top), label=_("rounding level"))
+    canvas.by_step(top, 1, max(found.steps, 1))
+    top.set(yscale="log", ylabel=_("difference of the updates"))
+    low, high = (np.log10(value) for value in top.get_ylim())
+    top.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
+    canvas.legend_below(top)
     if differing:
-        both[0].axvline(differing[0].step or 0, color=ink(both[0]), lw=0.8, ls=":")
-        if len(both) > 1:
-            _strip(both[1], found)
-    headline(both[0], _title(found), _("Both updates start from the state that the run recorded before the step."))
-    return both[0]
+        top.axvline(differing[0].step or 0, color=canvas.ink(top), lw=0.8, ls=":")
+    for lower in below:
+        _strip(lower, differing[0])
+    canvas.headline(top, _title(found), _("Both updates start from the state that the run recorded before the step."))
+    return top
 
 
 def picture(found: Proof) -> bytes:
-    """The figure as a PNG, for a cell that ends with a proof."""
+    """Return the figure as a PNG, for a cell that ends with a proof."""
     drawn = proof(found).get_figure(root=True)
     assert drawn is not None
     plt.close(drawn)  # or the cell would show it once more
-    return png(drawn)
+    return canvas.png(drawn)
 
 
-def _strip(ax: Axes, found: Proof) -> None:
-    """The variables that differ at the first step that does, beside its rounding level."""
-    steps = next(steps for steps in found.followers.values() if steps.parts)
-    parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_PARTS]
+def _strip(ax: Axes, steps: Steps) -> None:
+    """The variables that differ at the first step that does, with their rounding levels."""
+    parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_VARIABLES]
     places = np.arange(len(parts))
     ax.barh(places, [max(min(part.apart, 1e3), _LEAST) for part in parts], color=CURVE_COLORS[0], height=0.6)
-    ax.plot([max(part.level, _LEAST) for part in parts], places, ls="", marker="|", ms=9, color=ink(ax))
+    ax.plot([max(part.level, _LEAST) for part in parts], places, ls="", marker="|", ms=9, color=canvas.ink(ax))
     ax.set_yticks(places, [part.name for part in parts], fontsize=8)
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel=_("difference at step {step}, as a part of the variable's change", step=steps.step))

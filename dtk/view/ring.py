@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
+from dtk.records.tables import Recorded
 from dtk.scaling.ring import Message, Story, story
-from dtk.view.canvas import axes, headline, ink, only_text
+from dtk.view.canvas import axes, blank, headline, ink, legend_below, only_text
 from dtk.view.palette import worker_color, worker_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["ring"]
 
@@ -26,15 +25,8 @@ _WIDEST = 19.0  # cells side by side; more steps go into the next line
 _INCHES = 7.0
 
 
-class _HasFolder(Protocol):
-    """A `Run`, or an error of one that had started."""
-
-    @property
-    def folder(self) -> Any: ...
-
-
-def ring(run: _HasFolder, number: int = 1, ax: Axes | None = None) -> Axes:
-    """What each worker's chunks held after each step of an all-reduce with `dtk.ring`.
+def ring(run: Recorded, number: int = 1, ax: Axes | None = None) -> Axes:
+    """Draw what each worker's chunks held after each step of an all-reduce with `dtk.ring`.
 
     One grid per step: a row per worker, a column per chunk; a cell has one stripe for each worker whose gradient is in
     the chunk's sum, in that worker's colour, and its frame is thick once all are. An arrow is a message that arrived. A
@@ -48,7 +40,6 @@ def ring(run: _HasFolder, number: int = 1, ax: Axes | None = None) -> Axes:
     """
     seen = story(run.folder, number) if run.folder is not None else None
     if seen is None:
-        (ax,) = axes(ax)
         return only_text(ax, NO_MESSAGES)
     places, width, depth = _places(seen)
     scale = _INCHES / max(width + 1.2, 11.0)  # inches a cell; a small ring is not blown up
@@ -58,11 +49,13 @@ def ring(run: _HasFolder, number: int = 1, ax: Axes | None = None) -> Axes:
         for message in seen.at(step):
             _arrow(ax, message, seen.workers, (x, y), scale)
     _labels(ax, seen, places)
-    ax.set(xlim=(-1.2, max(width, 9.8)), ylim=(depth, -_HEAD), aspect="equal", xticks=[], yticks=[])
+    ax.set(xlim=(-1.2, max(width, 9.8)), ylim=(depth, -_HEAD), aspect="equal")
     ax.set_anchor("NW")
+    blank(ax)
+    names = [_("gradient of worker {worker}", worker=k) for k in range(seen.workers)]
+    patches = [Patch(color=worker_color(k), label=name) for k, name in enumerate(names)]
+    legend_below(ax, patches, min(4, seen.workers), loc="outside lower left", fontsize=8.5, handlelength=0.8)
     headline(ax, *_words(seen))
-    ax.spines[:].set_visible(False)
-    _legend(ax, seen)
     return ax
 
 
@@ -106,8 +99,8 @@ def _cell(ax: Axes, corner: tuple[float, float], parts: tuple[int, ...] | None, 
         if times > 1:
             middle = (x + (worker + 0.5) * wide, y + 0.5)
             ax.text(*middle, str(times), ha="center", va="center", fontsize=7.5, color="black")
-    whole = sorted(counts.items()) == [(worker, 1) for worker in range(workers)]
-    ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=1.8 if whole else 0.5))
+    thick = 1.8 if _whole(parts, workers) else 0.5
+    ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=thick))
     if parts is None:
         ax.text(x + 0.45, y + 0.5, "?", ha="center", va="center", fontsize=9)
 
@@ -135,47 +128,30 @@ def _labels(ax: Axes, seen: Story, places: list[tuple[float, float]]) -> None:
 
 
 def _words(seen: Story) -> tuple[str, str]:
-    arrived = sum(message.arrived for message in seen.messages)
-    complete = [worker for worker in range(seen.workers) if _complete(seen, worker)]
+    held = [parts for row in seen.holds[-1] for parts in row or []]
     caption = [
         _("One stripe a worker whose gradient is in the chunk's sum; thick frame: all are. Arrows are messages.")
     ]
     if seen.workers > 1:
         caption.append(_("Below worker {worker} the ring closes: it sends to worker 0.", worker=seen.workers - 1))
     if seen.interrupted:
-        whole = seen.steps * seen.workers
-        words = N_("The all-reduce was interrupted: {missing} of {count} messages never arrived")
+        title = N_("The all-reduce was interrupted: {missing} of {count} messages never arrived")
+        title = _(title, missing=seen.missing, count=seen.steps * seen.workers)
         caption.append(_("Hatched: that worker did not get so far. Cross: sent, not arrived. ?: not known."))
-        return _(words, missing=seen.missing, count=whole), " ".join(caption)
-    if len(complete) == seen.workers:
-        title = _(
-            "After {steps} steps and {messages} messages, every worker has the whole sum",
-            steps=seen.steps,
-            messages=arrived,
-        )
         return title, " ".join(caption)
-    cells = sum(_whole(parts, seen.workers) for row in seen.holds[-1] for parts in row or [])
-    words = N_("After {steps} steps, {cells} of {count} chunks hold the whole sum")
-    title = _(words, steps=seen.steps, cells=cells, count=seen.workers**2)
-    unknown = any(parts is None for row in seen.holds[-1] for parts in row or [])
-    twice = any(len(set(parts)) < len(parts) for row in seen.holds[-1] for parts in row or [] if parts)
-    caption += [_("A figure: added so many times.")] * twice
-    caption += [_("A question mark: no sum of the workers' gradients.")] * unknown
-    return title, " ".join(caption)
+    cells = sum(_whole(parts, seen.workers) for parts in held)
+    if cells == seen.workers**2:
+        title = N_("After {steps} steps and {messages} messages, every worker has the whole sum")
+    else:
+        title = N_("After {steps} steps, {cells} of {count} chunks hold the whole sum")
+        if any(len(set(parts)) < len(parts) for parts in held if parts):
+            caption.append(_("A figure: added so many times."))
+        if None in held:
+            caption.append(_("A question mark: no sum of the workers' gradients."))
+    arrived = sum(message.arrived for message in seen.messages)
+    return _(title, steps=seen.steps, messages=arrived, cells=cells, count=seen.workers**2), " ".join(caption)
 
 
 def _whole(parts: tuple[int, ...] | None, workers: int) -> bool:
-    return parts == tuple(range(workers))
-
-
-def _complete(seen: Story, worker: int) -> bool:
-    chunks = seen.holds[-1][worker]
-    return chunks is not None and all(_whole(parts, seen.workers) for parts in chunks)
-
-
-def _legend(ax: Axes, seen: Story) -> None:
-    handles = [
-        Patch(color=worker_color(k), label=_("gradient of worker {worker}", worker=k)) for k in range(seen.workers)
-    ]
-    options: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "ncols": min(4, seen.workers)}
-    ax.figure.legend(handles=handles, loc="outside lower left", handlelength=0.8, **options)
+    """Whether a chunk holds each worker's gradient once."""
+    return parts is not None and sorted(parts) == list(range(workers))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from dtk.language import _
 from dtk.scaling.sharding import Sharding, from_lists, in_words
-from dtk.view.canvas import axes, headline, ink
+from dtk.view.canvas import axes, headline, ink, name_rows
 from dtk.view.palette import replica_name, worker_color, worker_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["sharding"]
 
@@ -41,7 +39,7 @@ class _Tiles(NamedTuple):
 
 
 def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None) -> Axes:
-    """Which example went to which replica at which step; examples seen twice outlined, those not seen in a last row.
+    """Draw which example went to which replica at which step; outlined if seen twice, those not seen in a last row.
 
     Where the numbers can't be read in 7 by 7 inches, the picture is by bins of examples and leaves the steps out.
 
@@ -57,14 +55,13 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
     if not isinstance(seen, Sharding):
         alone = None if baseline is None else baseline.results[0]
         seen = from_lists(seen.results, alone, replicas=seen.replicas)
-    width = _WIDTH if ax is None else ax.get_window_extent().width / ax.figure.dpi
-    tiles = _layout(seen, width, None if ax is None else ax.get_window_extent().height / ax.figure.dpi)
+    tiles = _layout(seen)
     rows = seen.replicas + bool(seen.gaps) + (tiles is None and bool(seen.repeated))
     (ax,) = axes(ax, size=(7.0, 1.45 + rows * (tiles.height if tiles else 0.5)))
     name = worker_name if seen.replicas == seen.workers else replica_name
     labels = [name(k) for k in range(seen.replicas)]
     if tiles:
-        _draw_tiles(ax, seen, tiles, width)
+        _draw_tiles(ax, seen, tiles)
         what = [_("A tile is an example: its row says who was given it, its column at which step.")]
         what += [_("Outlined: seen more than once.")] if seen.repeated else []
     else:
@@ -73,31 +70,31 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
         what = [_("A bar is an example: its row says who was given it.")]
         if size > 1:
             what = [_("Height: how many of {size:,} neighbouring examples the replica was given.", size=size)]
-    labels += [_("no worker")] if seen.gaps else []
-    ax.set_yticks(range(rows), labels)
-    ax.set_ylim(rows - 0.45, -0.55)
-    ax.tick_params(axis="y", length=0)
+    name_rows(ax, [*labels, _("no worker")] if seen.gaps else labels)
     last = math.floor(ax.get_xlim()[1])
     few = tiles is not None and last <= 20
     ax.xaxis.set_major_locator(FixedLocator(range(1, last + 1)) if few else MaxNLocator("auto", integer=True))
-    headline(ax, in_words(seen), " ".join(filter(None, [_policy(seen), *what, _steps(seen)])))
+    if seen.policy:
+        by_context = seen.policy == "input_context"
+        words = _("Divided by input_context.") if by_context else _("Policy {policy}.", policy=seen.policy)
+        what.insert(0, words)
+    headline(ax, in_words(seen), " ".join([*what, *_steps(seen)]))
     ax.spines["left"].set_visible(False)
     return ax
 
 
-def _layout(seen: Sharding, width: float, height: float | None) -> _Tiles | None:
-    """The layout whose numbers are easiest to read; None where none can be read. Sizes in inches."""
+def _layout(seen: Sharding) -> _Tiles | None:
+    """The layout whose numbers are easiest to read; None where none can be read."""
     if not len(seen.table):
-        return _Tiles(1, 1, width, _EASY, _HEIGHTS[0])
+        return _Tiles(1, 1, _WIDTH, _EASY, _HEIGHTS[0])
     steps, rows = int(seen.table.step.max()), seen.replicas + bool(seen.gaps)
     most = int(seen.table.groupby(["replica", "step"]).size().max())
     letters = _letters(seen)
-    heights = [h for h in _HEIGHTS if h * rows <= _TALLEST] if height is None else [height / rows]
     found: list[tuple[float, int, float, _Tiles]] = []
-    for tall in heights or [_TALLEST / rows]:
+    for tall in [height for height in _HEIGHTS if height * rows <= _TALLEST] or [_TALLEST / rows]:
         for columns in range(1, most + 1):
             lines = math.ceil(most / columns)
-            wide, high = 0.92 * width / steps / columns, 0.86 * tall / lines
+            wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * tall / lines
             points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
             # Of those as easy to read: full rectangles first, then tiles that look like tiles.
             likeness = -abs(math.log(wide / high / 1.6))
@@ -114,7 +111,7 @@ def _letters(seen: Sharding) -> float:
     return 0.62 * len(str(max([*seen.table.example, *seen.alone.example], default=0))) + 0.4
 
 
-def _draw_tiles(ax: Axes, seen: Sharding, tiles: _Tiles, width: float) -> None:
+def _draw_tiles(ax: Axes, seen: Sharding, tiles: _Tiles) -> None:
     steps = int(seen.table.step.max()) if len(seen.table) else 1
     wide, tall = 0.92 / tiles.columns, 0.86 / tiles.lines  # of a tile, in steps and rows
     twice = set(seen.repeated)
@@ -126,23 +123,19 @@ def _draw_tiles(ax: Axes, seen: Sharding, tiles: _Tiles, width: float) -> None:
     for border in range(1, steps):
         ax.axvline(border + 0.5, color=ink(ax), lw=0.6, alpha=0.25)
     ax.set(xlim=(0.5, steps + 0.5), xlabel=_("step"))
-    _draw_gaps(ax, seen, tiles, steps / width)
-
-
-def _draw_gaps(ax: Axes, seen: Sharding, tiles: _Tiles, inch: float) -> None:
-    """Empty tiles in a row of their own: who was forgotten belongs to no step. inch: one, in steps."""
-    wide = inch * min(tiles.wide, max(0.3, tiles.points / 72 * (_letters(seen) + 0.4)))
-    across = int((ax.get_xlim()[1] - 0.54) / wide)
+    # Empty tiles in a row of their own: who was forgotten belongs to no step.
+    wide = steps / _WIDTH * min(tiles.wide, max(0.3, tiles.points / 72 * (_letters(seen) + 0.4)))
+    across = int((steps - 0.04) / wide)
     most = max(tiles.lines, int(0.86 * tiles.height / (tiles.points * 1.35 / 72)))
     lines = min(most, math.ceil(len(seen.gaps) / across))
-    high = 0.86 / max(lines, tiles.lines)
+    tall = 0.86 / max(lines, tiles.lines)
     shown: list[int | str] = [*seen.gaps]
     if len(shown) > across * lines:
         shown = [*shown[: across * lines - 1], "…"]
     for place, number in enumerate(shown):
         line, column = divmod(place, across)
-        corner = (0.54 + column * wide, seen.replicas + (line - lines / 2) * high)
-        _tile(ax, corner, (wide, high), number, tiles.points)
+        corner = (0.54 + column * wide, seen.replicas + (line - lines / 2) * tall)
+        _tile(ax, corner, (wide, tall), number, tiles.points)
 
 
 def _tile(
@@ -151,15 +144,15 @@ def _tile(
 ) -> None:  # fmt: skip
     """A tile with its number, upper left corner and size in the axes' units; without a colour, an empty one."""
     x, y, w, h = corner[0] + 0.04 * size[0], corner[1] + 0.05 * size[1], 0.92 * size[0], 0.9 * size[1]
-    edge = ink(ax) if twice or color is None else "none"
-    style: dict[str, Any] = {
-        "lw": min(1.6, 0.2 * points) if twice else 0.8,
-        "ls": (0, (2, 2)) if color is None else "-",
-    }
-    ax.add_patch(Rectangle((x, y), w, h, facecolor=color or "none", edgecolor=edge, **style))
-    red, green, blue = to_rgb(color) if color else (0, 0, 0)
-    dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-    words = ink(ax) if color is None else "white" if dark else "black"
+    style: dict[str, Any] = {"facecolor": color or "none", "edgecolor": "none", "ls": "-"}
+    words = ink(ax)
+    if color is None:
+        style |= {"edgecolor": ink(ax), "lw": 0.8, "ls": (0, (2, 2))}
+    else:
+        words = "white" if np.dot(to_rgb(color), (0.299, 0.587, 0.114)) < 0.5 else "black"
+    if twice:
+        style |= {"edgecolor": ink(ax), "lw": min(1.6, 0.2 * points)}
+    ax.add_patch(Rectangle((x, y), w, h, **style))
     ax.text(x + w / 2, y + h / 2, str(number), color=words, fontsize=points, ha="center", va="center_baseline")
 
 
@@ -169,9 +162,7 @@ def _draw_bins(ax: Axes, seen: Sharding) -> int:
     size = math.ceil((known[-1] - known[0] + 1) / _BINS)
     edges = np.arange(known[0], known[-1] + size + 1, size)
     there = np.maximum(np.histogram(known, edges)[0], 1)
-    rows = [
-        (group.example.unique(), worker_color(replica), replica) for replica, group in seen.table.groupby("replica")
-    ]
+    rows = [(group.example.unique(), worker_color(k), k) for k, group in seen.table.groupby("replica")]
     extra = [numbers for numbers in (seen.repeated, seen.gaps) if numbers]
     rows += [(numbers, ink(ax), seen.replicas + k) for k, numbers in enumerate(extra)]
     for numbers, color, row in rows:
@@ -182,16 +173,10 @@ def _draw_bins(ax: Axes, seen: Sharding) -> int:
     return size
 
 
-def _policy(seen: Sharding) -> str:
-    if seen.policy == "input_context":
-        return _("Divided by input_context.")
-    return _("Policy {policy}.", policy=seen.policy) if seen.policy else ""
-
-
-def _steps(seen: Sharding) -> str:
+def _steps(seen: Sharding) -> list[str]:
     """Whether the steps can be compared with one device's, where that is known."""
     if 0 in set(seen.alone.step) or not len(seen.table) or seen.replicas == 1:
-        return ""
+        return []
     if seen.parts_at is None:
-        return _("Step by step, together, they see what one device sees.")
-    return _("At step {step} they see, together, other examples than one device.", step=seen.parts_at)
+        return [_("Step by step, together, they see what one device sees.")]
+    return [_("At step {step} they see, together, other examples than one device.", step=seen.parts_at)]

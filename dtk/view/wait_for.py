@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns
-from dtk.view.canvas import axes, headline, ink, only_text
-from dtk.view.letters import wrapped
+from dtk.records.tables import Recorded
+from dtk.view.canvas import axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import worker_color
 from dtk.watch.waiting import Line, State, Waiting, graph, names
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from dtk.records.tables import Recorded
 
 __all__ = ["wait_for"]
 
@@ -30,7 +26,7 @@ _APART = 4  # workers that get a box each; of more, those that do the same and w
 
 
 def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
-    """Which worker waited for which when a run stalled or failed.
+    """Draw which worker waited for which when a run stalled or failed.
 
     A box per worker (with more than four, one for all that do the same): what it was doing, and its last line of the
     learner's code where dtk asked for it. An arrow leads from a worker that could not go on to one that it waited for.
@@ -42,31 +38,38 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
         ax: axes to draw on; None: a new figure.
     """
     if run.folder is None:
-        return only_text(axes(ax)[0], NOTHING)
+        return only_text(ax, NOTHING)
     found = graph(run.folder)
     boxes = _boxes(found)
     places = _places(len(boxes))
-    low, high = min(place[1] for place in places), max(place[1] for place in places)
-    deep = high - low + _HIGH + 0.3
+    low, high = min(y for __, y in places), max(y for __, y in places)
     title, caption = _title(run, found), _caption(found)
-    words = 0.19 * -(-columns(title) // 60) + 0.14 * -(
-        -columns(caption) // 100
-    )  # inches, by lines; too high does no harm
-    (ax,) = axes(ax, size=(_INCHES, round(deep * _INCHES / _SPAN + words + 0.5, 1)))
-    arrows = _between(found, boxes)
-    for one, other in arrows:
-        _arrow(ax, places[one], places[other], both=(other, one) in arrows)
-    for states, place in zip(boxes, places, strict=True):
-        _box(ax, states, place, _is_source(found, states[0]))
-    ax.set(xlim=(-_SPAN / 2, _SPAN / 2), ylim=(low - _HIGH / 2 - 0.15, high + _HIGH / 2 + 0.15))
-    ax.set(aspect="equal", xticks=[], yticks=[])
+    # In inches, by the number of lines; too high does no harm.
+    words = 0.19 * -(-columns(title) // 60) + 0.14 * -(-columns(caption) // 100)
+    (ax,) = axes(ax, size=(_INCHES, round((high - low + _HIGH + 0.3) * _INCHES / _SPAN + words + 0.5, 1)))
+    ax.set(xlim=(-_SPAN / 2, _SPAN / 2), ylim=(low - _HIGH / 2 - 0.15, high + _HIGH / 2 + 0.15), aspect="equal")
     ax.set_anchor("NW")
+    blank(ax)
+    of = {state.member: number for number, states in enumerate(boxes) for state in states}
+    arrows = {(of[who], of[whom]) for who, whom in found.edges}
+    frames = [
+        _box(ax, states, place, _is_source(found, states[0])) for states, place in zip(boxes, places, strict=True)
+    ]
+    for one, other in arrows:
+        # Two that wait for each other get an arrow each, apart.
+        bent = f"arc3,rad={0.18 if (other, one) in arrows else 0.0}"
+        ends: dict[str, Any] = {"patchA": frames[one], "patchB": frames[other], "shrinkA": 2, "shrinkB": 3}
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3}
+        arrow = FancyArrowPatch(
+            places[one], places[other], connectionstyle=bent, zorder=2, gid="waits", **style, **ends
+        )
+        ax.add_patch(arrow)
     headline(ax, title, caption)
-    ax.spines[:].set_visible(False)
     return ax
 
 
 def _boxes(found: Waiting) -> list[list[State]]:
+    """The workers of each box."""
     groups: dict[Any, list[State]] = {}
     for state in found.states:
         waits = frozenset(whom for who, whom in found.edges if who == state.member)
@@ -76,12 +79,6 @@ def _boxes(found: Waiting) -> list[list[State]]:
     return list(groups.values())
 
 
-def _between(found: Waiting, boxes: list[list[State]]) -> set[tuple[int, int]]:
-    """The arrows, from box to box."""
-    box = {state.member: number for number, states in enumerate(boxes) for state in states}
-    return {(box[who], box[whom]) for who, whom in found.edges}
-
-
 def _places(count: int) -> list[tuple[float, float]]:
     """The middle of each box: on an ellipse from the left over the top, which lets every arrow see its target."""
     across = (_SPAN - _WIDE) / 2 - 0.1
@@ -89,35 +86,32 @@ def _places(count: int) -> list[tuple[float, float]]:
         return [(-across * 0.75, 0.0), (across * 0.75, 0.0)][:count]
     # So flat that the figure stays small, and so high that two boxes one above the other have room for an arrow.
     up = max(0.9, count * 0.27)
-    return [
-        (-across * math.cos(angle), up * math.sin(angle))
-        for angle in (2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count))
-    ]
+    angles = [2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count)]
+    return [(-across * math.cos(angle), up * math.sin(angle)) for angle in angles]
 
 
 def _is_source(found: Waiting, state: State) -> bool:
+    """Whether others wait for a worker that waits for none."""
     waits = any(who == state.member for who, _ in found.edges)
     return not waits and any(whom == state.member for _, whom in found.edges)
 
 
-def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> None:
-    state = max(states, key=lambda each: each.quiet)
+def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> FancyBboxPatch:
     left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
-    face = ax.get_facecolor()
-    style: dict[str, Any] = {"edgecolor": ink(ax), "lw": 2.6 if source else 0.8, "zorder": 3}
-    frame = FancyBboxPatch((left, low), _WIDE, _HIGH, "round,pad=0,rounding_size=0.06", facecolor=face, **style)
-    frame.set_gid("source" if source else "box")
-    ax.add_patch(frame)
+    style: dict[str, Any] = {"lw": 2.6 if source else 0.8, "gid": "source" if source else "box", "zorder": 3}
+    frame = box(ax, (left, low), (_WIDE, _HIGH), ink(ax), 0.06, facecolor=ax.get_facecolor(), **style)
     high = (_HIGH - 0.16) / len(states)
-    for k, each in enumerate(states):
-        swatch: dict[str, Any] = {"facecolor": worker_color(each.member), "lw": 0, "zorder": 4}
-        ax.add_patch(Rectangle((left + 0.07, low + 0.08 + (len(states) - 1 - k) * high), 0.09, high, **swatch))
+    for k, each in enumerate(reversed(states)):
+        corner = left + 0.07, low + 0.08 + k * high
+        ax.add_patch(Rectangle(corner, 0.09, high, facecolor=worker_color(each.member), lw=0, zorder=4))
+    state = max(states, key=lambda each: each.quiet)
     lines = wrapped(_unbroken(state.said()), _CHARACTERS)[:2]
     lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
     name = names(states) if len(states) <= _APART else _("{count} workers", count=len(states))
     text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
     ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
     ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
+    return frame
 
 
 def _unbroken(line: Line) -> str:
@@ -126,31 +120,6 @@ def _unbroken(line: Line) -> str:
         return str(line)
     words = _("{words} for {seconds:.0f} s", words=line.words, seconds=line.seconds)
     return "\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1))
-
-
-def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], both: bool) -> None:
-    """From the edge of one box to the edge of the other; two that wait for each other get an arrow each, apart."""
-    tail, head = _edge(start, end), _edge(end, start)
-    arrow = FancyArrowPatch(
-        tail,
-        head,
-        arrowstyle="-|>,head_width=3.2,head_length=6",
-        connectionstyle=f"arc3,rad={0.18 if both else 0.0}",
-        color=ink(ax),
-        lw=1.3,
-        shrinkA=2,
-        shrinkB=3,
-        zorder=2,
-    )
-    arrow.set_gid("waits")
-    ax.add_patch(arrow)
-
-
-def _edge(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:
-    """Where the line from the middle of a box to that of another leaves it."""
-    x, y = end[0] - start[0], end[1] - start[1]
-    share = min(_WIDE / 2 / abs(x) if x else math.inf, _HIGH / 2 / abs(y) if y else math.inf)
-    return start[0] + share * x, start[1] + share * y
 
 
 def _title(run: Recorded, found: Waiting) -> str:

@@ -1,4 +1,4 @@
-// One training step on a few numbers (dtk/view/widgets.py), and an all-reduce in a ring, chunk by chunk.
+// One training step on a few numbers (dtk/view/loss_scaling_lab.py), and an all-reduce in a ring, chunk by chunk.
 
 export const DIVISORS = ["global batch", "per-replica batch", "number of replicas"];
 

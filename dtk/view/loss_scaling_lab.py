@@ -1,28 +1,22 @@
-"""Labs: figures with numbers for a learner to set, from core ipywidgets only, which 7.7 (Colab) and 8 both have.
+"""The loss-scaling lab: what each divisor makes of a step's loss and gradient, with numbers for a learner to set.
 
-Where widgets don't run (CI, a printed page, no ipywidgets) a lab is a figure of what its controls would show.
+Where widgets don't run (CI, a printed page, no ipywidgets) it is a figure of what its controls would show.
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext
 from dtk.scaling import shares as scaling
-from dtk.view.canvas import alternative, axes, headline, ink, png
-from dtk.view.controls import STYLE, beside, choice, number, styled
+from dtk.view.canvas import axes, headline, ink, legend_below, name_rows, note, png, row_of_blocks
+from dtk.view.controls import Lab, choice, has_widgets, number
 from dtk.view.palette import replica_name, worker_color
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
 
@@ -62,7 +56,7 @@ class Numbers:
 
 
 def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
-    """The step of `replicas` replicas with `examples` examples each, divided by one of DIVISORS.
+    """Return the step of `replicas` replicas with `examples` examples each, divided by one of DIVISORS.
 
     The model is one weight w = 0 that predicts w for everything; example i has the loss (y_i - w)², so the gradient
     -2 (y_i - w). The y_i are chosen so that the losses are 2, 3, 4, 5 and so on.
@@ -97,58 +91,35 @@ def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | A
     for name, value, most in (("replicas", replicas, MOST_REPLICAS), ("examples", examples, MOST_EXAMPLES)):
         if value not in range(1, most + 1):
             raise ValueError(_("{name}={value}: the lab has 1 to {most}", name=name, value=value, most=most))
-    if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
+    if has_widgets():
         return LossScalingLab(replicas, examples)
     (ax,) = axes(None, size=_size(DIVISORS))
     return _draw(ax, replicas, examples, DIVISORS)
 
 
-class LossScalingLab:
+class LossScalingLab(Lab):
     """The lab's controls: `replicas`, `examples`, `divisor` (widgets with a `value`), `picture` and `words`."""
 
-    def __init__(self, replicas: int = 2, examples: int = 2):
-        import ipywidgets
+    title = "loss scaling"
 
+    def __init__(self, replicas: int = 2, examples: int = 2):
         self.replicas = number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES)
         self.examples = number(examples, 1, MOST_EXAMPLES, _("examples of each"), _NAMES)
         self.divisor = choice([(_(name), name) for name in DIVISORS], DIVISORS[1], _("divide by the"), _NAMES)
-        self.words = ipywidgets.HTML()
-        self.picture = ipywidgets.HTML()
-        controls = [self.replicas, self.examples, self.divisor]
-        self.box = styled(ipywidgets.VBox([*controls, self.words, self.picture]))
-        for control in controls:
-            control.observe(self._redraw, "value")
-        self._redraw()
+        self.arrange([self.replicas, self.examples, self.divisor])
 
     @property
     def numbers(self) -> Numbers:
         """What the controls stand for now."""
         return numbers(self.replicas.value, self.examples.value, self.divisor.value)
 
-    def __repr__(self) -> str:
-        # No numbers: this text may stand in a stored output, whatever the learner last set.
-        return "<lab of dtk: loss scaling>"
+    def still(self) -> bytes:
+        return png(_figure(self.replicas.value, self.examples.value, DIVISORS), 150)
 
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        # The picture beside the widget is what a page shows where no kernel answers.
-        still = _png(self.replicas.value, self.examples.value, DIVISORS)[0]
-        display({**beside(self.box, repr(self)), "image/png": still}, raw=True)
-
-    def _redraw(self, change: Any = None) -> None:
-        now = self.numbers
-        self.words.value = STYLE + _(
-            "{sum}, one device: {alone:.3g}. {verdict}",
-            sum=f"<b>{_sum(now)}</b>",
-            alone=now.alone,
-            verdict=_verdict(now),
-        )
-        png, words = _png(self.replicas.value, self.examples.value, (self.divisor.value,))
-        # Below 30em its letters would be too small to read; the page then scrolls the picture.
-        style = f"width:{_size(DIVISORS)[0]}in;max-width:100%;min-width:30em"
-        picture = f'<img alt="{html.escape(words)}" style="{style}" src="data:image/png;base64,{png}">'
-        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
+    def draw(self) -> tuple[str, Figure]:
+        now, total = self.numbers, f"<b>{_sum(self.numbers)}</b>"
+        words = _("{sum}, one device: {alone:.3g}. {verdict}", sum=total, alone=now.alone, verdict=_verdict(now))
+        return words, _figure(self.replicas.value, self.examples.value, (self.divisor.value,))
 
 
 def _sum(now: Numbers) -> str:
@@ -166,14 +137,11 @@ def _size(divisors: Sequence[str]) -> tuple[float, float]:
     return 7.0, 1.9 + 0.8 * len(divisors)
 
 
-def _png(replicas: int, examples: int, divisors: Sequence[str]) -> tuple[str, str]:
-    """The figure as a PNG in base64, and its headline and caption as the text that stands for it."""
-    from matplotlib.figure import Figure
-
+def _figure(replicas: int, examples: int, divisors: Sequence[str]) -> Figure:
     # Not by pyplot, which would show the figure under the cell as well.
     figure = Figure(figsize=_size(divisors), layout="constrained")
-    ax = _draw(figure.subplots(), replicas, examples, divisors)
-    return base64.b64encode(png(figure, 150)).decode(), alternative(ax)
+    _draw(figure.subplots(), replicas, examples, divisors)
+    return figure
 
 
 def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Axes:
@@ -184,23 +152,16 @@ def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Ax
             (row - 0.2, now.shares, now.alone, _("loss {number}", number=_sum(now))),
             (row + 0.2, now.slopes, now.slope_alone, _("gradient {number}", number=f"{now.slope:.3g}")),
         ):
-            left = 0.0
-            for replica, value in enumerate(values):
-                label = replica_name(replica) if row == 0 and values is now.shares else None
-                ax.barh(line, value / unit, 0.34, left, color=worker_color(replica), lw=0, label=label)
-                left += value / unit
-            ax.annotate(f" {words}", (left, line), (3, 0), textcoords="offset points", va="center", fontsize=8.5)
+            blocks = [(value / unit, worker_color(k), replica_name(k)) for k, value in enumerate(values)]
+            note(ax, f" {words}", (row_of_blocks(ax, line, blocks, 0.34), line), (3, 0), fontsize=8.5)
     ax.axvline(1, color=ink(ax), lw=1.4, ls=(0, (4, 2)))
     names = [
         _("{divisor}\n({number})", divisor=_(divisor), number=now.divisor)
         for divisor, now in zip(divisors, rows, strict=True)
     ]
-    ax.set_yticks(range(len(rows)), names)
-    ax.set_ylim(len(rows) - 0.45, -0.55)
-    ax.tick_params(axis="y", length=0)
-    widest = max(now.ratio for now in rows)
-    ax.set(xlim=(0, max(2.0, 1.85 * widest)), xlabel=_("times one device's loss or gradient"))
-    ax.figure.legend(loc="outside lower right", ncols=replicas, frameon=False, fontsize=8.5)
+    name_rows(ax, names)
+    ax.set(xlim=(0, max(2.0, 1.85 * max(now.ratio for now in rows))), xlabel=_("times one device's loss or gradient"))
+    legend_below(ax, ncols=replicas, loc="outside lower right", fontsize=8.5)
     headline(ax, *_headline(rows, divisors, replicas, examples))
     return ax
 

@@ -1,0 +1,279 @@
+"""Figures of examples/s: of several runs, and of a study by number of workers, with its efficiency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from dtk.digits import three
+from dtk.language import N_, _, columns, ngettext
+from dtk.records.tables import Recorded
+from dtk.scaling import timing
+from dtk.scaling.efficiency import GAPS, losses
+from dtk.view import canvas
+from dtk.view.palette import PART_COLORS, worker_color, worker_name
+
+__all__ = ["efficiency", "throughput"]
+
+NO_POINTS = N_("no point of this study was measured: see study.points.failed")
+_MEASURED = worker_color(0)
+_NAMES = {
+    "smaller batch": N_("smaller batch"),
+    "cores": N_("cores"),
+    "communication": N_("communication"),
+    "stragglers": N_("stragglers"),
+    "input": N_("input"),
+    "other": N_("other"),
+    "measured": N_("measured"),
+    "ceiling": N_("ceiling"),
+}
+_WIDTH = 0.82  # of a bar
+_SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
+
+
+def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
+    """Draw examples/s of all workers together, a bar per run, divided by what each worker contributed to its steps.
+
+    Medians over the steps after the first, which includes tracing. Several runs without one replica among them are one
+    measurement each, and the headline says so. The mark is ideal: N times the rate of the first run
+    given that has one replica, for a run of N replicas; without such a run there is none. Of a study: examples/s by
+    number of workers, ideal, ceiling and measured, with the range of the repeats.
+
+    Args:
+        runs: from `dtk.run` and `dtk.baseline`, or one `dtk.Study`.
+        ax: axes to draw on; None: a new figure.
+        labels: one for each run; None: by their mode and size.
+
+    Raises:
+        ValueError: as many labels as runs are needed; a study is drawn by itself.
+    """
+    if any(hasattr(each, "points") for each in runs):
+        if len(runs) > 1 or labels is not None:
+            raise ValueError("a study is drawn by itself; its rows are named by what was studied")
+        return _each_curve(runs[0], ax, _throughput)
+    names = canvas.names_of([_label(run) for run in runs] if labels is None else labels, len(runs))
+    if all(run.records.empty for run in runs):
+        return canvas.only_text(ax, canvas.NO_RECORDS)
+    (ax,) = canvas.axes(ax)
+    rates = [timing.throughput(run.records).total for run in runs]
+    sizes = [run.records.replica.nunique() for run in runs]
+    single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
+    ends = [rate for rate in rates if np.isfinite(rate)]
+    for row, (run, rate, size) in enumerate(zip(runs, rates, sizes, strict=True)):
+        _bar(ax, row, rate, timing.parts_of_examples(run.records))
+        if single is not None and size > 1:
+            ends.append(size * rates[single])
+            ideal: dict[str, Any] = {"color": canvas.ink(ax), "lw": 2.2, "label": _("ideal"), "solid_capstyle": "butt"}
+            ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], **ideal)
+    canvas.name_rows(ax, names, 0.1)
+    ax.set(xlabel=_("examples/s"), xlim=(0, 1.22 * max(ends, default=0) or 1))
+    canvas.counts(ax.xaxis)
+    canvas.legend_below(ax, ncols=6)
+    canvas.headline(ax, *_words_of_runs(rates, sizes, single, names))
+    return ax
+
+
+def _label(run: Recorded) -> str:
+    records = run.records
+    workers, replicas = records.worker.nunique(), records.replica.nunique()
+    if getattr(run, "mode", "") == "single":
+        return _("baseline")
+    if replicas > workers:
+        return ngettext(
+            "{n} worker,\n{replicas} replicas", "{n} workers,\n{replicas} replicas", workers, replicas=replicas
+        )
+    return ngettext("{n} worker", "{n} workers", workers)
+
+
+def _bar(ax: Axes, row: int, total: float, parts: pandas.Series) -> None:
+    """One run's rate, with each worker's part of it, and as a number, which may hide the middle of a mark."""
+    known = bool(np.isfinite(total))
+    blocks = [(part * total, worker_color(worker), worker_name(worker)) for worker, part in parts.items() if known]
+    end = canvas.row_of_blocks(ax, row, blocks)
+    words = three(total) if known else _("no step after the first")
+    canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
+
+
+def _words_of_runs(
+    rates: Sequence[float], sizes: Sequence[int], single: int | None, names: Sequence[str]
+) -> tuple[str, str]:
+    caption = _("Median over the steps after the first (which includes tracing).")
+    known = [rate for rate in rates if np.isfinite(rate)]
+    best = max(range(len(rates)), key=lambda row: (sizes[row], np.nan_to_num(rates[row], nan=-1.0)))
+    name, rate = names[best].replace("\n", " "), rates[best]
+    if not np.isfinite(rate):
+        return _("No step to time yet"), caption
+    if single is None and len(rates) > 1:
+        title = _("{low} to {high} examples/s, in one run each", low=three(min(known)), high=three(max(known)))
+        return title, " ".join([caption, _("A difference may be the machine's: repeat the runs to know.")])
+    if single is None or sizes[best] == 1:
+        return _("{name}: {rate} examples/s", name=name, rate=three(rate)), caption
+    words = N_("{name}: {ratio:.2f} times one device, ideal would be {ideal}")
+    ideal = _("The mark is ideal: as many times {name} as there are replicas.", name=names[single])
+    return _(words, name=name, ratio=rate / rates[single], ideal=sizes[best]), f"{caption} {ideal}"
+
+
+# ---- studies
+
+
+def efficiency(study: Any, ax: Axes | None = None) -> Axes:
+    """Draw examples/s in per cent of ideal by number of workers, and by name what lies between. One picture per curve.
+
+    The mark is the ceiling: what the same workers would reach without any communication. What lies below it, down to
+    what was measured, is divided like the seconds of communication, stragglers, input and other; what lies above, up
+    to ideal, like those of cores and smaller batch (`dtk.scaling.efficiency.summary`; a gap that noise made negative
+    is left out). The bracket is the range of the repeats.
+
+    Args:
+        study: from `dtk.study`.
+        ax: axes to draw on; None: a new figure.
+    """
+    return _each_curve(study, ax, _efficiency)
+
+
+def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
+    table = study.summary
+    table = table[table.switch == ""] if len(table) else table
+    if not table.measured.notna().any():
+        return canvas.only_text(ax, NO_POINTS)
+    fixed = table.global_batch.where(table.scaling == "strong", table.per_replica_batch)
+    curves = [curve for __, curve in table.groupby([table.scaling, fixed], sort=False)]
+    places = canvas.axes(ax, (1.0,) * len(curves), (7.0, 0.9 + 3.1 * len(curves)))
+    for place, curve in zip(places, curves, strict=False):
+        place.set_xticks(range(len(curve)), [str(count) for count in curve.workers])
+        place.set(xlabel=_("workers"), xlim=(-0.35, len(curve) - 0.65))
+        draw(place, curve.reset_index(drop=True))
+    return places[0]
+
+
+def _name(curve: pandas.DataFrame) -> str:
+    row = curve.iloc[0]
+    if row.scaling == "strong":
+        return _("global batch {batch}", batch=row.global_batch)
+    return _("{batch} examples a replica", batch=row.per_replica_batch)
+
+
+def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
+    """Ideal, ceiling and measured, and under each measured point what most of its distance from ideal is due to."""
+    ax.plot(curve.index, curve.ideal, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
+    _line(ax, curve, "ceiling", _("ceiling: no communication"), color="#999999", marker="s")
+    _line(ax, curve, "measured", _("measured"), color=_MEASURED, marker="o")
+    for x, row in enumerate(curve.itertuples()):
+        if row.gap and row.workers > 1 and np.isfinite(row.measured):
+            canvas.note(ax, _(_NAMES[row.gap]), (x, row.measured), (0, -9), ha="center", va="top")
+        elif row.failed and not np.isfinite(row.measured):
+            _failed(ax, x, _("failed"))
+    known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
+    ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
+    ax.set_ylabel(_("examples/s"))
+    canvas.counts(ax.yaxis)
+    ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
+    canvas.headline(ax, *_throughput_words(curve))
+
+
+def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
+    values = curve[name].to_numpy(float)
+    spread = np.abs(curve[[f"{name}_min", f"{name}_max"]].to_numpy(float).T - values)
+    ax.errorbar(curve.index, values, spread, ms=5, lw=1.8, capsize=4, label=label, **style)
+
+
+def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
+    last = _largest(curve)
+    caption = _repeated(curve)
+    if last is None:
+        return _("Examples/s, {curve}", curve=_name(curve)), caption
+    times = last.measured / last.baseline
+    title = ngettext(
+        "{n} worker: {times:.2f} times one process, {curve}",
+        "{n} workers: {times:.2f} times one process, {curve}",
+        last.workers,
+        times=times,
+        curve=_name(curve),
+    )
+    if np.isfinite(last.ceiling) and last.workers > 1:
+        words = _(
+            "Ideal would be {ideal}, and these cores reach {ceiling:.2f} without communication. Below a point: what "
+            "most of its distance from ideal is due to.",
+            ideal=last.workers,
+            ceiling=last.ceiling / last.baseline,
+        )
+        caption = f"{words} {caption}"
+    return title, caption
+
+
+def _largest(curve: pandas.DataFrame) -> Any:
+    """The row of the most workers that has a measurement and a baseline; None without."""
+    known = curve[curve.measured.notna() & curve.baseline.notna()]
+    return known.loc[known.workers.idxmax()] if len(known) else None
+
+
+def _repeated(curve: pandas.DataFrame) -> str:
+    repeats = curve.measured_n[curve.measured_n > 0]
+    if repeats.max() == 1:
+        return _("One repeat, no range.")
+    least, most = repeats.min(), repeats.max()
+    many = least if least == most else _("{first} to {last}", first=least, last=most)
+    return _("Medians and ranges of {repeats} repeats.", repeats=many)
+
+
+def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
+    highest = 1.0
+    for x, row in enumerate(curve.itertuples(index=False)):
+        if not np.isfinite(row.efficiency):
+            _failed(ax, x, _("failed") if np.isnan(row.measured) else _("no baseline"))
+            continue
+        highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
+        if np.isfinite(row.ceiling) and row.workers > 1:
+            mark: dict[str, Any] = {"color": canvas.ink(ax), "lw": 2.2, "label": "ceiling", "solid_capstyle": "butt"}
+            ax.plot([x - 0.46, x + 0.46], [row.ceiling / row.ideal] * 2, **mark)
+        if np.isfinite(row.measured_min):
+            spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
+            ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=canvas.ink(ax), capsize=4, lw=1.2)
+    ax.set(ylim=(0, 1.06 * highest), ylabel=_("efficiency"), xlim=(-0.6, len(curve) - 0.4))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    first = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
+    place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
+    ax.legend([first[name] for name in order], [_(_NAMES[name]) for name in order], **place)
+    canvas.headline(ax, *_efficiency_words(curve))
+
+
+def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
+    """From 0 up: efficiency, what lies between it and the ceiling, what lies between that and ideal. Returns the top.
+
+    room: letters that a bar has room for.
+    """
+    bottom = 0.0
+    for name, height in {"measured": float(row.efficiency), **losses(row.to_dict())}.items():
+        ax.bar(x, height, _WIDTH, bottom, color=PART_COLORS.get(name, _MEASURED), label=name, lw=0)
+        words = f"{height:.0%}" if name == "measured" else _(_NAMES[name]) if name == row.gap else ""
+        if height > _SHOWN and columns(words) <= room:
+            color = "white" if name in ("measured", "cores") else "black"
+            ax.text(x, bottom + height / 2, words, ha="center", va="center", color=color, fontsize=8.5)
+        bottom += height
+    return bottom
+
+
+def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
+    last = _largest(curve)
+    if last is None or last.workers == 1:
+        return _("Efficiency, {curve}", curve=_name(curve)), _repeated(curve)
+    title = N_("{workers} workers: {part:.0%} of ideal")
+    if np.isfinite(last.of_ceiling):
+        title = N_("{workers} workers: {part:.0%} of ideal, {of_ceiling:.0%} of what these cores can do")
+    caption = [_("{sentence}.", sentence=_name(curve).capitalize())]
+    if last.gap and last.efficiency < 1:
+        caption.append(_("Most of the rest: {gap}.", gap=_(_NAMES[last.gap])))
+    caption += [_("Thick mark: the ceiling."), _repeated(curve)]
+    values = {"workers": last.workers, "part": last.efficiency, "of_ceiling": last.of_ceiling}
+    return _(title, **values), " ".join(caption)
+
+
+def _failed(ax: Axes, x: int, said: str) -> None:
+    words: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
+    ax.text(x, 0.02, said, transform=ax.get_xaxis_transform(), **words)
