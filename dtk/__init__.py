@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
+    from dtk.interactive.cells import CellFailed as CellFailed
     from dtk.interactive.clusters import Cluster as Cluster
     from dtk.interactive.clusters import cluster as cluster
-    from dtk.interactive.failed import CellFailed as CellFailed
     from dtk.launch.warm import warm as warm
     from dtk.places.exporting import export as export
     from dtk.proof.diagnose import diagnose as diagnose
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dtk.worker.ring import ring as ring
 
 _HOMES = {
-    "CellFailed": "dtk.interactive.failed",
+    "CellFailed": "dtk.interactive.cells",
     "Cluster": "dtk.interactive.clusters",
     "ClusterConfigError": "dtk.errors",
     "DatasetUnavailable": "dtk.errors",
@@ -181,7 +181,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext dtk`: `%%workers` and `%%worker`, for which `import dtk` in a notebook is enough."""
-    importlib.import_module("dtk.interactive.magics").register(shell)
+    importlib.import_module("dtk.interactive").register_magics(shell)
 
 
 # Also without a cluster, so that the magics can say that there is none.
