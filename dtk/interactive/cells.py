@@ -151,8 +151,8 @@ def pull(session: Session, targets: Sequence[int], code: str) -> list[Any]:
     return values(session, found, targets)
 
 
-def error_of(session: Session, outcome: CellOutcome, more: str = "") -> CellFailed | None:
-    """The error of a cell that did not come to its end on all workers, else None. more: is added to its message."""
+def error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
+    """The error of a cell that did not come to its end on all workers. more: is added to its message."""
     own = {worker: end for worker, end in outcome.errors.items() if not end["by_a_peer"]}
     errors = own if own or outcome.lost else outcome.errors
     groups: dict[str, list[int]] = {}
@@ -168,8 +168,6 @@ def error_of(session: Session, outcome: CellOutcome, more: str = "") -> CellFail
     for wait in outcome.waits:
         awaited, place = workers_in_words(wait.awaited), session.in_words(wait.place)
         said.append(([wait.worker], _("waits for {workers} in {place}", workers=awaited, place=place)))
-    if not said:
-        return None
     freed = outcome.waits and not outcome.lost
     return CellFailed(
         [*said, ([], more)] if more else said,

@@ -219,15 +219,13 @@ class Cluster:
         cells.say_unlike(session, outcome)
         if outcome.held and not outcome.waits:
             cells.say_held(session, outcome)
-        if cells.error_of(session, outcome) is None:
+        if not (outcome.errors or outcome.lost or outcome.waits):
             return outcome
         differing = ""
         if len(session.idle()) == self.workers:
             settled = repair.settle(session, enable=any(end["op"] for end in outcome.errors.values()))
             differing = str(settled) if settled.differing else ""
-        error = cells.error_of(session, outcome, differing)
-        assert error is not None, "as before"
-        raise error
+        raise cells.error_of(session, outcome, differing)
 
     def _so_far(self) -> Run:
         """Its directory is its own, and the session goes on."""
