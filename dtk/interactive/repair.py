@@ -219,13 +219,12 @@ def restart(session: Session, worker: int) -> str:
         facts = {name: has[name] for name in ("names", "progress", "counts")}
         with _given(session, [], others[0]) as (file, _count):
             got = session.do("join", [worker], file=file, **facts)[worker]
-            settle(session, enable=True)
             session.do("take", names=[], file=file, giver=others[0])
         if got["taken"]:
             said.append(_("{names} from worker {worker}", names=", ".join(got["taken"]), worker=others[0]))
         if got["lacking"]:
             said.append(_("it lacks {names}", names=", ".join(got["lacking"])))
-        said.append(str(compare(session)))
+        said.append(str(settle(session, enable=True)))
     for peer in session.peers:
         if peer.lost is not None:
             said.append(_("{worker} has ended, too: {remedy}", worker=peer.name, remedy=peer.remedy))

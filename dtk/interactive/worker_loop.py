@@ -174,9 +174,6 @@ class WorkerLoop:
             What a name is on all workers: where this one stops, and where each of the others is.
             Also NAME.attribute, NAME[0]. Without a name: where each worker is.
             """
-            if arg.lstrip().startswith("="):  # a name of the learner's
-                debugger.default(f"replicas {arg}")
-                return
             # To read f_locals anew would undo what was assigned at the prompt.
             names = getattr(debugger, "curframe_locals", None) or debugger.curframe.f_locals
             code = arg.strip()
