@@ -110,7 +110,7 @@ def main() -> None:
         began = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
             cluster.cell(f"for k in range({lines}): print(f'{{k:0>999}}')")
-        seconds, folder = time.perf_counter() - began, cluster._talk.started.folder
+        seconds, folder = time.perf_counter() - began, cluster._session.started.folder
         sizes = [(each.path / "log.txt").stat().st_size / 1e9 for each in folder.each]
         kept = all(each.log_end(1)[-1].endswith(f"{lines - 1}") for each in folder.each)
         last = "there" if kept else "NOT THERE"

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
+    from dtk.interactive.cells import CellFailed as CellFailed
     from dtk.interactive.clusters import Cluster as Cluster
     from dtk.interactive.clusters import cluster as cluster
-    from dtk.interactive.failed import CellFailed as CellFailed
     from dtk.launch.request import Options as Options
     from dtk.launch.warm import warm as warm
     from dtk.places.export import export as export
@@ -80,7 +80,7 @@ _NAMES = {  # by the module that each is in
         "WorkerStalled",
     ],
     "dtk.interactive.clusters": ["Cluster", "cluster"],
-    "dtk.interactive.failed": ["CellFailed"],
+    "dtk.interactive.cells": ["CellFailed"],
     "dtk.launch.request": ["Options"],
     "dtk.launch.warm": ["warm"],
     "dtk.places.export": ["export"],
@@ -118,7 +118,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext dtk`: `%%workers` and `%%worker`, for which `import dtk` in a notebook is enough."""
-    importlib.import_module("dtk.interactive.magics").register(shell)
+    importlib.import_module("dtk.interactive").register_magics(shell)
 
 
 # Also without a cluster, so that the magics can say that there is none.

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from live_folder import empty, step
 
-from dtk.interactive import view as module
-from dtk.interactive.talk import Outcome
+from dtk.interactive import output as module
+from dtk.interactive.session import CellOutcome
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def shown(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setenv("DTK_LIVE", "widgets")
     monkeypatch.setattr(dashboard, "_EVERY", 0.0)
-    monkeypatch.setattr(module, "_SOONEST", 0.0)
+    monkeypatch.setattr(module, "_VIEW_AFTER", 0.0)
     made = []
 
     class Kept(dashboard.Dashboard):
@@ -31,54 +31,53 @@ def shown(tmp_path, monkeypatch, capsys):
     peers = [SimpleNamespace(number=k, lost=None, running=3) for k in (0, 1)]
     job = SimpleNamespace(workers=2, replicas=1, mode="cluster")
     started = SimpleNamespace(job=job, folder=empty(tmp_path), peers=peers)
-    return SimpleNamespace(view=module.View(started), started=started, made=made, peers=peers)
+    return SimpleNamespace(begun=lambda: module.View(started), started=started, made=made, peers=peers)
 
 
 def test_a_cell_that_records_nothing_has_none(shown):
     step(shown.started.folder, 1)
-    shown.view.begin()
-    shown.view.look(Outcome(3))
-    shown.view.end(Outcome(3))
+    view = shown.begun()
+    view.look(CellOutcome(3))
+    view.end(CellOutcome(3))
     assert shown.made == []
 
 
 def test_a_quick_cell_has_none(shown, monkeypatch):
-    monkeypatch.setattr(module, "_SOONEST", 60.0)
-    shown.view.begin()
+    monkeypatch.setattr(module, "_VIEW_AFTER", 60.0)
+    view = shown.begun()
     step(shown.started.folder, 1)
-    shown.view.look(Outcome(3))
+    view.look(CellOutcome(3))
     assert shown.made == []
 
 
 def test_from_the_first_step_on_it_shows_the_session(shown):
     step(shown.started.folder, 1)
-    shown.view.begin()
+    view = shown.begun()
     step(shown.started.folder, 2)
-    outcome = Outcome(3)
-    shown.view.look(outcome)
+    outcome = CellOutcome(3)
+    view.look(outcome)
     board = shown.made[0]
     assert board.title == "cluster of 2 workers, cell 3"
     assert "step 2" in board.rows.value
     step(shown.started.folder, 3, workers=(0,))
-    shown.view.look(outcome)
+    view.look(outcome)
     assert "step 3" in board.rows.value
     shown.peers[0].running = None
     outcome.ends[0] = {"status": "ok"}
     outcome.ends[1] = {"status": "error"}
     shown.peers[1].running = None
-    shown.view.end(outcome)
+    view.end(outcome)
     assert [state.what for state in board.states] == ["finished", "failed"]
     assert {*shown.made} == {board}
-    assert shown.view._live is None
 
 
 def test_a_cell_that_goes_through_ends_well(shown):
-    shown.view.begin()
+    view = shown.begun()
     step(shown.started.folder, 1)
-    outcome = Outcome(3)
-    shown.view.look(outcome)
+    outcome = CellOutcome(3)
+    view.look(outcome)
     outcome.ends |= {0: {"status": "ok"}, 1: {"status": "ok"}}
     for peer in shown.peers:
         peer.running = None
-    shown.view.end(outcome)
+    view.end(outcome)
     assert [state.what for state in shown.made[0].states] == ["finished", "finished"]

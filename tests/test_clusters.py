@@ -118,7 +118,7 @@ def test_rich_output_is_folded(cluster, capsys):
 def test_much_output_stops_nobody_and_stays_in_the_log(cluster, capsys):
     cluster.run("for k in range(200_000): print('line', k, me)")
     said = capsys.readouterr().out
-    for worker, folder in enumerate(cluster._talk.started.folder.each):
+    for worker, folder in enumerate(cluster._session.started.folder.each):
         assert folder.log.count(f" {worker}\n") >= 200_000
         left = re.search(rf"\[worker {worker}\] \.\.\. ([\d,]+) further lines in ", said)
         assert int(left[1].replace(",", "")) + said.count(f"[worker {worker}] line") == 200_000
@@ -146,7 +146,7 @@ def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
 
     monkeypatch.setattr(clusters, "_open", None)  # beside that of this file
     other = dtk.cluster(workers=1, replicas=2)
-    pids = [other._talk.started.site.source.started[peer.key] for peer in other._talk.peers]
+    pids = [other._session.started.site.source.started[peer.key] for peer in other._session.peers]
     assert other.run("strategy.num_replicas_in_sync") == [2]
     other.close()
     other.close()

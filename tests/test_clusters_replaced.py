@@ -11,7 +11,7 @@ from staying import BEGIN, MODEL, RECORDED, interrupt_after, opened
 
 import dtk
 from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive.failed import CellFailed
+from dtk.interactive.cells import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 
@@ -49,7 +49,7 @@ def cluster():
 
 
 def pid(cluster, worker):
-    return cluster._talk.started.site.source.started[cluster._talk.peers[worker].key]
+    return cluster._session.started.site.source.started[cluster._session.peers[worker].key]
 
 
 @pytest.mark.parametrize("worker", [0, 1], ids=["chief", "other"])

@@ -9,7 +9,7 @@ import pytest
 from staying import interrupt_after
 
 from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive.failed import CellFailed
+from dtk.interactive.cells import CellFailed
 
 pytestmark = pytest.mark.trains
 

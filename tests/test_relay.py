@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtk.errors import ClusterConfigError
-from dtk.interactive import begin
+from dtk.interactive import processes
 from dtk.launch import agent
 from dtk.launch.agent_links import Doors
 from dtk.launch.links import Door
@@ -261,5 +261,5 @@ def test_on_this_machine_nothing_is_put_anywhere(tmp_path):
 )
 def test_where_a_cluster_can_not_be(on, isolate, words):
     with pytest.raises(ClusterConfigError) as error:
-        begin.checked(2, 1, 0, None, "auto", isolate, on)
+        processes.checked(2, 1, 0, None, "auto", isolate, on)
     assert str(error.value).startswith(words)

@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 
 from dtk.errors import ClusterConfigError
-from dtk.interactive import cells, clusters, magics
+from dtk.interactive import cells, clusters
 from dtk.interactive.barrier import Gate, Stopped
+from dtk.interactive.inspection import table
 from dtk.interactive.repair import Settled
-from dtk.interactive.table import table
 from dtk.interactive.waits import Unlike, Wait, Where, stuck, unlike
 from dtk.worker import wire
 
@@ -86,22 +86,8 @@ def test_lines_that_met_in_one_collective_are_found():
 
 
 def test_the_first_is_the_one_with_the_lower_number():
-    now = {1: replace(at(1, 8, THERE), cell=None, last=3), 0: replace(at(0, 8), last=2)}
-    assert unlike(now, str) == Unlike(0, 1, HERE, THERE, (2, 3))
-
-
-@pytest.mark.parametrize(
-    ("cells", "waited", "late"),
-    [
-        ((2, 3), {0: 2}, 1),
-        ((3, 2), {1: 2}, 0),
-        ((2, 2), {0: 2}, None),  # in one cell
-        ((2, 3), {}, None),  # held, for one, and not said to wait
-        ((2, 3), {0: 1}, None),  # in an earlier cell
-    ],
-)
-def test_who_comes_late_after_another_was_said_to_wait(cells, waited, late):
-    assert Unlike(0, 1, HERE, THERE, cells).late(waited) == late
+    now = {1: replace(at(1, 8, THERE), cell=None), 0: at(0, 8)}
+    assert unlike(now, str) == Unlike(0, 1, HERE, THERE)
 
 
 def test_equal_lines_and_other_collectives_are_alike():
@@ -122,10 +108,9 @@ def gate():
 def test_an_open_gate_counts_and_remembers_the_line(gate):
     gate.arrive("all", 100)
     gate.took("all", 100)
-    report = gate.report()
-    assert report["count"] == 1
-    assert report["met"][0][:2] == ("all", 100)
-    assert report["met"][0][2][0] == __file__
+    assert gate.count == 1
+    counter, number, place = gate.met[0]
+    assert (counter, number, place[0]) == ("all", 100, __file__)
     assert gate.place()[0] == __file__
 
 
@@ -254,13 +239,14 @@ def test_a_magic_without_a_cluster(name, line, words, monkeypatch):
     monkeypatch.setattr(clusters, "_open", None)
     monkeypatch.setattr(clusters, "_ended", "")
     with pytest.raises(ClusterConfigError) as error:
-        magics.magics()[name](line, "pass")
+        clusters.run_magic(f"%%{name}", line, "pass")
     assert str(error.value) == words
 
 
-def test_what_is_no_number_of_a_worker():
+def test_what_is_no_number_of_a_worker(monkeypatch):
+    monkeypatch.setattr(clusters, "_open", object())
     with pytest.raises(ClusterConfigError, match="%%worker all: numbers of workers go there, such as %%worker 1"):
-        magics._numbers("%%worker", "all")
+        clusters.run_magic("%%worker", "all", "pass")
 
 
 def test_a_look_from_another_thread_collects_no_garbage():

@@ -1,9 +1,49 @@
 """A cluster that stays: `%%workers`, by `dtk.cluster`.
 
-In the kernel: `clusters` is its public face, `magics` the cells, `begin` starts the workers, `peers` is what is known
-of each, `talk` sends and waits, `output` shows what they print and display, `view` draws what is recorded, `waits`
-finds who waits for whom, `repair` makes a cluster usable again, `sessions` makes a run of what was recorded.
-In each worker: `serve` runs the learner's cells, one after another, by `shell`; `barrier` stands before each
-collective, `control` answers while a cell runs, `inspection` reads what the namespace holds, `frames` where the worker
-is, `replay` runs a session's cells once more as a function.
+In the kernel: `clusters` is its public face, `cells` checks what is sent and words what comes back, `processes` starts,
+connects and replaces processes, `session` sends and waits, `output` shows what workers print, display and record,
+`waits` finds who waits for whom, `repair` makes a cluster usable again.
+In each worker: `worker_loop` runs the learner's cells, one after another, by `shell`; `barrier` comes before each
+collective, `inspection` reads what the namespace holds, `tasks` is what else the kernel asks for.
+In both: `replay`, the session's cells once more as a function. Here is what is called before any of these is loaded:
+the magics, in a notebook, and a worker's entry.
 """
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["register_magics", "serve"]
+
+
+def register_magics(shell: Any) -> None:
+    """Adds `%%workers` and `%%worker 1` to IPython: a notebook's cell for the workers of the cluster that is open."""
+
+    def workers(line: str, cell: str) -> None:
+        from dtk.interactive import clusters
+
+        clusters.run_magic("%%workers", line, cell)
+
+    def worker(line: str, cell: str) -> None:
+        from dtk.interactive import clusters
+
+        clusters.run_magic("%%worker", line, cell)
+
+    shell.register_magic_function(workers, "cell", "workers")
+    shell.register_magic_function(worker, "cell", "worker")
+
+
+def serve() -> None:
+    """The function of a worker that stays, as another one has the learner's; ends the process with the kernel.
+
+    Where the kernel listens is in its environment.
+    """
+    from dtk import environment
+    from dtk.interactive.worker_loop import WorkerLoop
+    from dtk.worker import wire
+
+    place = environment.here()
+    assert place is not None, "a worker has its place before its function is called"
+    WorkerLoop(place, Path(os.environ[wire.DOOR])).run()

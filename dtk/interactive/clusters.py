@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dtk import environment, runs
 from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive import begin, cells, repair, replacing, sessions
-from dtk.interactive.history import History
-from dtk.interactive.idleness import end_when_idle
-from dtk.interactive.table import table
-from dtk.interactive.talk import Outcome, Talk
-from dtk.interactive.words import busy_in_words, none_open, open_already
-from dtk.language import _
+from dtk.interactive import cells, processes, repair
+from dtk.interactive.inspection import table
+from dtk.interactive.output import workers_in_words
+from dtk.interactive.replay import replay
+from dtk.interactive.session import CellOutcome, Session
+from dtk.language import N_, _, ngettext
+from dtk.launch import launch
+from dtk.launch.launch import Job
+from dtk.launch.place import Localhost
+from dtk.launch.warm import idle_seconds
 from dtk.runs import Run
+from dtk.view.cluster_picture import ClusterPicture
+from dtk.worker import ship
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Cluster", "cluster", "current"]
+__all__ = ["Cluster", "cluster", "run_magic"]
 
 _open: Cluster | None = None
 _ended = ""  # why the last one is not open any more
@@ -33,23 +43,22 @@ class Cluster:
     namespace; the seed is that of `dtk.run`. What they print is labelled; equal output of several stands once.
     """
 
-    def __init__(self, started: begin.Started):
-        self._talk = Talk(started)
-        self._talk.output.skip()
-        self._lock = threading.RLock()
+    def __init__(self, started: processes.Started):
+        self._session = Session(started)
+        self._lock = threading.RLock()  # held while a cell runs
         self._closed = ""
-        self._history = History(self.workers)
         self._stop = threading.Event()
-        end_when_idle(self._stop, self._lock, lambda: self._talk.used, self._end)
+        if not math.isinf(limit := idle_seconds()):
+            threading.Thread(target=self._end_when_idle, args=(limit,), daemon=True, name="dtk-cluster").start()
 
     @property
     def workers(self) -> int:
         """How many."""
-        return self._talk.started.job.workers
+        return self._session.started.job.workers
 
     def __repr__(self) -> str:
         state = self._closed or "open"
-        return f"<Cluster workers={self.workers} cells={self._talk.number} {state}>"
+        return f"<Cluster workers={self.workers} cells={self._session.number} {state}>"
 
     def __enter__(self) -> Cluster:
         return self
@@ -74,7 +83,7 @@ class Cluster:
             ClusterConfigError: it could not be sent; nothing was.
         """
         targets = self._targets(workers)
-        return cells.values(self._talk, self._send(what, targets, value=True).ends, targets)
+        return cells.values(self._session, self._send(what, targets, value=True).ends, targets)
 
     def cell(self, code: str, workers: Sequence[int] | None = None) -> None:
         """What the magics call: as `run`, without values."""
@@ -94,7 +103,7 @@ class Cluster:
         """
         with self._lock:
             self._check_open()
-            return cells.pull(self._talk, self._targets(workers), code)
+            return cells.pull(self._session, self._targets(workers), code)
 
     def inspect(self) -> pandas.DataFrame:
         """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
@@ -104,7 +113,8 @@ class Cluster:
         """
         with self._lock:
             self._check_open()
-            return table({peer.number: cells.look(peer) for peer in self._talk.peers if peer.lost is None})
+            living = [peer for peer in self._session.peers if peer.lost is None]
+            return table({peer.number: (peer.ask("look") or {}).get("rows", []) for peer in living})
 
     def sync(self, *names: str, from_worker: int = 0) -> str:
         """Gives all workers one worker's variables, and says whether replicas are equal then.
@@ -115,9 +125,9 @@ class Cluster:
             from_worker: whose.
         """
         with self._lock:
-            self._idle(list(range(self.workers)), "sync")
+            self._check_idle("sync")
             (giver,) = self._targets([from_worker])
-            return repair.sync(self._talk, list(names), giver)
+            return repair.sync(self._session, list(names), giver)
 
     def restart(self, worker: int) -> str:
         """Gives a worker a new process, and says what it has and lacks; the others keep what they have.
@@ -126,39 +136,42 @@ class Cluster:
         all variables, come from another worker. Iterators begin anew.
         """
         with self._lock:
+            self._check_open()
             (number,) = self._targets([worker])
-            self._idle([peer.number for peer in self._talk.peers if peer.running and peer.number != number], "restart")
-            return self._replaced(number)
+            busy = [peer.number for peer in self._session.running() if peer.number != number]
+            if busy:
+                raise ClusterConfigError(_busy("restart", busy))
+            return repair.restart(self._session, number)
 
     def pause(self) -> str:
         """From now on the workers of a cell are held before each collective: `step` lets them through one."""
         with self._lock:
             self._check_open()
-            self._talk.hold()
+            self._session.hold()
             return _("each cell is held before its first collective; step() lets it through one, resume() through all")
 
     def step(self) -> None:
         """Lets the workers that are held through one collective, all the same."""
         with self._lock:
             self._check_open()
-            if len(self._talk.idle()) == self.workers:
+            if len(self._session.idle()) == self.workers:
                 words = _("step: no worker is held; cluster.pause() holds those of the next cell")
                 raise ClusterConfigError(words)
-            self._talk.step()
+            self._session.step()
             self._await()
 
     def resume(self) -> None:
         """Lets the workers that are held go on to their cell's end."""
         with self._lock:
             self._check_open()
-            self._talk.open()
+            self._session.open()
             self._await()
 
     def so_far(self) -> Run:
         """What `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
         with self._lock:
-            self._idle(list(range(self.workers)), "so_far")
-            return sessions.so_far(self._talk, self._history)
+            self._check_idle("so_far")
+            return self._so_far()
 
     def baseline(self) -> Run:
         """The session's cells once more, in one process on one device: what `dtk.verify` compares `so_far()` with.
@@ -167,15 +180,15 @@ class Cluster:
         functions, and what ran on single workers alone; a line says so.
         """
         with self._lock:
-            return sessions.baseline(self._talk.started, self._history)
+            return self._baseline()
 
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
         with self._lock:
             self._check_open()
-            if all(peer.running is None for peer in self._talk.peers):
-                return "; ".join((_("no worker is in a cell"), str(repair.compare(self._talk))))
-            return self._usable(repair.free(self._talk))
+            if not self._session.running():
+                return f"{_('no worker is in a cell')}; {repair.compare(self._session)}"
+            return repair.free(self._session)
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -183,64 +196,100 @@ class Cluster:
 
     # ---- how
 
-    def _send(self, what: Any, targets: list[int], value: bool) -> Outcome:
+    def _send(self, what: Any, targets: list[int], value: bool) -> CellOutcome:
         with self._lock:
             self._check_open()
             if isinstance(what, str):
-                message = cells.cell(self._talk, what, targets)
-                code = message["code"]
+                message = cells.cell(self._session, what, targets)
             elif callable(what):
-                message = cells.function(self._talk, what, targets)
-                code = getattr(what, "__name__", "a function")
+                message = cells.function(self._session, what, targets)
             else:
                 raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
-            number = self._talk.send(targets, {**message, "value": value}, code)
-            self._history.add(number, message.get("code"), targets)
+            self._session.send(targets, {**message, "value": value})
             return self._await()
 
-    def _await(self) -> Outcome:
-        talk = self._talk
+    def _await(self) -> CellOutcome:
+        session = self._session
         try:
-            outcome = talk.wait()
+            outcome = session.wait()
         except KeyboardInterrupt:
-            freed = self._usable(repair.interrupt(talk))
-            words = _("cell {cell} was interrupted: {how}", cell=talk.number, how=freed)
-            raise RunInterrupted(words, talk.started.folder) from None
-        self._history.take(outcome.ends)
-        self._talk.failed = self._talk.failed or self._history.failed()
-        cells.say_unlike(talk, outcome)
+            freed = repair.interrupt(session)
+            words = _("cell {cell} was interrupted: {how}", cell=session.number, how=freed)
+            raise RunInterrupted(words, session.started.folder) from None
+        cells.say_unlike(session, outcome)
         if outcome.held and not outcome.waits:
-            cells.say_held(talk, outcome)
-        error = cells.error_of(talk, outcome)
-        if error is not None:
-            if len(talk.idle()) == self.workers:
-                settled = repair.settle(talk, enable=any(end.get("op") for end in outcome.errors.values()))
-                error = error.with_words(str(settled)) if settled.differing else error
-            raise error
-        return outcome
+            cells.say_held(session, outcome)
+        if not (outcome.errors or outcome.lost or outcome.waits):
+            return outcome
+        differing = ""
+        if len(session.idle()) == self.workers:
+            settled = repair.settle(session, enable=any(end["op"] for end in outcome.errors.values()))
+            differing = str(settled) if settled.differing else ""
+        raise cells.error_of(session, outcome, differing)
 
-    def _usable(self, freed: repair.Freed) -> str:
-        self._history.take(freed.outcome.ends)
-        self._talk.failed = True
-        return "; ".join([str(freed), *(self._replaced(worker) for worker in freed.new)])
+    def _so_far(self) -> Run:
+        """Its directory is its own, and the session goes on."""
+        started = self._session.started
+        folder = launch.new_folder(self._job())
+        file = f"so-far-{time.monotonic_ns()}.zip"
+        self._session.do("snapshot", file=file)
+        for worker in folder.each:
+            name = f"{worker.path.name}/{file}"
+            with zipfile.ZipFile(started.folder.path / name) as archive:
+                archive.extractall(worker.path)
+            started.links.remove(name)
+        seconds = time.monotonic() - started.clock
+        folder.save_attempt(1, None, 0.0, seconds)
+        job, picture = started.job, ClusterPicture(started.configs)
+        return Run(folder, job.mode, job.replicas, job.seed, [None] * job.workers, seconds, picture)
 
-    def _replaced(self, worker: int) -> str:
-        self._talk.failed = True
-        return replacing.restart(self._talk, worker, self._history.of(worker))
+    def _baseline(self) -> Run:
+        """In one process, with one worker's share of the cores, seeded as the workers were."""
+        job, left = self._job(), self._session.history.to_replay()[1]
+        if left:
+            words = ngettext(
+                "the baseline is without cell {cells}: functions, and what ran on single workers alone",
+                "the baseline is without cells {cells}: functions, and what ran on single workers alone",
+                len(left),
+                cells=_(", ").join(map(str, left)),
+            )
+            environment.say(words)
+        place = job.place if isinstance(job.place, Localhost) else Localhost()  # where dtk.baseline trains as well
+        return runs.carry_out(replace(job, workers=1, replicas=1, mode="single", place=place), time.monotonic())
 
-    def _targets(self, workers: Sequence[int] | None) -> list[int]:
-        return cells.numbers(workers, self.workers)
+    def _job(self) -> Job:
+        """The session's cells as a run's function."""
+        found = self._session.history.to_replay()[0]
+        return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}), strategy=True)
 
-    def _idle(self, workers: list[int], who: str) -> list[int]:
+    def _targets(self, asked: Sequence[int] | int | None) -> list[int]:
+        """Which workers are asked for, in their order; None: all."""
+        found = list(range(self.workers)) if asked is None else [asked] if isinstance(asked, int) else list(asked)
+        for worker in found:
+            if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < self.workers:
+                there = N_("worker {worker}: the workers are 0 to {last}")
+                if self.workers == 1:
+                    there = N_("worker {worker}: there is worker 0 only")
+                raise ClusterConfigError(_(there, worker=worker, last=self.workers - 1))
+        return sorted({*found})
+
+    def _check_idle(self, who: str) -> None:
         self._check_open()
-        busy = [worker for worker in workers if not self._talk.peers[worker].idle]
+        busy = [peer.number for peer in self._session.peers if not peer.idle]
         if busy:
-            raise ClusterConfigError(busy_in_words(who, busy))
-        return workers
+            raise ClusterConfigError(_busy(who, busy))
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClusterConfigError(_("this cluster is {state}", state=self._closed))
+
+    def _end_when_idle(self, limit: float) -> None:
+        """Ends a cluster that nobody uses, as a warm parent that is idle so long: its memory is other people's too."""
+        while not self._stop.wait(min(limit, max(0.1, limit - (time.monotonic() - self._session.used)))):
+            with self._lock:
+                if time.monotonic() - self._session.used >= limit:
+                    words = N_("ended: no cell came for {limit:g} s (DTK_WARM_IDLE); dtk.cluster() makes a new one")
+                    self._end(_(words, limit=limit))
 
     def _end(self, why: str) -> None:
         global _open, _ended
@@ -249,9 +298,19 @@ class Cluster:
                 return
             self._closed = why
             self._stop.set()
-            begin.end(self._talk.started)
+            processes.end(self._session.started)
             if _open is self:
                 _open, _ended = None, why
+
+
+def _busy(who: str, busy: Sequence[int]) -> str:
+    return ngettext(
+        "{who}: {workers} is in a cell or has ended; cluster.free() frees those that wait",
+        "{who}: {workers} are in a cell or have ended; cluster.free() frees those that wait",
+        len(busy),
+        who=who,
+        workers=workers_in_words(busy),
+    )
 
 
 def cluster(
@@ -282,14 +341,25 @@ def cluster(
     """
     global _open
     if _open is not None:
-        raise ClusterConfigError(open_already(_open.workers, _open._talk.number))
-    job = begin.checked(workers, replicas, seed, keras, start, isolate, on)
-    _open = Cluster(begin.start(job))
+        words = N_(
+            "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
+        )
+        raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
+    job = processes.checked(workers, replicas, seed, keras, start, isolate, on)
+    _open = Cluster(processes.start(job))
     return _open
 
 
-def current(who: str) -> Cluster:
-    """The cluster that is open; ClusterConfigError, which says `who` asked, without one."""
+def run_magic(magic: str, line: str, cell: str) -> None:
+    """Runs a notebook's cell on the workers of the cluster that is open. line: what follows the magic's name."""
     if _open is None:
-        raise ClusterConfigError(none_open(who, _ended))
-    return _open
+        none = N_("{who}: there is no cluster: cluster = dtk.cluster(workers=2) makes one")
+        over = N_("{who}: the cluster is {state}")
+        raise ClusterConfigError(_(over if _ended else none, who=magic, state=_ended))
+    words = line.replace(",", " ").split()
+    if not all(word.isdecimal() for word in words):
+        said = _("{magic} {line}: numbers of workers go there, such as {magic} 1", magic=magic, line=line.strip())
+        raise ClusterConfigError(said)
+    if magic == "%%worker" and not words:
+        raise ClusterConfigError(_("%%worker: which? %%worker 1 runs the cell on worker 1, %%workers on all"))
+    _open.cell(cell, [int(word) for word in words] if words else None)

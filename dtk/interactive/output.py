@@ -1,24 +1,32 @@
-"""What workers print and display, as one stream: by worker, equal output of several shown once."""
+"""What workers print and display, as one stream: by worker, equal output of several shown once. The live view."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.interactive.labels import colored
-from dtk.language import _
-from dtk.live.fold import Fold
+from dtk.language import _, ngettext
+from dtk.live import show
+from dtk.live.fold import Fold, label
 from dtk.live.log_lines import clean
 from dtk.records import RunFolder
+from dtk.view.palette import worker_color
 from dtk.watch.explain import is_chatter
+from dtk.watch.reader import Reader, size
 
-__all__ = ["Output", "shell"]
+if TYPE_CHECKING:
+    from dtk.interactive.processes import Started
+    from dtk.interactive.session import CellOutcome
+
+__all__ = ["Output", "View", "colored", "named", "workers_in_words"]
 
 MOST_BYTES = 1 << 18  # of a worker's text that a cell shows; all of it is in its log
 _PIECE = 1 << 18
@@ -29,6 +37,47 @@ _ABORTS = re.compile(
     r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer|\t \[\["
 )
 _RICH = "\x00"  # begins what stands for a display among lines
+_VIEW_AFTER = 1.0  # seconds: a cell that takes less needs no live view
+
+
+# ---- whose it is
+
+
+def workers_in_words(numbers: Sequence[int]) -> str:
+    """
+    >>> workers_in_words([1]), workers_in_words([2, 0, 1])
+    ('worker 1', 'workers 0-2')
+    """
+    return ngettext("worker {workers}", "workers {workers}", len(numbers), workers=label(sorted(numbers)))
+
+
+def named(members: Sequence[int]) -> str:
+    """The label of what these workers have in common.
+
+    >>> named([0, 1])
+    '[worker 0-1]'
+    """
+    return _("[worker {workers}]", workers=label(list(members)))
+
+
+def colored(members: Sequence[int]) -> str:
+    """The same as it is printed: a single worker's on its colour, in a notebook's page and in a terminal.
+
+    Plain elsewhere (a file, CI, `%%capture`), and where DTK_LIVE is text or off, or NO_COLOR is set.
+    """
+    plain = environment.live_mode() == "off" or os.environ.get("DTK_LIVE", "").lower() == "text"
+    of_kernel = type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
+    shows = of_kernel or (sys.stdout is not None and sys.stdout.isatty())
+    if len(members) > 1 or plain or os.environ.get("NO_COLOR") or not shows:
+        return named(members)
+    color = worker_color(members[0])
+    red, green, blue = (int(color[k : k + 2], 16) for k in (1, 3, 5))
+    # The colour is the ground, so that the label is legible on a light and a dark page.
+    text = "0;0;0" if 0.299 * red + 0.587 * green + 0.114 * blue > 100 else "255;255;255"
+    return f"\x1b[48;2;{red};{green};{blue};38;2;{text}m{named(members)}\x1b[0m"
+
+
+# ---- what they print and display
 
 
 @dataclass
@@ -70,42 +119,38 @@ class Output:
     """folder: of the session. `look` shows what is new, `end` the rest of a cell."""
 
     def __init__(self, folder: RunFolder):
-        self.folder = folder
         self._tails = [_Tail(worker.path) for worker in folder.each]
         self._fold = Fold(folder.workers)
         self._rich: dict[str, dict[str, Any]] = {}
-        self.begin()
+        self.skip()
 
     def begin(self) -> None:
-        """A cell begins."""
+        """Begins a cell."""
         for tail in self._tails:
             tail.text = tail.left_out = 0
 
     def skip(self) -> None:
-        """What was printed so far is not shown: TensorFlow's words at the start."""
+        """Leaves out what was printed so far: TensorFlow's words at the start."""
         for tail in self._tails:
             for _item in tail.items(None, None):
                 pass
             tail.part = b""
 
     def look(self) -> None:
-        for number in range(len(self._tails)):
-            self._take(number, None, None)
+        for number, tail in enumerate(self._tails):
+            self._add(number, tail.items(None, None))
         self._show(last=False)
 
     def end(self, sizes: dict[int, tuple[int, int]]) -> None:
-        """The rest: of each worker up to (bytes of log, bytes of shown)."""
-        for number, size in sizes.items():
-            self._take(number, *size)
+        """Shows the rest: of each worker up to (bytes of log, bytes of shown)."""
+        for number, (log, shown) in sizes.items():
+            self._add(number, self._tails[number].items(log, shown))
             self._add(number, self._tails[number].rest())
         self._show(last=True)
         for number, tail in enumerate(self._tails):
             if tail.left_out:
                 words = _("... {n:,} further lines in {file}", n=tail.left_out, file=tail.folder / "log.txt")
                 print(f"{colored([number])} {words}")
-
-    def _take(self, number: int, log: int | None, shown: int | None) -> None:
-        self._add(number, self._tails[number].items(log, shown))
 
     def _add(self, number: int, items: Iterator[str | dict[str, Any]]) -> None:
         tail, lines = self._tails[number], []
@@ -122,10 +167,9 @@ class Output:
 
     def _standing_for(self, item: dict[str, Any]) -> str:
         """A line that is the same for the same display."""
-        data = item["data"]
-        if item["kind"] == "result" and set(data) <= {"text/plain"}:
-            return str(data.get("text/plain", ""))
-        key = _RICH + json.dumps([item["kind"], data, item["metadata"]], sort_keys=True)
+        if item["result"] and set(item["data"]) <= {"text/plain"}:
+            return str(item["data"].get("text/plain", ""))
+        key = _RICH + json.dumps([item["data"], item["metadata"]], sort_keys=True)
         self._rich[key] = item
         return key
 
@@ -140,16 +184,12 @@ class Output:
             self._rich.clear()
 
     def _display(self, members: Sequence[int], item: dict[str, Any]) -> None:
-        data, metadata = item["data"], item["metadata"]
-        if item["kind"] == "clear":
-            return  # what other workers have shown stays
-        if environment.live_mode() == "text" or not shell():
+        data, ipython = item["data"], sys.modules.get("IPython")
+        if environment.live_mode() == "text" or ipython is None or ipython.get_ipython() is None:
             _print(members, data.get("text/plain", ", ".join(data)))
             return
-        from IPython.display import display
-
         print(colored(members), flush=True)
-        display(data, metadata=metadata, raw=True)
+        ipython.display.display(data, metadata=item["metadata"], raw=True)
 
 
 def _print(members: Sequence[int], text: str) -> None:
@@ -157,20 +197,13 @@ def _print(members: Sequence[int], text: str) -> None:
     print(f"{colored(members)}\n{text}" if "\n" in text else f"{colored(members)} {text}")
 
 
-def shell() -> Any:
-    """The IPython that runs here; None without one."""
-    found = sys.modules.get("IPython")
-    return found.get_ipython() if found is not None else None
-
-
 def _read(path: Path, begin: int, end: int | None, most: int | None = None) -> tuple[bytes, int]:
     """Bytes of a file from `begin` to `end`, at most so many, and where that ended."""
-    want = None if end is None else max(0, end - begin)
-    want = most if want is None else want if most is None else min(want, most)
+    wanted = [size for size in (None if end is None else max(0, end - begin), most) if size is not None]
     try:
         with path.open("rb") as file:
             file.seek(begin)
-            data = file.read(want)
+            data = file.read(min(wanted, default=-1))
     except FileNotFoundError:
         return b"", begin
     return data, begin + len(data)
@@ -178,3 +211,51 @@ def _read(path: Path, begin: int, end: int | None, most: int | None = None) -> t
 
 def _text(line: bytes) -> str:
     return clean(line.decode("utf-8", "backslashreplace").rstrip("\r"))
+
+
+# ---- what they record
+
+
+class View:
+    """The dashboard of `dtk.run`, for one cell: `look` as long as it runs, then `end`.
+
+    Only where steps are recorded, in a notebook with ipywidgets; elsewhere what the workers print is shown as ever.
+    """
+
+    def __init__(self, started: Started):
+        self._started = started
+        self._live: show.Live | None = None
+        self._reader = Reader(started.folder)  # of the session, so that its curve goes on
+        self._before, self._began = self._recorded(), time.monotonic()
+
+    def look(self, outcome: CellOutcome) -> None:
+        due = self._live is None and time.monotonic() - self._began >= _VIEW_AFTER and show.kind() == "widgets"
+        if due and self._recorded() != self._before:
+            job = self._started.job
+            heading = show.heading(job.workers, job.replicas, job.mode)
+            title = _("{heading}, cell {cell}", heading=heading, cell=outcome.number)
+            self._live = show.show(job.workers, job.replicas, job.mode, self._reader, title=title)
+        if self._live is not None:
+            self._reader.look()
+            self._live.update(self._states(outcome))
+
+    def end(self, outcome: CellOutcome) -> None:
+        """The workers are through, or can't go on; then a cell that goes on has another view."""
+        if self._live is not None:
+            self._reader.catch_up()
+            states = self._states(outcome)
+            self._live.update(states)
+            finished = all(state == "finished" for state in states)
+            self._live.close("went through" if finished else "stopped", finished=finished)
+
+    def _recorded(self) -> list[int]:
+        """Bytes of each worker's records."""
+        return [size(worker.path / "records.jsonl") for worker in self._started.folder.each]
+
+    def _states(self, outcome: CellOutcome) -> list[str]:
+        failed = {*outcome.errors, *(peer.number for peer in self._started.peers if peer.lost is not None)}
+        training = {peer.number for peer in self._started.peers if peer.running is not None}
+        return [
+            "failed" if peer.number in failed else "training" if peer.number in training else "finished"
+            for peer in self._started.peers
+        ]

@@ -1,6 +1,6 @@
-"""A cluster is usable again: softly at the gate, by cancelling, by aborting, or with a new process, in this order.
+"""Makes a cluster usable again: softly at the gate, by cancelling, by aborting, or with a new process, in this order.
 
-Each step has its deadline, and what it came to is said: which step it was, what was lost, whether replicas are equal.
+Each step has its deadline, and its result is said: which step it was, what was lost, whether replicas are equal.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dtk.interactive import begin
-from dtk.interactive import upload as bring
-from dtk.interactive.talk import Outcome, Talk
-from dtk.interactive.words import workers_in_words
+from dtk.interactive import processes
+from dtk.interactive.output import workers_in_words
+from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, ngettext
 
-__all__ = ["Freed", "Settled", "compare", "free", "interrupt", "settle", "sync"]
+__all__ = ["Settled", "compare", "free", "interrupt", "restart", "settle", "sync"]
 
 # How long each way may take; the gate less where nobody comes nearer to it.
-GATE_SECONDS, STILL_SECONDS, PYTHON_SECONDS, CANCEL_SECONDS, ABORT_SECONDS = 2.0, 0.3, 0.3, 1.2, 4.0
+GATE_SECONDS, STILL_SECONDS = 2.0, 0.3
+_SECONDS = {"python": 0.3, "cancel": 1.2, "abort": 4.0}
+_FORCED = ("cancel", "abort")
 _ABOVE = 1000  # between the highest key ever used and the next
 
 HOW = {
@@ -65,34 +67,20 @@ def _listed(names: Sequence[str]) -> str:
     return ngettext("{name} and {n} more", "{name} and {n} more", len(names) - 1, name=names[0])
 
 
-@dataclass
-class Freed:
-    """how: the step that was enough (a key of HOW). new: workers that were killed. outcome: of the cells."""
-
-    how: str
-    new: list[int]
-    outcome: Outcome
-    settled: Settled
-
-    def __str__(self) -> str:
-        whom = f" ({workers_in_words(self.new)})" if self.new else ""
-        return f"{_(HOW[self.how])}{whom}; {self.settled}"
-
-
-def interrupt(talk: Talk) -> Freed:
-    """Stops what runs, with as little lost as possible."""
+def interrupt(session: Session) -> str:
+    """Stops what runs, with as little lost as possible, and says how."""
     with _undisturbed():
-        outcome = talk.outcome
-        how = "gate" if _at_the_gate(talk, outcome) else _by_force(talk, outcome, ("python", "cancel", "abort"))
-        return _finish(talk, outcome, how)
+        outcome = session.outcome
+        stopped = _at_the_gate(session, outcome)
+        return _finish(session, outcome, "gate" if stopped else _by_force(session, outcome, ("python", *_FORCED)))
 
 
-def free(talk: Talk) -> Freed:
-    """Ends waits in collectives; the gate stops nobody there."""
+def free(session: Session) -> str:
+    """Ends waits in collectives, where the gate stops nobody, and says how."""
     with _undisturbed():
-        outcome = Outcome(talk.number)
-        eager = any(where.within for where in talk.where().values())  # which can't be cancelled
-        return _finish(talk, outcome, _by_force(talk, outcome, ("abort",) if eager else ("cancel", "abort")))
+        outcome = CellOutcome(session.number)
+        eager = any(where.within for where in session.where().values())  # which can't be cancelled
+        return _finish(session, outcome, _by_force(session, outcome, _FORCED[1:] if eager else _FORCED))
 
 
 @contextlib.contextmanager
@@ -108,101 +96,159 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _finish(talk: Talk, outcome: Outcome, how: str) -> Freed:
-    new = [peer.number for peer in talk.peers if peer.running is not None or _is_within(talk, peer.number)]
-    begin.kill(talk.started, [talk.peers[worker] for worker in new])
-    talk.open()
-    talk.show_rest(outcome)
-    forced = how in ("cancel", "abort") or bool(new) or any(end.get("op") for end in outcome.errors.values())
-    return Freed("process" if new else how, new, outcome, settle(talk, enable=forced))
+def _finish(session: Session, outcome: CellOutcome, how: str) -> str:
+    """Gives those that could not be freed new processes. how: the step that was enough (a key of HOW)."""
+    session.repaired = True
+    within = {worker for worker, where in session.where().items() if where.within}  # though its cell may have ended
+    new = [peer for peer in session.peers if peer.running is not None or peer.number in within]
+    processes.kill(session.started, new)
+    session.open()
+    session.show_rest(outcome)
+    forced = how in _FORCED or bool(new) or any(end["op"] for end in outcome.errors.values())
+    settled = settle(session, enable=forced)
+    words = _(HOW["process" if new else how])
+    if new:
+        words = f"{words} ({workers_in_words([peer.number for peer in new])})"
+    return "; ".join([f"{words}; {settled}", *(restart(session, peer.number) for peer in new)])
 
 
-def _is_within(talk: Talk, worker: int) -> bool:
-    """Whether one of its threads is in a collective, though its cell may have ended."""
-    where = talk.where().get(worker)
-    return where is not None and where.within > 0
-
-
-def _until_idle(talk: Talk, outcome: Outcome, seconds: float) -> bool:
+def _until_idle(session: Session, outcome: CellOutcome, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while running := [peer for peer in talk.peers if peer.running is not None]:
+    while session.running():
         if time.monotonic() > deadline:
             return False
-        talk.take(running, outcome)
-    while any(where.within for where in talk.where().values()):
+        session.hear(outcome)
+    while any(where.within for where in session.where().values()):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
 
 
-def _at_the_gate(talk: Talk, outcome: Outcome) -> bool:
+def _at_the_gate(session: Session, outcome: CellOutcome) -> bool:
     """All are held, those behind go on to the highest counters, and there each stops."""
-    running = [peer for peer in talk.peers if peer.running is not None]
+    running = session.running()
     for peer in running:
         peer.ask("hold", limits={}, raises=False)
-    highest = talk.highest()
+    highest = session.highest()
     for peer in running:
         peer.ask("hold", limits=highest, raises=True)
-    began, before = time.monotonic(), _progress(talk)
-    while not _until_idle(talk, outcome, STILL_SECONDS):
-        now = _progress(talk)
+    began, before = time.monotonic(), _progress(session)
+    while not _until_idle(session, outcome, STILL_SECONDS):
+        now = _progress(session)
         if now == before or time.monotonic() - began > GATE_SECONDS:
             return False
         before = now
     return True
 
 
-def _progress(talk: Talk) -> list[tuple[int | None, int, int]]:
+def _progress(session: Session) -> list[tuple[int | None, int, int]]:
     """Changes as long as anyone comes nearer to the gate: takes collectives, or computes."""
-    return [(where.cell, where.count, int(where.cpu / 0.01)) for where in talk.where().values()]
+    return [(where.cell, where.count, int(where.cpu / 0.01)) for where in session.where().values()]
 
 
-def _by_force(talk: Talk, outcome: Outcome, ways: Sequence[str]) -> str:
-    seconds = {"python": PYTHON_SECONDS, "cancel": CANCEL_SECONDS, "abort": ABORT_SECONDS}
+def _by_force(session: Session, outcome: CellOutcome, ways: Sequence[str]) -> str:
     for how in ways:
-        until = time.monotonic() + seconds[how]
+        until = time.monotonic() + _SECONDS[how]
         while time.monotonic() < until:
             # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
-            for peer in talk.peers:
+            for peer in session.peers:
                 if how != "python" and (how == "abort" or peer.running is not None):
                     peer.ask(how)
                 if peer.running is not None:
                     peer.ask("interrupt")
-            if _until_idle(talk, outcome, PYTHON_SECONDS):
+            if _until_idle(session, outcome, STILL_SECONDS):
                 return how
     return "process"
 
 
-def settle(talk: Talk, enable: bool) -> Settled:
+def settle(session: Session, enable: bool) -> Settled:
     """With all workers idle: counters are alike again, collectives enabled, replicas compared."""
-    where = talk.where()
-    keys = [dict(each.keys) for each in where.values()]
-    alike = all(each == keys[0] for each in keys)
-    used = max((number for each in keys for number in each.values()), default=0)
-    if enable or not alike:
-        talk.do("settle", enable=enable, number=used + _ABOVE)
-    return compare(talk)
+    keys = [dict(where.keys) for where in session.where().values()]
+    if enable or any(each != keys[0] for each in keys):
+        used = max((number for each in keys for number in each.values()), default=0)
+        session.do("settle", enable=enable, number=used + _ABOVE)
+    return compare(session)
 
 
-def compare(talk: Talk) -> Settled:
+def compare(session: Session) -> Settled:
     """Digests of all variables that are to be equal on all workers."""
-    found = [answer["digests"] for answer in talk.do("digests").values()]
+    found = [answer["digests"] for answer in session.do("digests").values()]
     names = list(dict.fromkeys(name for each in found for name in each))
     shared = [name for name in names if all(name in each for each in found)]
     differing = [name for name in shared if len({part for each in found for part in each[name].split()}) > 1]
     return Settled(len(shared), differing, [name for name in names if name not in shared])
 
 
-def sync(talk: Talk, names: list[str], giver: int) -> str:
-    """One worker's variables to all replicas, by a file; of the giver itself its first replica's to the others."""
-    file = f"worker-{giver}/sync-{time.monotonic_ns()}.npz"
-    given = talk.do("give", [giver], names=names, file=file)[giver]["names"]
+def sync(session: Session, names: list[str], giver: int) -> str:
+    """Gives all replicas one worker's variables, and says whether they are equal then."""
+    with _given(session, names, giver) as (file, count):
+        session.do("take", names=names, file=file, giver=giver)
+    words = ngettext("{n} variable from worker {worker}", "{n} variables from worker {worker}", count, worker=giver)
+    return f"{words}; {compare(session)}"
+
+
+@contextlib.contextmanager
+def _given(session: Session, names: list[str], giver: int) -> Iterator[tuple[str, int]]:
+    """A file with one worker's variables, which all others see; and how many variables it has."""
+    file = f"worker-{giver}/given-{time.monotonic_ns()}.pkl"
+    count = session.do("give", [giver], names=names, file=file)[giver]["count"]
     try:
-        bring.files(talk.started, [peer.number for peer in talk.peers if peer.number != giver], [file])
-        talk.do("take", names=names, given=given, file=file, giver=giver)
+        processes.send_files(session.started, [peer.number for peer in session.peers if peer.number != giver], [file])
+        yield file, count
     finally:
-        talk.started.links.remove(file)
-    n = len(given)
-    words = ngettext("{n} variable from worker {worker}", "{n} variables from worker {worker}", n, worker=giver)
-    return f"{words}; {compare(talk)}"
+        session.started.links.remove(file)
+
+
+# ---- a worker that was killed, or is to begin anew
+
+
+def restart(session: Session, worker: int) -> str:
+    """Gives a worker a new process, and says what that has and what it lacks; the others keep what they have.
+
+    None of the others is in a cell; some may have ended as well.
+    """
+    session.repaired = True
+    processes.replace(session.started, worker)
+    cells = session.history.of(worker)
+    others = [peer.number for peer in session.idle() if peer.number != worker]
+    has = session.do("describe", others[:1])[others[0]] if others else {"optimizers": {}}
+    done = session.do("replay", [worker], cells=cells, optimizers=has["optimizers"])[worker]
+    said = [_("worker {worker} is a new process", worker=worker), _cells_in_words(len(cells), **done)]
+    if others:
+        facts = {name: has[name] for name in ("names", "progress", "counts")}
+        with _given(session, [], others[0]) as (file, _count):
+            got = session.do("join", [worker], file=file, **facts)[worker]
+            session.do("take", names=[], file=file, giver=others[0])
+        if got["taken"]:
+            said.append(_("{names} from worker {worker}", names=", ".join(got["taken"]), worker=others[0]))
+        if got["lacking"]:
+            said.append(_("it lacks {names}", names=", ".join(got["lacking"])))
+        said.append(str(settle(session, enable=True)))
+    for peer in session.peers:
+        if peer.lost is not None:
+            said.append(_("{worker} has ended, too: {remedy}", worker=peer.name, remedy=peer.remedy))
+    session.output.skip()
+    return "; ".join(said)
+
+
+def _cells_in_words(count: int, cut: Sequence[int], failed: Sequence[int], **_rest: Any) -> str:
+    """
+    >>> _cells_in_words(4, [3], [])
+    '3 of 4 cells ran again, cell 3 up to its first all-reduce'
+    """
+    again = count - len(cut) - len(failed)
+    said = [_("{again} of {all} cells ran again", again=again, all=count)]
+    if cut:
+        words = ngettext(
+            "cell {cells} up to its first all-reduce",
+            "cells {cells} up to their first all-reduce",
+            len(cut),
+            cells=", ".join(map(str, cut)),
+        )
+        said.append(words)
+    if failed:
+        said.append(
+            ngettext("cell {cells} raised", "cells {cells} raised", len(failed), cells=", ".join(map(str, failed)))
+        )
+    return ", ".join(said)

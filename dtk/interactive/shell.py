@@ -9,7 +9,6 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import wrapt
@@ -20,18 +19,12 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from dtk import environment
 from dtk.compat import causes
-from dtk.interactive.barrier import Stopped
-from dtk.interactive.own_files import Files
+from dtk.interactive.barrier import Files, Stopped
 from dtk.language import _
 
-__all__ = ["Shell", "failure", "flush", "make", "name_of_cell", "run", "sizes"]
+__all__ = ["Shell", "failure", "flush", "make", "run", "sizes"]
 
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
-
-
-def name_of_cell(number: int) -> str:
-    """What stands for a file's name in tracebacks."""
-    return f"<cell {number}>"
 
 
 class _Shown:
@@ -40,12 +33,10 @@ class _Shown:
     def __init__(self, path: Path):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def add(self, data: dict[str, Any], metadata: dict[str, Any] | None, kind: str, transient: Any = None) -> None:
+    def add(self, data: dict[str, Any], metadata: dict[str, Any] | None, is_result: bool = False) -> None:
         flush()
         clean = {kind: _as_text(value) for kind, value in data.items()}
-        line = {"at": os.fstat(1).st_size, "kind": kind, "data": clean, "metadata": metadata or {}}
-        if transient:
-            line["id"] = transient.get("display_id")
+        line = {"at": os.fstat(1).st_size, "result": is_result, "data": clean, "metadata": metadata or {}}
         os.write(self._file, (json.dumps(line, default=repr) + "\n").encode())
 
     def size(self) -> int:
@@ -71,11 +62,10 @@ class _Publisher(DisplayPublisher):
     shown: Any = None
 
     def publish(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> None:
-        kind = "update" if kwargs.get("update") else "display"
-        _Publisher.shown.add(data, metadata, kind, kwargs.get("transient"))
+        _Publisher.shown.add(data, metadata)
 
     def clear_output(self, wait: bool = False) -> None:
-        _Publisher.shown.add({}, None, "clear")
+        pass  # what other workers have shown stays
 
 
 class _Hook(DisplayHook):
@@ -83,7 +73,7 @@ class _Hook(DisplayHook):
         pass  # the label says whose it is
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-        _Publisher.shown.add(format_dict, md_dict, "result")
+        _Publisher.shown.add(format_dict, md_dict, is_result=True)
 
     def finish_displayhook(self) -> None:
         self._is_active = False
@@ -145,9 +135,10 @@ def make(folder: Path, names: dict[str, Any]) -> Shell:
 def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
     """The cell's end: {"status": "ok" or "error", and what was raised}; its last value is `shell.last`.
 
-    files: names of the learner's own files, cells among them.
+    files: names of the learner's own files, of which the cell is one from now on.
     """
-    name = name_of_cell(number)
+    name = f"<cell {number}>"  # stands for a file's name in tracebacks
+    files.add(name)
     shell.compile.get_code_name = lambda *_: name  # type: ignore[method-assign]
     shell.raised = None
     result = shell.run_cell(code, store_history=True)
@@ -158,8 +149,8 @@ def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
 
 def failure(error: BaseException, files: Files) -> dict[str, Any]:
     """What was raised, as the kernel shows it: the learner's lines, not those above them."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    own = [(k, frame.f_code.co_filename, line) for k, (frame, line) in enumerate(frames) if _is_own(frame, files)]
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(k, file, line) for k, (file, line) in enumerate(lines) if file in files]
     place = [*own[-1][1:], *own[0][1:]] if own else ["", 0, "", 0]
     trace = error.__traceback__
     for _frame in range(own[0][0] if own else 0):
@@ -176,7 +167,3 @@ def failure(error: BaseException, files: Files) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(type(error), error, trace)),
         "place": place,
     }
-
-
-def _is_own(frame: FrameType, files: Files) -> bool:
-    return frame.f_code.co_filename in files

@@ -1,130 +1,230 @@
-"""What a worker does between two cells for the kernel: collectives made usable again, values given and taken."""
+"""What a worker does between two cells for the kernel: collectives made usable again, variables given and taken,
+cells run once more in a new process, a copy of what was recorded.
+
+Each task takes the worker's loop and the kernel's message, and returns its answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import os
+import pickle
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dtk.compat import collectives
-from dtk.compat.per_replica import Copies
+from dtk.compat.keras import building
+from dtk.compat.per_replica import Copies, copies
+from dtk.compat.steps import updates as update_counts
 from dtk.errors import DtkError
-from dtk.interactive import catch_up as again
-from dtk.interactive.barrier import Stopped
-from dtk.interactive.inspection import digest_of, look, numbers, variables_of
-from dtk.interactive.snapshot import snapshot
+from dtk.interactive import shell
+from dtk.interactive.inspection import digest_of, is_plain, variables_of
 from dtk.language import N_, _
+from dtk.records import events, weights
+from dtk.worker import ship, states, updates
+from dtk.worker.progress import progress
+from dtk.worker.wire import Message
+
+if TYPE_CHECKING:
+    from dtk.interactive.worker_loop import WorkerLoop
 
 __all__ = ["do"]
 
-Message = dict[str, Any]
+_PROGRESS = ("steps", "epoch", "trainings", "looping")
+_NOT_OF_A_RUN = ("shown.jsonl", "result.pkl", "value-", "given-", "so-far-")  # how files of a session alone begin
 
 
-def do(life: Any, message: Message) -> Message:
-    """The answer to one of the tasks below; life: of `serve`."""
-    return {"status": "ok", **_TASKS[message["do"]](life, message)}
+def do(loop: WorkerLoop, message: Message) -> Message:
+    """The answer to one of the tasks below."""
+    return {"status": "ok", **_TASKS[message["do"]](loop, message)}
 
 
-def _settle(life: Any, message: Message) -> Message:
+def _settle(loop: WorkerLoop, message: Message) -> Message:
     """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
-    life.gate.open()
-    enabled = collectives.enable() if message["enable"] else False
-    if message["number"]:
-        collectives.set_keys(message["number"])
-    return {"enabled": enabled, "keys": collectives.keys()}
+    loop.gate.open()
+    if message["enable"]:
+        collectives.enable()
+    collectives.set_keys(message["number"])
+    return {}
 
 
-def _look(life: Any, message: Message) -> Message:
-    return {"rows": look(life.shell.user_ns)}
+# ---- variables
 
 
-def _digests(life: Any, message: Message) -> Message:
+def _digests(loop: WorkerLoop, message: Message) -> Message:
     """Of all variables that are to be equal on all workers."""
-    return {"digests": {name: digest_of(variable) for name, variable in _mirrored(life, [])}}
+    return {"digests": {name: digest_of(variable) for name, variable in _variables(loop, [])}}
 
 
-def _mirrored(life: Any, names: list[str]) -> Iterator[tuple[str, Copies]]:
-    space = life.shell.user_ns
+def _variables(loop: WorkerLoop, names: list[str]) -> Iterator[tuple[str, Copies]]:
+    """Those of these names in the namespace; without names all that are to be equal on all workers."""
+    space = loop.shell.user_ns
     for name in names or [name for name in space if not name.startswith("_")]:
         if name not in space:
-            raise DtkError(_("worker {worker} has no {name}", worker=life.place.worker, name=name))
+            raise DtkError(_("worker {worker} has no {name}", worker=loop.place.worker, name=name))
         for label, variable in variables_of(space[name]):
             if names or variable.kept == "mirrored":
                 yield f"{name}{label}", variable
 
 
-def _give(life: Any, message: Message) -> Message:
-    """Writes the variables of these names (none: all mirrored ones) to a file, which is whole when it has its name."""
+def _give(loop: WorkerLoop, message: Message) -> Message:
+    """Writes the variables of these names to a file; without names all that are mirrored, and all plain values."""
     import numpy as np
 
-    found = dict(_mirrored(life, message["names"]))
-    path = life.place.run.path / message["file"]
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        np.savez(file, **{f"a{k}": variable.arrays()[0] for k, variable in enumerate(found.values())})
-    part.replace(path)
-    return {"names": list(found)}
+    found = dict(_variables(loop, message["names"]))
+    arrays = {name: variable.arrays()[0] for name, variable in found.items()}
+    space = {} if message["names"] else _own_names(loop)
+    plain = {name: value for name, value in space.items() if isinstance(value, np.ndarray) or is_plain(value)}
+    weights.replace(loop.place.run.path / message["file"], ship.pack_result((arrays, plain)))
+    return {"count": len(arrays)}
 
 
-def _take(life: Any, message: Message) -> Message:
-    """Takes over what `_give` has written, variable by variable."""
-    import numpy as np
+def _given(loop: WorkerLoop, message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(variables, plain values) of the file that another worker of this user has written."""
+    arrays, plain = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
+    return arrays, plain
 
-    found = dict(_mirrored(life, message["names"]))
-    lacking = [name for name in message["given"] if name not in found]
-    if lacking and message["names"]:
-        raise DtkError(
-            _(
-                "worker {worker} has no {lacking}: run the cell that makes it there first",
-                worker=life.place.worker,
-                lacking=lacking[0],
-            )
-        )
-    with np.load(life.place.run.path / message["file"]) as arrays:
-        given = {name: arrays[f"a{k}"] for k, name in enumerate(message["given"])}
-    gives = life.place.worker == message["giver"]
-    for name, array in given.items():
-        if name not in found or (gives and found[name].kept != "mirrored"):  # each of its replicas has its own part
+
+def _take(loop: WorkerLoop, message: Message) -> Message:
+    """Takes over the variables that `_give` has written."""
+    found = dict(_variables(loop, message["names"]))
+    gives = loop.place.worker == message["giver"]
+    for name, array in _given(loop, message)[0].items():
+        if name not in found:
+            if not message["names"]:
+                continue
+            words = N_("worker {worker} has no {lacking}: run the cell that makes it there first")
+            raise DtkError(_(words, worker=loop.place.worker, lacking=name))
+        if gives and found[name].kept != "mirrored":  # each of its replicas has its own part
             continue
         own = found[name].arrays()[0]
         if own.shape != array.shape:
+            words = N_("{name} has the shape {shape} on worker {worker}, and {shape2} there")
             raise DtkError(
-                _(
-                    "{name} has the shape {shape} on worker {worker}, and {shape2} there",
-                    name=name,
-                    shape=own.shape,
-                    worker=life.place.worker,
-                    shape2=array.shape,
-                )
+                _(words, name=name, shape=own.shape, worker=loop.place.worker, shape2=array.shape),
             )
         found[name].assign([array])
-    return {"taken": len(given)}
+    return {}
 
 
-def _pull(life: Any, message: Message) -> Message:
-    """The value of an expression: of a variable this worker's copy, of a model all of them by name."""
-    life.gate.hold({}, raises=True)  # what would take a collective is refused: the other workers are in no cell
+# ---- a new process in the place of another
+#
+# The session's cells run again there, each up to its first collective: the other workers have those behind them and
+# will not take part in them again. Variables begin with this worker's own initial values, and are synced afterwards;
+# iterators begin anew.
+
+
+def _describe(loop: WorkerLoop, message: Message) -> Message:
+    """What a new process has to have as well: names, variables that optimizers train, progress, counts of updates."""
+    space, state = _own_names(loop), progress(loop.place)
+    known = _trainable(loop)
+    optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
+    trained = {name: building.trains(each, known) for name, each in optimizers.items() if each is not None}
+    return {
+        "names": list(space),
+        "optimizers": {name: paths for name, paths in trained.items() if paths},
+        "progress": {name: getattr(state, name) for name in _PROGRESS},
+        "counts": [[each.name, each.state()] for each in update_counts.counted()],
+    }
+
+
+def _replay(loop: WorkerLoop, message: Message) -> Message:
+    """Runs the cells: which of them ended there is answered as {"cut": [...], "failed": [...]}, by number."""
+    loop.local["on"] = True
+    loop.gate.hold({}, raises=True)
+    answer: dict[str, list[int]] = {"cut": [], "failed": []}
     try:
-        value = eval(compile(message["code"], "<pull>", "eval"), life.shell.user_ns)
-        return dict(life.kept(numbers(value), message["id"]))
-    except (KeyboardInterrupt, Stopped):
-        words = N_(
-            "{code}: its value is made by all workers together (a metric's result, a reduction): run "
-            "it in a cell on all"
-        )
-        raise DtkError(_(words, code=message["code"])) from None
+        for number, code in message["cells"]:
+            end = shell.run(loop.shell, number, code, loop.gate.files)
+            if end["status"] == "error":
+                answer["cut" if end["stopped"] else "failed"].append(number)
+        _build(loop, message["optimizers"])
     finally:
-        life.gate.open()
+        loop.gate.open()
+        loop.local["on"] = False
+    return answer
+
+
+def _build(loop: WorkerLoop, optimizers: Mapping[str, list[str]]) -> None:
+    """Gives optimizers the variables that theirs have which have trained."""
+    known = _trainable(loop)
+    for name, paths in optimizers.items():
+        optimizer = building.optimizer_of(loop.shell.user_ns.get(name))
+        if optimizer is not None and not building.trains(optimizer, known) and all(path in known for path in paths):
+            with loop.strategy.scope():
+                building.build(optimizer, [known[path] for path in paths])
+
+
+def _join(loop: WorkerLoop, message: Message) -> Message:
+    """Takes over plain values whose names are lacking here, and progress; answers which names are lacking even so."""
+    space, plain = loop.shell.user_ns, _given(loop, message)[1]
+    taken = [name for name in plain if name not in space]
+    space.update({name: plain[name] for name in taken})
+    for name, value in message["progress"].items():
+        setattr(progress(loop.place), name, value)
+    loop.owed = dict(message["counts"])
+    _settle_counts(loop)
+    return {"taken": taken, "lacking": [name for name in message["names"] if name not in space]}
+
+
+def _own_names(loop: WorkerLoop) -> dict[str, Any]:
+    return {name: value for name, value in loop.shell.user_ns.items() if not name.startswith("_")}
+
+
+def _trainable(loop: WorkerLoop) -> dict[str, Any]:
+    """Each variable of the namespace and its models that can be trained, by its name."""
+    known = {}
+    for value in list(loop.shell.user_ns.values()):
+        held = getattr(value, "trainable_variables", None)  # of a class it is a property
+        for each in held if isinstance(held, (list, tuple)) and held else [value]:
+            if (found := copies(each)) is not None:
+                known[found.name] = each
+    return known
+
+
+def _settle_counts(loop: WorkerLoop) -> None:
+    """Adds what was counted before this worker came, to each optimizer by its name; some come only with later cells."""
+    for own in update_counts.counted():
+        if own.name in loop.owed:
+            own.go_on(loop.owed.pop(own.name))
+
+
+# ---- the session as a run
+
+
+def _snapshot(loop: WorkerLoop, message: Message) -> Message:
+    """Writes this worker's corner of the session's directory into one file, as if its function had returned now.
+
+    On all workers at once: weights that are put together when they are read need all of them.
+    """
+    place, corner = loop.place, loop.place.folder.path
+    grown = [corner / name for name in ("states.bin", "units.jsonl", "events.jsonl")]
+    before = {path: path.stat().st_size for path in grown if path.exists()}
+    states.finish(goes_on=True)
+    _settle_counts(loop)
+    updates.keep_beside(place)
+    progress(place).finish()
+    updates.write(place)
+    place.journal.event(events.Finished(place.now()))
+    part = corner / "so-far.part"
+    with zipfile.ZipFile(part, "w") as archive:
+        for each in sorted(corner.iterdir()):
+            if each.is_file() and each.suffix != ".part" and not each.name.startswith(_NOT_OF_A_RUN):
+                archive.write(each, each.name)
+        archive.writestr("result.pkl", ship.pack_result(None))
+    part.replace(corner / message["file"])
+    for path, size in before.items():
+        os.truncate(path, size)  # here the session goes on
+    return {}
 
 
 _TASKS = {
     "settle": _settle,
-    "look": _look,
     "digests": _digests,
     "give": _give,
     "take": _take,
-    "pull": _pull,
-    "lend": again.lend,
-    "borrow": again.borrow,
-    "replay": again.replay,
-    "snapshot": snapshot,
+    "describe": _describe,
+    "replay": _replay,
+    "join": _join,
+    "snapshot": _snapshot,
 }

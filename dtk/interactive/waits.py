@@ -10,19 +10,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Place", "Unlike", "Wait", "Where", "place_of", "stuck", "unlike"]
+__all__ = ["Place", "Unlike", "Wait", "Where", "stuck", "unlike"]
 
 _BUSY = 0.2  # of a core: above, a worker computes and does not wait
-Place = tuple[str, int, str, int]  # of `dtk.interactive.barrier`
+
+# Where the learner's own code is: the innermost file and line, and the outermost, in the cell that runs; "" for none.
+Place = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True)
 class Where:
-    """What a worker said of itself. at, cpu: seconds (monotonic; of its processor time).
+    """What a worker reported of itself. at, cpu: seconds (monotonic; of its processor time).
 
     cell: that it is in; None between cells. held: the counters before which the gate holds it. keys: the next number of
-    each counter. met: (counter, number, place) of its last collectives in this cell, of which there were `count`; last:
-    the number of that cell, also between cells. within: threads that are in an eager collective.
+    each counter. met: (counter, number, place) of its last collectives in this cell, of which there were `count`.
+    within: threads that are in an eager collective.
     """
 
     worker: int
@@ -35,19 +37,14 @@ class Where:
     count: int = 0
     cpu: float = 0.0
     within: int = 0
-    last: int = 0
 
     @classmethod
-    def of(cls, worker: int, at: float, said: Mapping[str, Any]) -> Where:
-        met = [(counter, number, place_of(place)) for counter, number, place in said.get("met", ())]
-        place = place_of(said.get("place", ("", 0, "", 0)))
-        known = {name: said[name] for name in ("held", "keys", "count", "cpu", "within", "last") if name in said}
-        return cls(worker, at, said.get("cell"), place, met=met, **known)
-
-
-def place_of(said: Sequence[Any]) -> Place:
-    file, line, cell, outer = said
-    return str(file), int(line), str(cell), int(outer)
+    def of(cls, worker: int, at: float, report: Mapping[str, Any]) -> Where:
+        """From a worker's message, or from the end of its cell; an empty one is that of a worker between cells."""
+        met = [(counter, number, tuple(place)) for counter, number, place in report.get("met", ())]
+        place = tuple(report.get("place", ("", 0, "", 0)))
+        facts = {name: report[name] for name in ("held", "keys", "count", "cpu", "within") if name in report}
+        return cls(worker, at, report.get("cell"), place, met=met, **facts)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -61,19 +58,12 @@ class Wait:
 
 @dataclass(frozen=True)
 class Unlike:
-    """Two workers that met in one collective from different lines. cells: the numbers of both."""
+    """Two workers that met in one collective from different lines."""
 
     one: int
     other: int
     place: Place
     elsewhere: Place
-    cells: tuple[int, int] = (0, 0)
-
-    def late(self, waited: Mapping[int, int]) -> int | None:
-        """Who came in a later cell, after the other was said to wait. waited: by worker, the number of its cell."""
-        pairs = zip(self.cells, (self.one, self.other), strict=True)
-        (early, waiting), (later, coming) = sorted(pairs)
-        return coming if early < later and waited.get(waiting) == early else None
 
 
 def stuck(before: Mapping[int, Where], now: Mapping[int, Where], broken: Collection[int] = ()) -> list[Wait]:
@@ -119,5 +109,5 @@ def unlike(now: Mapping[int, Where], line: Callable[[Place], str]) -> Unlike | N
         (one, place), *others = met[key].items()
         for other, elsewhere in others:
             if place != elsewhere and line(place) != line(elsewhere):
-                return Unlike(one, other, place, elsewhere, (now[one].last, now[other].last))
+                return Unlike(one, other, place, elsewhere)
     return None

@@ -15,7 +15,7 @@ import pytest
 
 import dtk
 from dtk.interactive import clusters
-from dtk.interactive.failed import CellFailed
+from dtk.interactive.cells import CellFailed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -64,7 +64,7 @@ def test_what_they_print_and_what_they_give(cluster, capsys):
 def test_much_output_comes_whole(cluster, capsys):
     cluster.run("for k in range(50_000): print('line', k, me)")
     said = capsys.readouterr().out
-    for worker, folder in enumerate(cluster._talk.started.folder.each):
+    for worker, folder in enumerate(cluster._session.started.folder.each):
         assert folder.log.count(f" {worker}\n") >= 50_000
         left = re.search(rf"\[worker {worker}\] \.\.\. ([\d,]+) further lines in ", said)
         assert int(left[1].replace(",", "")) + said.count(f"[worker {worker}] line") == 50_000
@@ -190,7 +190,7 @@ def test_a_session_is_proved_and_nothing_is_left(place, nothing_left):
     assert (first.records.step.max(), run.records.step.max()) == (7, 10)
     dtk.verify(first)
     dtk.verify(run, baseline)
-    assert (cluster._talk.started.folder.path / "saved.txt").read_text() == "by hand"
+    assert (cluster._session.started.folder.path / "saved.txt").read_text() == "by hand"
     assert wait_gone([pid]) == []
 
 
@@ -200,7 +200,7 @@ sys.path[:0] = [{root!r}]
 import dtk
 cluster = dtk.cluster(workers=2, on=dtk.places.{place})
 cluster.cell("import time, tensorflow as tf; me = strategy.cluster_resolver.task_id")
-agents = [lent.facts["pid"] for lent in cluster._talk.started.site.lent]
+agents = [lent.facts["pid"] for lent in cluster._session.started.site.lent]
 cluster.cell("import os, subprocess; child = subprocess.Popen(['sleep', '300'], start_new_session=True)")
 print("ready", *agents, *sum(cluster.run("os.getpid(), child.pid"), ()), flush=True)
 {then}

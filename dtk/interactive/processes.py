@@ -1,32 +1,88 @@
-"""From a request to workers that stay: checked, started as a run's workers are, connected."""
+"""The processes of a cluster that stays: checked, started as a run's workers are, connected, replaced and ended."""
 
 from __future__ import annotations
 
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, WorkerFailed
-from dtk.interactive.peers import Peer, admit, lost
-from dtk.interactive.serve import serve
+from dtk.errors import ClusterConfigError, DtkError, WorkerFailed
+from dtk.interactive import serve
 from dtk.language import N_, _
 from dtk.launch import launch, request, tf_config
+from dtk.launch.agent import MODULES
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.links import Links
+from dtk.launch.links import Link, Links
 from dtk.launch.place import Place, Site, here
 from dtk.records import RunFolder
+from dtk.view.palette import worker_name
 from dtk.watch import explain
-from dtk.worker import ship, wire
+from dtk.worker import local_modules, ship, wire
 from dtk.worker.spec import WorkerSpec
+from dtk.worker.wire import Message
 
-__all__ = ["Started", "checked", "end", "kill", "replace", "start"]
+__all__ = ["Peer", "Started", "checked", "end", "kill", "lost", "replace", "send_files", "send_modules", "start"]
 
-START_SECONDS = 60.0
+START_SECONDS, KILL_SECONDS = 60.0, 4.0
+
+
+@dataclass
+class Peer:
+    """A worker. key: its process's, for the source that started it; cells, control: the two connections.
+
+    running: the cell that it is in; None between cells.
+    lost: its exit code, when it has ended. gone: what is said of its machine, where that is lost.
+    """
+
+    number: int
+    key: str
+    cells: Link | None = None
+    control: Link | None = None
+    ready: bool = False
+    running: int | None = None
+    lost: int | None = None
+    gone: str = ""
+
+    @property
+    def name(self) -> str:
+        return worker_name(self.number)
+
+    @property
+    def remedy(self) -> str:
+        """When it has ended."""
+        if self.gone:
+            return _("close() this cluster; a new one takes other machines")
+        return _("{call} replaces it", call=f"cluster.restart(worker={self.number})")
+
+    @property
+    def idle(self) -> bool:
+        return self.lost is None and self.running is None
+
+    def say(self, message: Message) -> None:
+        """Sends the main thread a message."""
+        assert self.cells is not None, "it is ready"
+        self.cells.send(message)
+
+    def ask(self, do: str, seconds: float = 5.0, **more: Any) -> Message | None:
+        """What the control thread answers, within so many seconds; None where the worker has ended."""
+        if self.control is None or self.lost is not None:
+            return None
+        number, deadline = time.monotonic_ns(), time.monotonic() + seconds
+        self.control.send({"do": do, "id": number, **more})
+        while (answer := self.control.next(max(0.0, deadline - time.monotonic()))) is not None:
+            if answer["id"] == number:
+                return answer
+        return None
+
+    def close(self) -> None:
+        for link in (self.cells, self.control):
+            if link is not None:
+                link.close()
 
 
 @dataclass
@@ -38,9 +94,9 @@ class Started:
     clock: float
     site: Site
     links: Links
-    peers: list[Peer]
+    configs: list[dict[str, Any]]
+    peers: list[Peer] = field(default_factory=list)
     specs: list[WorkerSpec] = field(default_factory=list)
-    configs: list[dict[str, Any]] = field(default_factory=list)
 
 
 def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None, on: Any) -> Job:
@@ -87,7 +143,7 @@ def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     site = job.place.open(job, folder, lambda: None)
     configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
     given = dict(enumerate(configs))
-    started = Started(job, folder, clock, site, site.links(), [], configs=configs)
+    started = Started(job, folder, clock, site, site.links(), configs)
     try:
         for member in folder.each:
             spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
@@ -101,8 +157,8 @@ def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     return started
 
 
-def replace(started: Started, number: int) -> Peer:
-    """Another process in the place of a worker: with its TF_CONFIG, its seeds, its corner of the directory."""
+def replace(started: Started, number: int) -> None:
+    """Starts another process in the place of a worker: with its TF_CONFIG, its seeds, its corner of the directory."""
     old = started.peers[number]
     started.site.source.poll(0)
     gone = started.site.lost().get(number)
@@ -112,10 +168,8 @@ def replace(started: Started, number: int) -> Peer:
         raise ClusterConfigError(_(words, worker=number, host=host, gone=gone))
     kill(started, [old])
     old.close()
-    peer = _process(started, number, again=True)
-    started.peers[number] = peer
-    _connect(started, [peer])
-    return peer
+    started.peers[number] = _process(started, number, again=True)
+    _connect(started, [started.peers[number]])
 
 
 def end(started: Started) -> None:
@@ -145,43 +199,44 @@ def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
     source, keys = started.site.source, [peer.key for peer in peers]
     source.kill(keys)
-    _until(lambda: all(key in source.exited for key in keys) or not source.lives(), source.poll, 4.0)
+    deadline = time.monotonic() + KILL_SECONDS
+    while not all(key in source.exited for key in keys) and source.lives() and time.monotonic() < deadline:
+        source.poll(0.02)
     source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None
 
 
-def _until(done: Callable[[], bool], wait: Callable[[float], None], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        wait(0.02)
-    return True
-
-
 def _connect(started: Started, peers: list[Peer]) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not all(peer.ready for peer in peers):
+    while late := [peer for peer in peers if not peer.ready]:
         links: list[Any] = [peer.cells for peer in peers if peer.cells is not None]
         select.select([started.links, *links, started.site.source], [], [], 0.1)
-        admit(started.links, started.peers)
+        _admit(started)
         for peer in peers:  # asked, and not by select alone: what came with the first line is read already
             while peer.cells is not None and (message := peer.cells.next(0)) is not None:
                 peer.ready = peer.ready or "ready" in message
-        started.site.source.poll(0)
-        for peer in lost(peers, started.site):
+        for peer in lost(started, peers):
             raise _failed(started, peer)
         if time.monotonic() > deadline:
-            late = ", ".join(peer.name for peer in peers if not peer.ready)
-            log = started.folder.worker(next(peer.number for peer in peers if not peer.ready)).log_end(5)
             words = _(
                 "{worker} was not ready after {seconds:g} s; the end of its log: {log}",
-                worker=late,
+                worker=late[0].name,
                 seconds=START_SECONDS,
-                log=" / ".join(log),
+                log=" / ".join(started.folder.worker(late[0].number).log_end(5)),
             )
-            raise WorkerFailed(words, worker=peers[0].number, folder=started.folder)
+            raise WorkerFailed(words, worker=late[0].number, folder=started.folder)
+
+
+def _admit(started: Started) -> None:
+    """Takes in the workers that have called."""
+    for worker, channel, link in started.links.calls():
+        if not 0 <= worker < len(started.peers):
+            link.close()
+        elif channel == "control":
+            started.peers[worker].control = link
+        else:
+            started.peers[worker].cells = link
 
 
 def _failed(started: Started, peer: Peer) -> WorkerFailed:
@@ -193,3 +248,47 @@ def _failed(started: Started, peer: Peer) -> WorkerFailed:
     trace = error["traceback"] if error else "\n".join(corner.log_end(15))
     what = f"{peer.name} {peer.gone or words}"
     return WorkerFailed(what, worker=peer.number, exitcode=peer.lost, traceback=trace, folder=started.folder)
+
+
+def lost(started: Started, peers: Sequence[Peer]) -> list[Peer]:
+    """Those of these workers that have ended since the last look."""
+    site = started.site
+    site.source.poll(0)
+    if not site.source.lives():
+        words = N_("the process that the workers were forked from has ended, and they with it; make a new cluster")
+        raise DtkError(_(words))
+    found, gone = [], site.lost()
+    for peer in peers:
+        if peer.lost is None and (peer.key in site.source.exited or peer.number in gone):
+            peer.lost, peer.running = site.source.exited.get(peer.key, (-signal.SIGKILL, 0))[0], None
+            if peer.number in gone:
+                peer.gone = _("on {host} {what}", host=site.machine(peer.number).host, what=gone[peer.number])
+            found.append(peer)
+    return found
+
+
+# ---- what a cell or a function needs, on workers that see no file of this machine
+
+
+def send_files(started: Started, workers: Sequence[int], names: Sequence[str]) -> None:
+    """Files of the session's directory."""
+    for worker in workers:
+        for name in names:
+            started.links.put(worker, name)
+
+
+def send_modules(started: Started, workers: Sequence[int], code: str | bytes) -> None:
+    """The learner's own modules that a cell imports, or that a pickled function may import."""
+    if started.links.here:
+        return
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    if isinstance(code, bytes):
+        names: Iterable[str] = local_modules.named(code)
+    else:
+        names = local_modules.imports(TransformerManager().transform_cell(code), "cell.py")
+    for path, source in local_modules.modules(names).items():
+        file = started.folder.path / MODULES / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(source)
+        send_files(started, workers, [f"{MODULES}/{path}"])
