@@ -182,8 +182,8 @@ for key, (name, at, truth) in SMALL.items():
     facts = {**CLUSTER, "variables": ("logits/kernel",)} if "gradient" in key else CLUSTER
     more = {} if at == 1 else {"at": at}
     add_wrong(f"loop {key}", by_loop, truth, facts, mistake=key, optimizer=name, **more)
-COPY = "the optimizer has the variables of a copy: the trained network never changes; one device does that, too"
-add_wrong("optimizer on a copy", by_loop, COPY, {"shared": True}, mistake="copy", optimizer="adam")
+COPY = "the optimizer has the variables of a copy: the trained network never changes, and no update of it was recorded"
+add_wrong("optimizer on a copy", by_loop, COPY, {}, mistake="copy", optimizer="adam")
 UNEVEN = "in the last, short batch of an epoch, each replica's mean counts the same, whatever its examples"
 add_wrong("uneven last batch, own mean", uneven, UNEVEN, {"begins": 6}, mistake="own mean")
 BEFORE = "every replica clips its own gradient before the sum, as Keras 3 does with any clipnorm"
