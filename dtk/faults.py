@@ -14,12 +14,17 @@ This module says what is asked for; `dtk.worker.injecting` does it, in the worke
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _
+from dtk.language import N_, _, ngettext
+from dtk.records import RunFolder
+from dtk.records.events import FaultCame, of_kind
 
 __all__ = ["Fault", "drop_network", "exception", "kill", "nan", "slow", "stall"]
 
@@ -154,3 +159,35 @@ def _seconds(kind: str, value: Any) -> float:
         words = N_("dtk.faults.{kind}: {name}={value!r}, but it takes a number of seconds above 0")
         raise ClusterConfigError(_(words, kind=kind, name=name, value=value))
     return float(value)
+
+
+# ---- of a run
+
+
+def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
+    """Into a run's directory, for its workers to read."""
+    (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in faults]))
+
+
+def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
+    """A sentence for each fault that did not come in any start of the cluster, with the steps that there were."""
+    starts = (*run.earlier, run)
+    events = [event for start in starts for worker in start.each for event in worker.events]
+    came = {event.number for event in of_kind(events, FaultCame)}
+    said = []
+    for number, fault in enumerate(faults):
+        if number in came:
+            continue
+        steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
+        if fault.attempt is not None and fault.attempt > len(starts):
+            why = _("there was no attempt {attempt}", attempt=fault.attempt)
+        elif steps:
+            why = ngettext("worker {w} recorded {n} step", "worker {w} recorded {n} steps", steps, w=fault.worker)
+        else:
+            why = _(
+                "worker {worker} recorded 0 steps, and it is dtk.Recorder, dtk.record_step or "
+                "dtk.EstimatorRecorder that brings faults",
+                worker=fault.worker,
+            )
+        said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
+    return said

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dtk import datasets as datasets  # cloudpickle names what is loaded: so the same function is the same bytes
 from dtk import environment, starts
 from dtk.errors import RunInterrupted
+from dtk.faults import never_came
 from dtk.language import N_, _
 from dtk.launch import folders, launch, one_worker, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
@@ -22,7 +23,6 @@ from dtk.records import RunFolder
 from dtk.records.attempts import Attempt
 from dtk.records.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
-from dtk.worker.injecting import never_came
 
 if TYPE_CHECKING:
     import numpy as np

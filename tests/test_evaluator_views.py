@@ -20,7 +20,7 @@ from matplotlib.colors import to_rgba
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
 from dtk.launch import tf_config
-from dtk.live import show
+from dtk.live import show, text
 from dtk.records import Journal, RunFolder
 from dtk.view.cluster_picture import ClusterPicture, svg
 from dtk.view.palette import EVALUATOR_COLOR, member_color, worker_color
@@ -105,8 +105,8 @@ def test_an_evaluator_that_failed_is_shown_to_have(folder, dashboard):
 
 def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(show.time, "monotonic", lambda: now[0])
-    view = show.TextView(Reader(folder), 1, "run")
+    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+    view = text.TextView(Reader(folder), 1, "run")
     (folder.evaluator.path / "log.txt").write_text("hello\n")
     tell(folder, evaluation(1.0, 20, accuracy=0.5), Evaluating(1.1, step=None))
     for seconds in (2.1, 4.3):  # the second brings nothing new

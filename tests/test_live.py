@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
-from dtk.live import show
+from dtk.live import show, text
 from dtk.live.pictures import curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 
 def test_text_labels_lines_and_leaves_out_chatter(folder, capsys):
-    view = show.TextView(Reader(folder), 1, "cluster of 2 workers")
+    view = text.TextView(Reader(folder), 1, "cluster of 2 workers")
     write(folder, 0, f"hello\nI0000 00:00:1794212.5 41 cpu.cc:227] note\n{BAR}half")
     write(folder, 1, "E0000 00:00:1794212.5 41 server.cc:1] an error stays\n")
     view.update(["training", "training"])
@@ -49,7 +49,7 @@ def test_text_labels_lines_and_leaves_out_chatter(folder, capsys):
 
 
 def test_text_caps_a_worker_and_names_its_log(folder, capsys):
-    view = show.TextView(Reader(folder), 1, "run")
+    view = text.TextView(Reader(folder), 1, "run")
     write(folder, 0, "".join(f"line {i}\n" for i in range(5000)))
     write(folder, 1, "y" * 30_000 + "\n")
     view.update(["running", "running"])
@@ -63,8 +63,8 @@ def test_text_caps_a_worker_and_names_its_log(folder, capsys):
 
 def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(show.time, "monotonic", lambda: now[0])
-    view = show.TextView(Reader(folder), 1, "run")
+    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+    view = text.TextView(Reader(folder), 1, "run")
     announce(folder, 4, 1)
     step(folder, 1)
     for seconds in (0.5, 1.0, 2.1, 4.3):  # the last brings no new step, so no new line
@@ -77,7 +77,7 @@ def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
 
 def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(show.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
     reader = Reader(folder)
     view = show.Counting(reader, 1, "each step again", 4)
     for number, seconds in enumerate((0.5, 2.1, 2.2, 2.7), start=1):
@@ -114,7 +114,7 @@ def test_silence(folder, capsys):
 def test_without_ipywidgets_text_stands_in(folder, monkeypatch, capsys):
     monkeypatch.setenv("DTK_LIVE", "widgets")
     monkeypatch.setattr(show.importlib.util, "find_spec", lambda name: None)
-    assert isinstance(show.show(2, 1, "cluster", Reader(folder)), show.TextView)
+    assert isinstance(show.show(2, 1, "cluster", Reader(folder)), text.TextView)
 
 
 # ---- the dashboard

@@ -11,7 +11,7 @@ import pytest
 from fabricate import fabricate
 
 import dtk
-from dtk.live.follow import RecentActivity
+from dtk.live.recent import RecentActivity
 from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.timing import step_times
 from dtk.watch.reader import Reader

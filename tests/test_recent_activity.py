@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from live_folder import announce, busy_step, empty, step
 
-from dtk.live import follow as module
-from dtk.live.follow import BINS, RecentActivity
+from dtk.live import recent as module
+from dtk.live.recent import BINS, RecentActivity
 from dtk.records import Journal
 from dtk.scaling.parts import PARTS
 from dtk.watch import reader as reading

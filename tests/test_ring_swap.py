@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import dtk
+from dtk.errors import RingBroken
 from dtk.launch.place import free_ports
-from dtk.worker.neighbours import Neighbours, RingBroken
+from dtk.worker.neighbours import Neighbours
 
 
 def together(work, workers, timeout=20.0):

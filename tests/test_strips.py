@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from live_folder import announce, busy_step, empty, step
 
-from dtk.live import follow, pictures, show
-from dtk.live.follow import BINS, Window
+from dtk.live import pictures, recent, text
 from dtk.live.pictures import SHOWN, Layer, curve, image, in_words, strips
+from dtk.live.recent import BINS, Window
 from dtk.scaling.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color
 from dtk.watch.reader import Reader
@@ -232,9 +232,9 @@ def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, no
 
 def test_the_text_says_now_and_then_what_the_workers_did(tmp_path, monkeypatch, capsys):
     now, folder = [100.0], empty(tmp_path)
-    for module in (show, follow):
+    for module in (text, recent):
         monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    view = show.TextView(Reader(folder), 1, "run")
+    view = text.TextView(Reader(folder), 1, "run")
     for number in range(1, 450):
         now[0] = 100.0 + number / 10
         if number <= 250:  # from then on nothing comes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dtk.compat.keras import keras2
+from dtk.compat.versions import keras_2_chosen
 
 __all__ = ["by_a_peer", "cause_of", "message_of"]
 
@@ -84,7 +84,7 @@ def _of_another_keras(error: BaseException) -> str:
         return ""
     remedy = (
         "or import from tensorflow.keras: this run uses Keras 2, and `keras` itself is Keras 3"
-        if keras2.chosen()
+        if keras_2_chosen()
         else "or pass keras=2 to dtk.run and dtk.baseline"
     )
     return f"{kind.__name__} has no {error.name}: {_GONE[error.name]}, {remedy}"

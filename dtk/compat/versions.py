@@ -14,6 +14,7 @@ from dtk.language import N_, _
 
 __all__ = [
     "installed_keras_2",
+    "keras_2_chosen",
     "keras_major",
     "leave_tf_keras_unconverted",
     "the_other_keras_2",
@@ -21,6 +22,11 @@ __all__ = [
 ]
 
 _OLDEST = (3, 12)  # of Keras 3, as in pyproject.toml
+
+
+def keras_2_chosen() -> bool:
+    """Whether TF_USE_LEGACY_KERAS asks for tf_keras now, in TensorFlow's words."""
+    return os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
 
 
 def keras_major(keras: Any) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
-from dtk.faults import Fault
+from dtk.faults import Fault, write_faults
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
@@ -28,7 +28,6 @@ from dtk.watch.signs import Signs, StallPolicy
 from dtk.watch.waiting import Line, State, Waiting
 from dtk.watch.watch import Watch
 from dtk.worker import ship
-from dtk.worker.injecting import write_faults
 from dtk.worker.spec import WorkerSpec
 
 __all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]

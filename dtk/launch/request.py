@@ -10,9 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dtk import environment, extras, limits
-from dtk.compat.estimators import revived as estimator
-from dtk.compat.keras import keras2
-from dtk.compat.versions import installed_keras_2, why_not_keras_3
+from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
@@ -340,7 +338,7 @@ def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
         raise ClusterConfigError(_(words, older=older))
     if older is not None:
         return None  # TensorFlow's own choice is Keras 2
-    if uses_estimator(fn) and not estimator.is_native():
+    if uses_estimator(fn) and not _has_estimator():
         if keras == 3:
             words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
             raise ClusterConfigError(words)
@@ -348,9 +346,15 @@ def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
         return 2
     if keras == 2:
         extras.need("keras2", "keras=2")
-    elif not force and (keras == 3 or not keras2.chosen()) and (refused := why_not_keras_3()):
+    elif not force and (keras == 3 or not keras_2_chosen()) and (refused := why_not_keras_3()):
         raise ClusterConfigError(refused[0], remedy=refused[1])
     return keras
+
+
+def _has_estimator() -> bool:
+    from dtk.compat.estimators import revived  # which a run without an Estimator does without
+
+    return revived.is_native()
 
 
 def uses_estimator(fn: Any) -> bool:

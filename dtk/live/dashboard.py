@@ -14,9 +14,10 @@ from IPython.display import display
 from dtk.environment import on_colab
 from dtk.language import N_, _
 from dtk.live import Live
-from dtk.live.follow import Follower, RecentActivity
+from dtk.live.follow import Follower
 from dtk.live.log_lines import LogLines
 from dtk.live.pictures import Layer, curve, image, in_words, strips
+from dtk.live.recent import RecentActivity
 from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
 from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
 from dtk.watch import waiting

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtk.language import N_, _
-from dtk.live.follow import BINS, Window
+from dtk.live.recent import BINS, Window
 from dtk.scaling.parts import PARTS
 from dtk.view.palette import PART_COLORS, worker_color
 

@@ -6,9 +6,8 @@ import re
 import signal
 
 from dtk import extras
-from dtk.errors import in_words
+from dtk.errors import RingPortTaken, in_words
 from dtk.language import N_, _
-from dtk.worker.neighbours import RingPortTaken
 
 __all__ = [
     "KNOWN",

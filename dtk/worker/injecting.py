@@ -15,55 +15,24 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from dtk.compat.per_replica import make_nan
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault
-from dtk.language import N_, _, ngettext
-from dtk.records import Record, RunFolder
-from dtk.records.events import FaultCame, of_kind
+from dtk.language import N_, _
+from dtk.records import Record
+from dtk.records.events import FaultCame
 from dtk.records.lines import Tail
 
-__all__ = ["Injector", "drop_all", "never_came", "write_faults"]
+__all__ = ["Injector", "drop_all"]
 
 SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
 _ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
 
 Weights = Callable[[], list[Any]]
-
-
-def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
-    """Into a run's directory, for its workers to read."""
-    (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in faults]))
-
-
-def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
-    """A sentence for each fault that did not come in any start of the cluster, with the steps that there were."""
-    starts = (*run.earlier, run)
-    events = [event for start in starts for worker in start.each for event in worker.events]
-    came = {event.number for event in of_kind(events, FaultCame)}
-    said = []
-    for number, fault in enumerate(faults):
-        if number in came:
-            continue
-        steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
-        if fault.attempt is not None and fault.attempt > len(starts):
-            why = _("there was no attempt {attempt}", attempt=fault.attempt)
-        elif steps:
-            why = ngettext("worker {w} recorded {n} step", "worker {w} recorded {n} steps", steps, w=fault.worker)
-        else:
-            why = _(
-                "worker {worker} recorded 0 steps, and it is dtk.Recorder, dtk.record_step or "
-                "dtk.EstimatorRecorder that brings faults",
-                worker=fault.worker,
-            )
-        said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
-    return said
 
 
 class Injector:

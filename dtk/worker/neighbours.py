@@ -12,31 +12,15 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from dtk.errors import DtkError
+from dtk.errors import RingBroken, RingPortTaken
 from dtk.language import N_, _
 
-__all__ = ["Neighbours", "RingBroken", "RingPortTaken"]
+__all__ = ["Neighbours"]
 
 _LENGTH = struct.Struct("!Q")
 _PIECE = 1 << 20  # bytes handed to the system at once
 _STRANGER = 1.0  # seconds that a connection has to say who it is
 _GREETING = 32  # bytes
-
-
-class RingBroken(DtkError, ConnectionError):
-    """A neighbour in the ring is late, has gone, or is somewhere else in the exchange.
-
-    Attributes:
-        by_a_peer: whether another worker is the reason, so that this failure is a consequence.
-    """
-
-    def __init__(self, what: str, remedy: str = "", by_a_peer: bool = False):
-        super().__init__(what, remedy=remedy)
-        self.by_a_peer = by_a_peer
-
-
-class RingPortTaken(RingBroken):
-    """This worker's port, which the ring needs, is not free. By this type dtk knows that another attempt may help."""
 
 
 class Neighbours:

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from dtk.environment import Here, here
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, RingBroken
 from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
-from dtk.worker.neighbours import Neighbours, RingBroken
+from dtk.worker.neighbours import Neighbours
 
 __all__ = ["Ring", "ring"]
 

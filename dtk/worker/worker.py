@@ -25,6 +25,7 @@ import wrapt
 from dtk import environment
 from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
 from dtk.compat.keras import correct, keras2
+from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
@@ -48,11 +49,11 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
     _die_with(parent)
-    before = keras2.chosen()  # by the kernel's environment, which this process still has
+    before = keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(events.Starting(here.now(), version=events.VERSION))
     try:
-        _work(spec, here, before != keras2.chosen())
+        _work(spec, here, before != keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
         _flush()

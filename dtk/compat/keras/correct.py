@@ -9,8 +9,8 @@ import sys
 
 import wrapt
 
-from dtk.compat.keras import keras2, keras3
-from dtk.compat.versions import installed_keras_2
+from dtk.compat.keras import keras3
+from dtk.compat.versions import installed_keras_2, keras_2_chosen
 from dtk.errors import ClusterConfigError
 
 __all__ = ["correct_keras", "when_imported"]
@@ -37,7 +37,7 @@ def correct_keras() -> list[str]:
         if importlib.util.find_spec(package) is None:
             raise _refusal(f"{package} is not installed in this environment", f"install it: pip install {package}")
     importlib.import_module("tensorflow")
-    if not keras2.chosen():
+    if not keras_2_chosen():
         importlib.import_module("keras")
         _check()
     when_imported()

@@ -21,19 +21,14 @@ import types
 from types import ModuleType
 from typing import Any
 
-from dtk.compat.versions import installed_keras_2
+from dtk.compat.versions import installed_keras_2, keras_2_chosen
 from dtk.errors import ClusterConfigError
 
-__all__ = ["chosen", "follow", "loads"]
+__all__ = ["follow", "loads"]
 
 _ALIASES = ("keras", "losses", "metrics", "optimizers", "initializers")  # of the Keras, in TensorFlow's own modules
 _PLACES = ("tensorflow._api.", "tensorflow.compat")  # one file under two names is two modules
 _HOMES = {2: "tf_keras.api._v2.keras", 3: "keras._tf_keras.keras"}  # what `tf.keras` is
-
-
-def chosen() -> bool:
-    """Whether TF_USE_LEGACY_KERAS asks for tf_keras now, in TensorFlow's words."""
-    return os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
 
 
 def follow() -> bool:
@@ -62,7 +57,7 @@ def follow() -> bool:
 
 def _packages() -> tuple[str, str]:
     """The package that `tensorflow.keras` is not to be, and the one that it is to be."""
-    return ("keras", "tf_keras") if chosen() else ("tf_keras", "keras")
+    return ("keras", "tf_keras") if keras_2_chosen() else ("tf_keras", "keras")
 
 
 def _directory(package: str) -> str | None:
@@ -130,7 +125,7 @@ class _Loader(pickle.Unpickler):
 
     def _import(self, name: str) -> ModuleType:
         """A captured module: of `tf.keras`, this process's; any other is what it is called."""
-        there, here = _HOMES[3 if chosen() else 2], _HOMES[2 if chosen() else 3]
+        there, here = _HOMES[3 if keras_2_chosen() else 2], _HOMES[2 if keras_2_chosen() else 3]
         if name == there or name.startswith(there + "."):
             return importlib.import_module(here + name.removeprefix(there))
         self.by_its_name |= name == self.other or name.startswith(self.other + ".")
@@ -138,10 +133,10 @@ class _Loader(pickle.Unpickler):
 
     def _own(self, found: Any) -> Any:
         """The class or function of the same public name in this process's Keras; the same where there is none."""
-        paths = getattr(found, "__dict__", {}).get("_api_export_path" if chosen() else "_keras_api_names") or ()
+        paths = getattr(found, "__dict__", {}).get("_api_export_path" if keras_2_chosen() else "_keras_api_names") or ()
         for path in (paths,) if isinstance(paths, str) else paths:
             _, *parts = path.split(".")
-            own: Any = importlib.import_module(_HOMES[2 if chosen() else 3])
+            own: Any = importlib.import_module(_HOMES[2 if keras_2_chosen() else 3])
             for part in parts:
                 own = getattr(own, part, None)
             if own is not None:
@@ -178,7 +173,7 @@ def _bound(function: Any, owner: Any) -> Any:
 
 def _refuse(value: Any, state: Any = None) -> None:
     label = (value if isinstance(value, type) else type(value)).__name__
-    here, there = (2, 3) if chosen() else (3, 2)
+    here, there = (2, 3) if keras_2_chosen() else (3, 2)
     raise ClusterConfigError(
         f"the function captures a {label}, an object of Keras that was made where tensorflow.keras is Keras {there}, "
         f"and this run uses Keras {here}; make it inside the function"
