@@ -120,7 +120,7 @@ def test_no_function_has_another_use_for_the_mark(file: Path):
 def test_each_hint_of_an_exercise_can_be_found():
     found = {message.id for message in catalogues.marked()}
     exercises = [each for each in all_exercises().values() if isinstance(each, Exercise)]
-    assert {idea.hint for each in exercises for idea in (each, *each.wrong)} <= found
+    assert {hint for each in exercises for hint in (each.hint, *each.wrong.values())} <= found
 
 
 def test_what_a_lesson_asks_can_be_found(tmp_path: Path):

@@ -9,10 +9,10 @@ import pytest
 import dtk
 from dtk import language
 from dtk.course.check import all_exercises
-from dtk.course.exercise import CheckFailed, Exercise, Misconception, NotSolved, same
+from dtk.course.exercise import CheckFailed, Exercise, NotSolved, same
 from dtk.course.kept import kept
 
-FUNCTIONS = {n: e for n, e in all_exercises().items() if isinstance(e, Exercise) and e.cases is not None}
+FUNCTIONS = {n: e for n, e in all_exercises().items() if isinstance(e, Exercise) and e.has_cases}
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def own_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("exercise", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_the_right_answer_passes_and_each_misconception_gets_its_own_hint(exercise):
-    assert exercise.judge(exercise.right) == len(exercise.drawn()) >= 4
-    assert len(exercise.wrong) >= 4
-    for idea in exercise.wrong:
+    assert exercise.judge(exercise.answer) == len(exercise.cases()) >= 4
+    assert len(exercise.misconceptions) >= 3
+    for answer, hint in exercise.misconceptions:
         with pytest.raises(CheckFailed) as failed:
-            exercise.judge(idea.answer)
-        assert failed.value.remedy == f"hint: {idea.hint}"
+            exercise.judge(answer)
+        assert failed.value.remedy == f"hint: {hint}"
 
 
 @pytest.mark.parametrize("exercise", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_who_guesses_does_not_pass(exercise):
-    rights = [exercise.tried(exercise.right, case) for case in exercise.drawn()]
-    arguments = [lambda *case, at=at: case[at] for at in range(len(exercise.drawn()[0]))]
+    rights = [exercise.tried(exercise.answer, case) for case in exercise.cases()]
+    arguments = [lambda *case, at=at: case[at] for at in range(len(exercise.cases()[0]))]
     for guess in [*(lambda *case, value=value: value for value in [0, 1, 2, -1, "", [], *rights]), *arguments]:
         with pytest.raises(CheckFailed):
             exercise.judge(guess)
@@ -60,9 +60,10 @@ def test_what_passed_before_there_were_several_cases_does_not(name, answer):
 def test_no_message_has_the_right_answer():
     square = Exercise(
         "99.square",
-        right=lambda number: number**2,
-        cases=lambda draw: [(7,), (11,)],
-        wrong=[Misconception(lambda number: 2 * number, "that doubles it")],
+        given="number",
+        right="number**2",
+        wrong={"2 * number": "that doubles it"},
+        drawn=lambda draw: [(7,), (11,)],
     )
     with pytest.raises(CheckFailed) as failed:
         square.judge(lambda number: 2 * number)
@@ -73,12 +74,12 @@ def test_no_message_has_the_right_answer():
 
 
 def test_a_function_that_changes_its_arguments_changes_no_case():
-    drop = Exercise("99.first", right=lambda values: values[0], cases=lambda draw: [([1, 2],), ([3, 4],)], wrong=[])
+    drop = Exercise("99.first", "values", right="values[0]", wrong={}, drawn=lambda draw: [([1, 2],), ([3, 4],)])
     assert drop.judge(lambda values: values.pop(0)) == 2
 
 
 def test_a_function_that_raises_is_shown_with_its_case():
-    exercise = Exercise("99.sum", right=sum, cases=lambda draw: [([1, 2],)], wrong=[])
+    exercise = Exercise("99.sum", "values", right=sum, wrong={}, drawn=lambda draw: [([1, 2],)])
 
     def half(values):
         return values[0] / 0
@@ -165,7 +166,7 @@ def test_what_was_checked_in_one_language_is_kept_for_another(own_file, speak):
         dtk.check("00.share", lambda losses, global_batch: sum(losses))
     speak("en")
     assert dtk.answers().checked.tolist() == ["tip: a sum grows with the batch; one device takes a mean"]
-    dtk.check("00.share", FUNCTIONS["00.share"].right)
+    dtk.check("00.share", FUNCTIONS["00.share"].answer)
     speak("zh")
     assert dtk.answers().checked.tolist() == ["PASS"]
 

@@ -15,7 +15,7 @@ from dtk.course.check import all_exercises
 from dtk.course.exercise import CheckFailed, NotSolved
 
 LESSONS = ("00_start_here", "01_all_reduce", "02_loss_scaling")
-RUN = {"01.all_gather", "02.penalty"}  # judged by runs
+RUN = {"02.penalty"}  # judged by runs
 
 
 def exercises_of(lesson):
@@ -74,12 +74,11 @@ def test_the_folded_solution_passes_and_the_stub_is_not_solved(name, runs, capsy
 def test_each_wrong_value_has_its_own_hint(name, runs):
     exercise = all_exercises("00")[name]
     objects = list(runs.values())[: 1 if name == "00.examples" else 2]
-    assert exercise.judge(exercise.right(*objects), *objects) == 1
-    assert len(exercise.wrong) >= 4
-    for idea in exercise.wrong:
+    assert exercise.judge(exercise.answer(*objects), *objects) == 1
+    for answer, hint in exercise.misconceptions:
         with pytest.raises(CheckFailed) as failed:
-            exercise.judge(idea.answer(*objects), *objects)
-        assert failed.value.remedy == f"hint: {idea.hint}"
+            exercise.judge(answer(*objects), *objects)
+        assert failed.value.remedy == f"hint: {hint}"
     for guess in (0, 1, 64, 1e-4, "PASS"):
         with pytest.raises(CheckFailed):
             exercise.judge(guess, *objects)
@@ -89,77 +88,6 @@ def hint(name, answer, *objects):
     with pytest.raises(CheckFailed) as failed:
         dtk.check(name, answer, *objects)
     return failed.value.remedy
-
-
-def second_half(first=1, more=0, store=lambda chunks, sent, number, values: chunks.__setitem__(number, values)):
-    """An all-gather with a mistake."""
-
-    def gather(ring, chunks):
-        n = ring.workers
-        for step in range(n - 1 + more):
-            sent = (ring.worker + first - step) % n
-            store(chunks, sent, *ring.exchange(sent, chunks[sent]))
-
-    return gather
-
-
-def unrolled(ring, chunks):
-    """Right for three workers, and for no other number."""
-    for step in (0, 1):
-        number, values = ring.exchange((ring.worker + 1 - step) % 3, chunks[(ring.worker + 1 - step) % 3])
-        chunks[number] = values
-
-
-def without_modulo(ring, chunks):
-    for step in range(ring.workers - 1):
-        mine = ring.worker + 1 - step
-        number, values = ring.exchange(mine, chunks[mine])
-        chunks[number] = values
-
-
-def adds(chunks, sent, number, values):
-    chunks[number] = chunks[number] + values
-
-
-def keeps_under_its_own(chunks, sent, number, values):
-    chunks[sent] = values
-
-
-def keeps_nothing(chunks, sent, number, values):
-    pass
-
-
-@pytest.mark.slow
-@pytest.mark.trains
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (second_half(store=adds), "adding it counts the same gradients again"),
-        (second_half(store=keeps_under_its_own), "it has a number of its own"),
-        (second_half(store=keeps_nothing), "what comes is not kept"),
-        (second_half(first=0), "has to be the complete one"),
-        (second_half(more=1), "fewer are enough"),
-        (second_half(first=2), "not every worker has the whole sum"),
-        (unrolled, "with 4 workers, not every worker has the whole sum"),
-        (without_modulo, "with 3 workers, worker 2 raised IndexError"),
-    ],
-    ids=["adds", "own number", "keeps nothing", "first", "one more", "too early", "three only", "no modulo"],
-)
-def test_a_wrong_second_half_of_the_ring(answer, words):
-    assert words in hint("01.all_gather", answer)
-
-
-@pytest.mark.slow
-@pytest.mark.trains
-def test_the_ring_of_the_solution_passes_and_the_stub_is_not_solved(capsys):
-    stub, check, solution = ALL["01.all_gather"]
-    space = {"dtk": dtk}
-    exec(stub, space)
-    with pytest.raises(NotSolved, match=r"01\.all_gather is not solved yet: no chunk is sent"):
-        exec(check, space)
-    exec(solution, space)
-    exec(check, space)
-    assert "check 01.all_gather: PASS\n" in capsys.readouterr().out
 
 
 def train(strategy, share_of, global_batch, steps):

@@ -42,14 +42,14 @@ def test_each_exercise_is_in_one_lesson_and_each_lesson_has_four():
 @pytest.mark.parametrize("name", [name for name, each in EXERCISES.items() if isinstance(each, Exercise)])
 def test_the_folded_solution_passes(name):
     exercise = EXERCISES[name]
-    assert exercise.judge(SOLVED[name]) == len(exercise.drawn())
+    assert exercise.judge(SOLVED[name]) == len(exercise.cases())
 
 
 def test_a_step_is_what_the_model_predicts():
-    for workers, compute, size, latency, bandwidth in lesson_09._SECONDS.drawn():
+    for workers, compute, size, latency, bandwidth in lesson_09._SECONDS.cases():
         job = Job(per_example=compute / 1000, batch=1000, gradient_bytes=size)
         row = predict(job, Cluster(Link("a wire", latency, bandwidth)), [workers], scaling="strong").iloc[0]
-        assert lesson_09._SECONDS.right(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)
+        assert lesson_09._SECONDS.answer(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)
 
 
 # ---- what only a run can judge: (answer, a word of its hint)

@@ -21,7 +21,7 @@ def solved():
     for lesson in lessons(FOLDER):
         for task in lesson.tasks:
             for question in task.questions:
-                tried = isinstance(question.exercise, Exercise) and question.exercise.cases is not None
+                tried = isinstance(question.exercise, Exercise) and question.exercise.has_cases
                 if tried and question.name not in USE_A_CELL:
                     (answer,) = re.findall(r'dtk\.check\("[\w.]+", (\w+)', question.call)
                     yield lesson.name, question.exercise, answer, task.solution

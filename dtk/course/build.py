@@ -220,7 +220,7 @@ def _test(name: str, call: str, hidden: bool) -> Cell:
 
 
 def _has_cases(exercise: Any) -> bool:
-    return isinstance(exercise, Exercise) and exercise.cases is not None
+    return isinstance(exercise, Exercise) and exercise.has_cases
 
 
 def _seeded(call: str, seed: str) -> str:

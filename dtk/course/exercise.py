@@ -6,6 +6,8 @@ import copy
 import functools
 import inspect
 import itertools
+import json
+import math
 import numbers
 import random
 import reprlib
@@ -18,11 +20,44 @@ import numpy as np
 from dtk.errors import DtkError
 from dtk.language import N_, _
 
-__all__ = ["CheckFailed", "Exercise", "Misconception", "NotSolved", "Trial", "not_solved", "returns_nothing", "same"]
+__all__ = [
+    "CheckFailed",
+    "Exercise",
+    "NotSolved",
+    "Trial",
+    "digits",
+    "not_solved",
+    "returns_nothing",
+    "same",
+    "tf_config",
+]
 
 _MOST_ITEMS = 10_000  # of a generator, which may have no end
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
+
+
+def digits(draw: random.Random, count: int) -> list[float]:
+    """Draw numbers from 1 to 9."""
+    return [float(draw.randint(1, 9)) for _ in range(count)]
+
+
+def mean(numbers: Sequence[float]) -> float:
+    """Compute the mean of some numbers."""
+    return sum(numbers) / len(numbers)
+
+
+def flat(parts: Sequence[Sequence[float]]) -> list[float]:
+    """Put the numbers of all parts into one list."""
+    return [number for part in parts for number in part]
+
+
+def tf_config(workers: Sequence[str], index: Any, kind: str = "worker", **more: Any) -> dict[str, Any]:
+    """Make the TF_CONFIG of one task, as a dictionary. more: other jobs of the cluster."""
+    return {"cluster": {"worker": list(workers), **more}, "task": {"type": kind, "index": index}}
+
+
+_IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": mean, "flat": flat, "tf_config": tf_config}
 
 
 class CheckFailed(DtkError, AssertionError):
@@ -34,36 +69,56 @@ class NotSolved(CheckFailed):
 
 
 @dataclass(frozen=True)
-class Misconception:
-    """A plausible wrong answer. answer: takes what `Exercise.right` takes. hint: for who gives it, by `N_`."""
-
-    answer: Callable[..., Any]
-    hint: str
-
-
-@dataclass(frozen=True)
 class Exercise:
     """One exercise of a lesson.
 
-    name: "LESSON.WORD". right: the answer, from a case's values. wrong: what misconceptions make of them. cases: draws
-    the cases that a learner's function is tried on, the plainest first; None where the answer is a value, whose one
-    case are the objects of the learner's that are handed to `check` behind it. hint: for an answer that fits no
-    misconception. close: relative tolerance of numbers. play: how an answer is tried on a case where that is no plain
-    call: takes the answer, which `right` and `wrong` are then as well, and the case's values.
+    An answer, right or wrong, is a formula in the names of `given`, as a learner would write it, or a function of them.
+
+    name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
+    plausible wrong answer, and the hint for who gives it, marked by `N_`. plain, drawn: the cases that a learner's
+    function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without `drawn` the
+    answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for an answer
+    that fits none of `wrong`. close: relative tolerance of numbers. play: how an answer is tried on a case where that
+    is no plain call: takes the answer, then the case's values. using: functions that the formulas call.
     """
 
     name: str
-    right: Callable[..., Any]
-    wrong: Sequence[Misconception]
-    cases: Callable[[random.Random], Sequence[tuple[Any, ...]]] | None = None
+    given: str
+    right: str | Callable[..., Any]
+    wrong: Mapping[str | Callable[..., Any], str]
+    plain: Sequence[tuple[Any, ...]] = ()
+    drawn: Callable[[random.Random], Sequence[tuple[Any, ...]]] | None = None
     hint: str = N_("work out the case that is shown, by hand")
     close: float = 1e-6
     play: Callable[..., Any] | None = None
+    using: Sequence[Callable[..., Any]] = ()
 
-    def drawn(self, seed: str = "") -> list[tuple[Any, ...]]:
+    @functools.cached_property
+    def answer(self) -> Callable[..., Any]:
+        """The right answer, as a function of a case's values."""
+        return self._function(self.right)
+
+    @functools.cached_property
+    def misconceptions(self) -> list[tuple[Callable[..., Any], str]]:
+        """Each wrong answer as a function, with its hint."""
+        return [(self._function(formula), hint) for formula, hint in self.wrong.items()]
+
+    def _function(self, formula: str | Callable[..., Any]) -> Callable[..., Any]:
+        if callable(formula):
+            return formula
+        names = {**_IN_FORMULAS, **{each.__name__: each for each in self.using}}
+        function: Callable[..., Any] = eval(f"lambda {self.given}: {formula}", names)
+        return function
+
+    @property
+    def has_cases(self) -> bool:
+        """Whether a function is asked for, which is tried on cases, and not a value."""
+        return self.drawn is not None
+
+    def cases(self, seed: str = "") -> list[tuple[Any, ...]]:
         """The cases of a function's exercise, the same in every session; another seed draws other numbers."""
-        assert self.cases is not None
-        return list(self.cases(random.Random(self.name + seed)))
+        assert self.drawn is not None
+        return [*self.plain, *self.drawn(random.Random(self.name + seed))]
 
     def tried(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         """What an answer makes of a case. Raises what the answer raises."""
@@ -79,14 +134,14 @@ class Exercise:
         """
         if answer is None or answer is ...:
             raise not_solved(self.name)
-        if self.cases is None:
-            _handed_over(self.name, self.right, objects)
+        if not self.has_cases:
+            _handed_over(self.name, functools.partial(self.play, self.answer) if self.play else self.answer, objects)
             return self._compare([objects], [answer], _("your answer"))
         if not callable(answer):
             raise CheckFailed(
                 _("{exercise}: a function is asked for, not {answer}", exercise=self.name, answer=_shown(answer))
             )
-        cases = self.drawn(seed)
+        cases = self.cases(seed)
         got = [self._called(answer, case) for case in cases]
         nothing = [value is None or value is ... for value in got]
         if all(nothing):
@@ -102,6 +157,8 @@ class Exercise:
             got = self.tried(answer, case)
             if isinstance(got, Iterator):
                 got = list(itertools.islice(got, _MOST_ITEMS))  # a generator is as good as its list
+        except NotSolved:
+            raise
         except Exception as error:
             where = f"{_name_of(answer)}({_listed(case)})"
             said = f"{type(error).__name__}: {error}"
@@ -110,11 +167,11 @@ class Exercise:
         return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
-        fine = [same(value, self.tried(self.right, case), self.close) for case, value in zip(cases, got, strict=True)]
+        fine = [same(value, self.tried(self.answer, case), self.close) for case, value in zip(cases, got, strict=True)]
         if all(fine):
             return len(fine)
         first = fine.index(False)
-        where = f"{name}({_listed(cases[first])})" if self.cases else name
+        where = f"{name}({_listed(cases[first])})" if self.has_cases else name
         what = N_("{exercise}: {answer} is {value}, which is not right")
         if len(fine) > 1:
             what = N_("{exercise}: {answer} is {value}, which is not right, right in {right} of {all} cases")
@@ -123,13 +180,13 @@ class Exercise:
         raise CheckFailed(what, remedy=_hint(_(self._hint_for(cases, got))))
 
     def _hint_for(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any]) -> str:
-        for idea in self.wrong:
+        for answer, hint in self.misconceptions:
             try:
-                made = [self.tried(idea.answer, case) for case in cases]
+                made = [self.tried(answer, case) for case in cases]
             except Exception:
                 continue  # what this misconception writes does not work for these cases
             if all(same(mine, its, self.close) for mine, its in zip(got, made, strict=True)):
-                return idea.hint
+                return hint
         return self.hint
 
 

@@ -5,6 +5,7 @@ Runs in the kernel. What it computes and sends is the same as on `dtk.ring`; how
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from dtk.language import N_, _
 
-__all__ = ["Outcome", "Team", "on_parts", "rehearse"]
+__all__ = ["Outcome", "Team", "all_gather", "on_parts", "reduce_scatter", "rehearse", "teams"]
 
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 
@@ -29,6 +30,39 @@ class Team:
 
     def __repr__(self) -> str:
         return _("{workers} workers, {numbers} numbers each", workers=len(self.parts), numbers=self.parts[0].size)
+
+
+def teams(
+    draw: random.Random, sizes: Sequence[tuple[int, int]], least: int, most: int, shared: bool = False
+) -> list[tuple[Team]]:
+    """Draw a team for each (workers, numbers each), as the cases of an exercise. shared: whether they share numbers."""
+    found = []
+    for workers, size in sizes:
+        numbers = np.random.default_rng(draw.randrange(10**6))
+        each = [numbers.integers(least, most + 1, size).astype(float) for _ in range(workers + shared)]
+        found.append((Team(tuple(each[:workers]), each[workers] if shared else None),))
+    return found
+
+
+def reduce_scatter(ring: Any, chunks: list[np.ndarray]) -> None:
+    """The first half of a ring. Afterwards worker k's chunk k + 1 holds the sum of all workers'."""
+    for step in range(ring.workers - 1):
+        mine = (ring.worker - step) % ring.workers
+        number, values = ring.exchange(mine, chunks[mine])
+        chunks[number] = chunks[number] + values
+
+
+def all_gather(ring: Any, chunks: list[np.ndarray], *, first: int = 1, more: int = 0, keep: str = "values") -> None:
+    """The second half of a ring; its arguments are the ways in which it goes wrong.
+
+    first: the chunk that worker k sends first, counted from k. more: steps too many. keep: what is kept of what comes:
+    "values", "sum" (added to those that are there), "as sent" (stored as the chunk that was sent) or "nothing".
+    """
+    for step in range(ring.workers - 1 + more):
+        mine = (ring.worker + first - step) % ring.workers
+        number, values = ring.exchange(mine, chunks[mine])
+        if keep != "nothing":
+            chunks[mine if keep == "as sent" else number] = chunks[number] + values if keep == "sum" else values
 
 
 class Outcome(dict[str, Any]):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Misconception, NotSolved, Trial
+from dtk.course.exercise import Exercise, NotSolved, Trial, tf_config
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
@@ -25,44 +25,25 @@ def _addresses(count: int) -> list[str]:
     return [f"10.0.0.{4 + index}:{2222 + index}" for index in range(count)]
 
 
-def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
-    return [(_addresses(2), 0), (_addresses(2), 1), *((_addresses(n), draw.randrange(1, n)) for n in (3, 4, 8))]
-
-
-def _config(addresses: Sequence[str], index: int) -> dict[str, Any]:
-    return {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}}
-
-
 _CONFIG = Exercise(
     "lab1.config",
-    right=_config,
-    cases=_clusters,
-    wrong=[
-        Misconception(
-            lambda addresses, index: _config(addresses, 0),
-            N_("with the same index everywhere, every process takes itself for worker 0"),
+    given="addresses, index",
+    right="tf_config(addresses, index)",
+    wrong={
+        "tf_config(addresses, 0)": N_("with the same index everywhere, every process takes itself for worker 0"),
+        "tf_config(addresses[index:index + 1], 0)": N_(
+            "a worker has to know the addresses of all workers, its own among them"
         ),
-        Misconception(
-            lambda addresses, index: _config(addresses[index : index + 1], 0),
-            N_("a worker has to know the addresses of all workers, its own among them"),
+        "tf_config(addresses, index, 'worker' if index else 'chief')": N_(
+            "there is no job of that name in the cluster; the chief is worker 0"
         ),
-        Misconception(
-            lambda addresses, index: _config([each for each in addresses if each != addresses[index]], index),
-            N_("the list is the same on all workers, and each one's own address is in it"),
+        "tf_config(addresses, index + 1)": N_("indices count from 0"),
+        "{**tf_config(addresses, index), 'cluster': {'workers': addresses}}": N_(
+            "the job is called `worker`, as the task's type is"
         ),
-        Misconception(
-            lambda addresses, index: {
-                **_config(addresses, index),
-                "task": {"type": "worker" if index else "chief", "index": index},
-            },
-            N_("there is no job of that name in the cluster; the chief is worker 0"),
-        ),
-        Misconception(lambda addresses, index: _config(addresses, index + 1), N_("indices count from 0")),
-        Misconception(
-            lambda addresses, index: {**_config(addresses, index), "cluster": {"workers": list(addresses)}},
-            N_("the job is called `worker`, as the task's type is"),
-        ),
-    ],
+    },
+    plain=[(_addresses(2), 0), (_addresses(2), 1)],
+    drawn=lambda draw: [(_addresses(n), draw.randrange(1, n)) for n in (3, 4, 8)],
     hint=N_("compare with run.tf_config of any run"),
 )
 
@@ -72,7 +53,7 @@ def _environments(draw: random.Random) -> list[tuple[dict[str, str], dict[str, A
     proxies = [dict.fromkeys(names, "http://proxy:8080") for names in ((), _PROXIES[:2], _PROXIES[2:], _PROXIES)]
     more: list[dict[str, str]] = [{}, {}, {"LANG": "C", "USER": "me"}, {"VIRTUAL_ENV": "/home/me/.venv"}]
     return [
-        ({**plain, **own, **proxy}, _config(_addresses(2), draw.randrange(2)))
+        ({**plain, **own, **proxy}, tf_config(_addresses(2), draw.randrange(2)))
         for own, proxy in zip(more, proxies, strict=True)
     ]
 
@@ -93,41 +74,24 @@ def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] 
 
 _ENVIRONMENT = Exercise(
     "lab1.environment",
+    given="base, config",
     right=_environment,
-    cases=_environments,
-    wrong=[
-        Misconception(
-            lambda base, config: {"TF_CONFIG": json.dumps(config)},
-            N_("the process needs the rest of the environment as well, PATH for one"),
+    wrong={
+        "{'TF_CONFIG': json.dumps(config)}": N_("the process needs the rest of the environment as well, PATH for one"),
+        "_environment(base, config, ())": N_("with a proxy the workers send their messages there, and wait for ever"),
+        "_environment(base, config, ('http_proxy', 'https_proxy'))": N_(
+            "the names of proxies are in use in capital letters, too"
         ),
-        Misconception(
-            lambda base, config: {"PATH": base["PATH"], "HOME": base["HOME"], "TF_CONFIG": json.dumps(config)},
-            N_("the process may need any variable of the environment, not only those that you know"),
+        "{**_environment(base, config), 'TF_CONFIG': str(config)}": N_(
+            "TensorFlow reads JSON, in which strings have double quotes"
         ),
-        Misconception(
-            lambda base, config: _environment(base, config, ()),
-            N_("with a proxy the workers send their messages there, and wait for ever"),
-        ),
-        Misconception(
-            lambda base, config: _environment(base, config, _PROXIES[:2]),
-            N_("the names of proxies are in use in capital letters, too"),
-        ),
-        Misconception(
-            lambda base, config: {**_environment(base, config), "TF_CONFIG": str(config)},
-            N_("TensorFlow reads JSON, in which strings have double quotes"),
-        ),
-        Misconception(
-            lambda base, config: {**_environment(base, config), "TF_CONFIG": config},
-            N_("a variable of the environment is a text"),
-        ),
-    ],
+        "{**_environment(base, config), 'TF_CONFIG': config}": N_("a variable of the environment is a text"),
+    },
+    drawn=_environments,
     play=_with_plain_json,
     hint=N_("a new dictionary: what is in base without four names, and TF_CONFIG"),
+    using=[_environment],
 )
-
-
-def _places(draw: random.Random) -> list[tuple[str, int]]:
-    return [("out", 0), ("out", 1), ("runs/7", 0), *((f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5))]
 
 
 def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
@@ -138,27 +102,20 @@ def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
 
 _PLACE = Exercise(
     "lab1.place",
-    right=lambda folder, index: folder if index == 0 else f"{folder}/worker-{index}",
-    cases=_places,
-    wrong=[
-        Misconception(lambda folder, index: folder, N_("two workers that write to one file destroy each other's")),
-        Misconception(
-            lambda folder, index: f"{folder}/worker-{index}",
-            N_("the chief's files are those that are read later: they lie in the folder itself"),
+    given="folder, index",
+    right="folder if index == 0 else f'{folder}/worker-{index}'",
+    wrong={
+        "folder": N_("two workers that write to one file destroy each other's"),
+        "f'{folder}/worker-{index}'": N_(
+            "the chief's files are those that are read later: they lie in the folder itself"
         ),
-        Misconception(
-            lambda folder, index: folder if index == 0 else f"{folder}/worker",
-            N_("from three workers on, two of them share a place"),
+        "folder if index == 0 else f'{folder}/worker'": N_("from three workers on, two of them share a place"),
+        "folder if index == 0 else f'worker-{index}'": N_(
+            "a place outside of the folder is found by no one, and is not removed with it"
         ),
-        Misconception(
-            lambda folder, index: folder if index == 0 else f"worker-{index}",
-            N_("a place outside of the folder is found by no one, and is not removed with it"),
-        ),
-        Misconception(
-            lambda folder, index: f"{folder}/worker-{index}" if index == 0 else folder,
-            N_("the wrong way round: index 0 is the chief"),
-        ),
-    ],
+    },
+    plain=[("out", 0), ("out", 1), ("runs/7", 0)],
+    drawn=lambda draw: [(f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5)],
     play=_as_text,
     hint=N_("the chief's is the folder itself, another worker's is in it"),
 )

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from dtk import runs
-from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.course.exercise import Exercise, Trial
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
@@ -18,54 +18,24 @@ __all__ = ["EXERCISES"]
 # ---- the rate in the warm-up
 
 
-def _moments(draw: random.Random) -> list[tuple[int, float, int]]:
-    return [(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0), (draw.randint(2, 8), 0.3, 10)]
-
-
 _WARM_UP = Exercise(
     "lab5.warm_up",
-    right=lambda step, rate, warm_up: rate * min(1.0, (step + 1) / max(1, warm_up)),
-    wrong=[
-        Misconception(
-            lambda step, rate, warm_up: rate * min(1.0, step / max(1, warm_up)),
-            N_("step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"),
+    given="step, rate, warm_up",
+    right="rate * min(1.0, (step + 1) / max(1, warm_up))",
+    wrong={
+        "rate * min(1.0, step / max(1, warm_up))": N_(
+            "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"
         ),
-        Misconception(
-            lambda step, rate, warm_up: rate * (step + 1) / max(1, warm_up),
-            N_("the rate goes on growing after the warm-up: where does it stop?"),
-        ),
-        Misconception(lambda step, rate, warm_up: rate, N_("this is the rate without a warm-up")),
-        Misconception(
-            lambda step, rate, warm_up: rate if step >= warm_up else 0.0,
-            N_("no training at all is no warm-up: the rate grows in equal steps"),
-        ),
-        Misconception(
-            lambda step, rate, warm_up: rate * max(0.0, 1 - (step + 1) / max(1, warm_up)),
-            N_("the rate falls; in a warm-up it grows"),
-        ),
-    ],
-    cases=_moments,
+        "rate * (step + 1) / max(1, warm_up)": N_("the rate goes on growing after the warm-up: where does it stop?"),
+        "rate": N_("this is the rate without a warm-up"),
+        "rate if step >= warm_up else 0.0": N_("no training at all is no warm-up: the rate grows in equal steps"),
+    },
+    plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
+    drawn=lambda draw: [(draw.randint(2, 8), 0.3, 10)],
     hint=N_("write down the rates of steps 0, 1, 2, 3 and 4 with a warm-up of 4 steps"),
 )
 
 # ---- when the target was reached
-
-
-def _curves(draw: random.Random) -> list[tuple[list[float], list[float], float]]:
-    found = [
-        ([1.0, 2.0, 3.0, 4.0], [0.5, 0.92, 0.88, 0.95], 0.9),
-        ([0.5, 0.7, 1.1], [0.2, 0.9, 0.91], 0.9),
-        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.2], 0.9),
-        ([0.4, 0.6, 0.9], [0.95, 0.8, 0.97], 0.9),
-    ]
-    for __ in range(2):
-        seconds = sorted(draw.uniform(0, 9) for _ in range(8))
-        found.append((seconds, [0.3, 0.5, 0.7, 0.82, 0.79, 0.84, 0.9, 0.86], 0.8))
-    return found
-
-
-def _first(seconds: list[float], accuracies: list[float], target: float, least: int = 0) -> float:
-    return next((at for at, value in list(zip(seconds, accuracies, strict=True))[least:] if value >= target), math.inf)
 
 
 def _last_below(seconds: list[float], accuracies: list[float], target: float) -> float:
@@ -76,49 +46,36 @@ def _last_below(seconds: list[float], accuracies: list[float], target: float) ->
 
 _REACHED = Exercise(
     "lab5.reached",
-    right=_first,
-    wrong=[
-        Misconception(
-            lambda seconds, accuracies, target: seconds[-1], N_("this is when training ended, not when the target came")
+    given="seconds, accuracies, target",
+    right="next((at for at, value in zip(seconds, accuracies) if value >= target), math.inf)",
+    wrong={
+        "seconds[-1]": N_("this is when training ended, not when the target came"),
+        "seconds[accuracies.index(max(accuracies))]": N_(
+            "this is when accuracy was best; the target came earlier, or never"
         ),
-        Misconception(
-            lambda seconds, accuracies, target: seconds[accuracies.index(max(accuracies))],
-            N_("this is when accuracy was best; the target came earlier, or never"),
+        "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": N_(
+            "an accuracy that equals the target has reached it"
         ),
-        Misconception(
-            lambda seconds, accuracies, target: next(
-                (at for at, value in zip(seconds, accuracies, strict=True) if value > target), math.inf
-            ),
-            N_("an accuracy that equals the target has reached it"),
+        "next((at for at, value in zip(seconds, accuracies) if value >= target), seconds[-1])": N_(
+            "where the target was never reached there is no time: math.inf"
         ),
-        Misconception(
-            lambda seconds, accuracies, target: min(
-                zip(seconds, accuracies, strict=True), key=lambda pair: abs(pair[1] - target)
-            )[0],
-            N_("the accuracy nearest to the target may be below it"),
-        ),
-        Misconception(
-            lambda seconds, accuracies, target: next(
-                (at for at, value in zip(seconds, accuracies, strict=True) if value >= target), seconds[-1]
-            ),
-            N_("where the target was never reached there is no time: math.inf"),
-        ),
-        Misconception(_last_below, N_("the first time counts; that accuracy falls again later changes nothing")),
+        _last_below: N_("the first time counts; that accuracy falls again later changes nothing"),
+    },
+    # (seconds, accuracies, target)
+    plain=[
+        ([1.0, 2.0, 3.0, 4.0], [0.5, 0.92, 0.88, 0.95], 0.9),
+        ([0.5, 0.7, 1.1], [0.2, 0.9, 0.91], 0.9),
+        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.2], 0.9),
+        ([0.4, 0.6, 0.9], [0.95, 0.8, 0.97], 0.9),
     ],
-    cases=_curves,
+    drawn=lambda draw: [
+        (sorted(draw.uniform(0, 9) for _ in range(8)), [0.3, 0.5, 0.7, 0.82, 0.79, 0.84, 0.9, 0.86], 0.8)
+        for _ in range(2)
+    ],
     hint=N_("go through both lists at once, and stop at the first accuracy that is high enough"),
 )
 
 # ---- the seconds expected
-
-
-def _jobs(draw: random.Random) -> list[tuple[int, int, int, float, float]]:
-    """(examples needed, global batch, workers, seconds an example, seconds an all-reduce)."""
-    found = [(6400, 64, 1, 0.0001, 0.002), (6400, 64, 2, 0.0001, 0.002), (12000, 100, 4, 0.0002, 0.001)]
-    return found + [
-        (256 * draw.randint(10, 90), 256, workers, draw.randint(1, 9) * 1e-4, draw.randint(1, 9) * 1e-3)
-        for workers in (1, 2, 8)
-    ]
 
 
 def _seconds(
@@ -130,28 +87,28 @@ def _seconds(
 
 _EXPECTED = Exercise(
     "lab5.expected",
+    given="examples, batch, workers, each, reduce",
     right=_seconds,
-    wrong=[
-        Misconception(lambda *job: _seconds(*job, alone=True), N_("one worker has no other to all-reduce with")),
-        Misconception(
-            lambda *job: _seconds(*job, shared=False),
-            N_("the global batch is shared: each worker computes its own part"),
+    wrong={
+        "_seconds(examples, batch, workers, each, reduce, alone=True)": N_(
+            "one worker has no other to all-reduce with"
         ),
-        Misconception(
-            lambda examples, batch, workers, each, reduce: examples * each / workers,
-            N_("the steps' all-reduces are missing: there is one in each step"),
+        "_seconds(examples, batch, workers, each, reduce, shared=False)": N_(
+            "the global batch is shared: each worker computes its own part"
         ),
-        Misconception(
-            lambda examples, batch, workers, each, reduce: examples * each / workers + reduce * (workers > 1),
-            N_("there is an all-reduce in each step, not one in all"),
+        "examples * each / workers": N_("the steps' all-reduces are missing: there is one in each step"),
+        "_seconds(examples, batch, workers, each, reduce) / workers": N_(
+            "the workers are counted twice: they share a step's examples, and make equally many steps"
         ),
-        Misconception(
-            lambda examples, batch, workers, each, reduce: _seconds(examples, batch, workers, each, reduce) / workers,
-            N_("the workers are counted twice: they share a step's examples, and make equally many steps"),
-        ),
+    },
+    # (examples needed, global batch, workers, seconds an example, seconds an all-reduce)
+    plain=[(6400, 64, 1, 0.0001, 0.002), (6400, 64, 2, 0.0001, 0.002), (12000, 100, 4, 0.0002, 0.001)],
+    drawn=lambda draw: [
+        (256 * draw.randint(10, 90), 256, workers, draw.randint(1, 9) * 1e-4, draw.randint(1, 9) * 1e-3)
+        for workers in (1, 2, 8)
     ],
-    cases=_jobs,
     hint=N_("how many steps are there, and what does one of them take?"),
+    using=[_seconds],
 )
 
 # ---- the choice, which is run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dtk import environment
-from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.course.exercise import Exercise, Trial, digits
 from dtk.course.trials import NO_GRADIENT, same_weights, why_it_fails
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
@@ -20,115 +21,67 @@ __all__ = ["EXERCISES"]
 _WORKERS = 3  # a divisor of 2 that is typed in shows
 
 
-def _replicas(draw: random.Random) -> list[tuple[list[list[float]]]]:
-    """(each replica's losses,): equal parts first, then parts of different sizes."""
-    plain = [([[2.0, 3.0], [4.0, 5.0]],), ([[1.0], [2.0, 6.0]],)]
-    sizes = ((2, 2, 2), (3, 1), (4, 2, 1), (1, 1, 1, 2))
-    return plain + [([[float(draw.randint(1, 9)) for _ in range(size)] for size in each],) for each in sizes]
-
-
-def _shapes(draw: random.Random) -> list[tuple[np.ndarray, int]]:
-    """(losses, global batch) of one replica: a number per example first, then more of them."""
-    plain = [(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)]
-    shapes = (((1, 2, 2), 4), ((3, 4), 5), ((2, 3, 2), 8), ((4, 2, 2, 3), 12))
-    return plain + [
-        (np.array([float(draw.randint(1, 9)) for _ in range(int(np.prod(shape)))]).reshape(shape), whole)
-        for shape, whole in shapes
-    ]
-
-
-def _weights(draw: random.Random) -> list[tuple[list[float], list[float], int]]:
-    """(losses, weights, global batch) of one replica."""
-    plain = [([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)]
-    return plain + [
-        ([float(draw.randint(1, 9)) for _ in range(n)], [float(draw.randint(0, 3)) + 0.5 for _ in range(n)], whole)
-        for n, whole in ((2, 6), (3, 6), (4, 7))
-    ]
-
-
-def _total(losses: list[list[float]]) -> int:
-    return sum(len(mine) for mine in losses)
-
-
 def _per_example(losses: np.ndarray) -> np.ndarray:
     return losses.reshape(len(losses), -1).mean(axis=1)
 
 
-def _products(losses: list[float], weights: list[float]) -> float:
-    return float(np.dot(losses, weights))
-
-
 SHARES = Exercise(
     "02.shares",
-    right=lambda losses: [sum(mine) / _total(losses) for mine in losses],
-    cases=_replicas,
-    wrong=[
-        Misconception(
-            lambda losses: [sum(mine) / len(mine) for mine in losses],
-            N_("these are the replicas' own means, which add up to too much"),
+    given="losses",
+    right="[sum(mine) / len(flat(losses)) for mine in losses]",
+    wrong={
+        "[sum(mine) / len(mine) for mine in losses]": N_("these are the replicas' own means, which add up to too much"),
+        "[sum(mine) / len(losses) for mine in losses]": N_("the number of replicas counts no examples"),
+        "[sum(mine) / len(mine) / len(losses) for mine in losses]": N_(
+            "right where all replicas have equally many examples; in the second case they have not"
         ),
-        Misconception(
-            lambda losses: [sum(mine) / len(losses) for mine in losses], N_("the number of replicas counts no examples")
-        ),
-        Misconception(
-            lambda losses: [sum(mine) / len(mine) / len(losses) for mine in losses],
-            N_("right where all replicas have equally many examples; in the second case they have not"),
-        ),
-        Misconception(
-            lambda losses: [sum(mine) for mine in losses], N_("they add up to the sum of all losses, no mean")
-        ),
-        Misconception(
-            lambda losses: [sum(map(sum, losses)) / _total(losses) / len(losses)] * len(losses),
-            N_("their sum is right, but a replica knows its own examples only"),
-        ),
+        "[sum(mine) for mine in losses]": N_("they add up to the sum of all losses, no mean"),
+    },
+    # each replica's losses: equal parts first, then parts of different sizes
+    plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0], [2.0, 6.0]],)],
+    drawn=lambda draw: [
+        ([digits(draw, size) for size in sizes],) for sizes in ((2, 2, 2), (3, 1), (4, 2, 1), (1, 1, 1, 2))
     ],
 )
 ANY_SHAPE = Exercise(
     "02.any_shape",
-    right=lambda losses, global_batch: _per_example(losses).sum() / global_batch,
-    cases=_shapes,
-    wrong=[
-        Misconception(
-            lambda losses, global_batch: losses.sum() / global_batch,
-            N_("an example with several numbers counts several times; one number per example first"),
+    given="losses, global_batch",
+    right="_per_example(losses).sum() / global_batch",
+    wrong={
+        "losses.sum() / global_batch": N_(
+            "an example with several numbers counts several times; one number per example first"
         ),
-        Misconception(lambda losses, global_batch: losses.mean(), N_("this is the replica's own mean again")),
-        Misconception(
-            lambda losses, global_batch: losses.mean(axis=-1).sum() / global_batch,
-            N_("the last axis is not always the only one behind the examples, and with one axis it is the examples"),
+        "losses.mean()": N_("this is the replica's own mean again"),
+        "losses.mean(axis=-1).sum() / global_batch": N_(
+            "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),
-        Misconception(
-            lambda losses, global_batch: losses.mean() / global_batch,
-            N_("the mean of everything is divided by the replica's own examples already"),
-        ),
-        Misconception(
-            lambda losses, global_batch: _per_example(losses).sum(),
-            N_("one number per example is right; their sum grows with the batch"),
-        ),
+        "_per_example(losses).sum()": N_("one number per example is right; their sum grows with the batch"),
+    },
+    # (losses, global batch) of one replica: a number per example first, then more of them
+    plain=[(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)],
+    drawn=lambda draw: [
+        (np.array(digits(draw, math.prod(shape))).reshape(shape), whole)
+        for shape, whole in (((1, 2, 2), 4), ((3, 4), 5), ((2, 3, 2), 8), ((4, 2, 2, 3), 12))
     ],
+    using=[_per_example],
 )
 WEIGHTED = Exercise(
     "02.weighted",
-    right=lambda losses, weights, global_batch: _products(losses, weights) / global_batch,
-    cases=_weights,
-    wrong=[
-        Misconception(
-            lambda losses, weights, global_batch: _products(losses, weights) / sum(weights),
-            N_("the weights of this replica alone are no common divisor: each replica would divide by another number"),
+    given="losses, weights, global_batch",
+    right="float(np.dot(losses, weights)) / global_batch",
+    wrong={
+        "float(np.dot(losses, weights)) / sum(weights)": N_(
+            "the weights of this replica alone are no common divisor: each replica would divide by another number"
         ),
-        Misconception(lambda losses, weights, global_batch: sum(losses) / global_batch, N_("the weights are left out")),
-        Misconception(
-            lambda losses, weights, global_batch: _products(losses, weights) / len(losses),
-            N_("this divides by the replica's own examples"),
-        ),
-        Misconception(
-            lambda losses, weights, global_batch: sum(losses) * sum(weights) / global_batch,
-            N_("each loss has a weight of its own: multiply before you add up"),
-        ),
-        Misconception(
-            lambda losses, weights, global_batch: _products(losses, weights),
-            N_("a sum grows with the batch; one device takes a mean"),
-        ),
+        "sum(losses) / global_batch": N_("the weights are left out"),
+        "float(np.dot(losses, weights)) / len(losses)": N_("this divides by the replica's own examples"),
+        "float(np.dot(losses, weights))": N_("a sum grows with the batch; one device takes a mean"),
+    },
+    # (losses, weights, global batch) of one replica
+    plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],
+    drawn=lambda draw: [
+        (digits(draw, n), [float(draw.randint(0, 3)) + 0.5 for _ in range(n)], whole)
+        for n, whole in ((2, 6), (3, 6), (4, 7))
     ],
 )
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import random
 
-from dtk.course.exercise import Exercise, Misconception
+from dtk.course.exercise import Exercise, digits
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
-
-
-def _epochs(draw: random.Random) -> list[tuple[int, int, float]]:
-    """(epoch, epochs of the warm-up, rate at its end): the first epoch, the last of the warm-up, and later ones."""
-    plain = [(0, 4, 0.1), (3, 4, 0.1), (4, 4, 0.1), (9, 4, 0.1)]
-    return plain + [(draw.randint(0, 12), draw.randint(2, 8), draw.choice([0.2, 0.5, 1.0])) for _ in range(4)]
 
 
 def _files(draw: random.Random) -> list[tuple[list[str]]]:
@@ -32,124 +26,69 @@ def _number(name: str) -> int:
     return int(name.split("-")[1].split(".")[0])
 
 
-def _parts(draw: random.Random) -> list[tuple[list[list[float]]]]:
-    """For each replica the numbers that it saw; not always equally many."""
-    plain = [[[2.0, 3.0], [4.0, 5.0]], [[1.0, 2.0, 6.0], [4.0, 7.0]], [[3.0, 5.0], [8.0, 1.0], [9.0]]]
-    drawn = [[[float(draw.randint(0, 9)) for _ in range(many)] for many in sizes] for sizes in ((2, 4), (3, 3, 2))]
-    return [(parts,) for parts in [*plain, *drawn]]
-
-
-def _sizes(draw: random.Random) -> list[tuple[int, int]]:
-    """(weights, replicas)"""
-    return [(100, 2), (100, 1), *((draw.randint(50, 5000), draw.randint(3, 8)) for _ in range(3))]
-
-
-def _mean(numbers: list[float]) -> float:
-    return sum(numbers) / len(numbers)
-
-
-def _all(parts: list[list[float]]) -> list[float]:
-    return [number for part in parts for number in part]
-
-
 EXERCISES = [
     Exercise(
         "03.warm_up",
-        right=lambda epoch, warm, rate: rate * min(1, (epoch + 1) / warm),
-        cases=_epochs,
-        wrong=[
-            Misconception(
-                lambda epoch, warm, rate: rate * min(1, epoch / warm),
-                N_("Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"),
+        given="epoch, warm, rate",
+        right="rate * min(1, (epoch + 1) / warm)",
+        wrong={
+            "rate * min(1, epoch / warm)": N_(
+                "Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"
             ),
-            Misconception(
-                lambda epoch, warm, rate: rate * (epoch + 1) / warm, N_("the rate rises on and on after the warm-up")
+            "rate * (epoch + 1) / warm": N_("the rate rises on and on after the warm-up"),
+            "rate * min(1, (epoch + 1) / (warm + 1))": N_(
+                "the full rate comes one epoch late: the last epoch of the warm-up has it already"
             ),
-            Misconception(
-                lambda epoch, warm, rate: rate if epoch >= warm - 1 else 0.0,
-                N_("that waits with a rate of 0; a warm-up rises by the same amount in each epoch"),
-            ),
-            Misconception(
-                lambda epoch, warm, rate: rate * min(1, (epoch + 1) / (warm + 1)),
-                N_("the full rate comes one epoch late: the last epoch of the warm-up has it already"),
-            ),
-            Misconception(
-                lambda epoch, warm, rate: rate if epoch >= warm else rate / warm,
-                N_("that is one step up after the warm-up; it rises in each of its epochs"),
-            ),
-        ],
+        },
+        # (epoch, epochs of the warm-up, rate at its end): the first epoch, the last of the warm-up, and later ones
+        plain=[(0, 4, 0.1), (3, 4, 0.1), (4, 4, 0.1), (9, 4, 0.1)],
+        drawn=lambda draw: [(draw.randint(0, 12), draw.randint(2, 8), draw.choice([0.2, 0.5, 1.0])) for _ in range(4)],
         hint=N_("write down the rates of epochs 0 to 5 for a warm-up of 4 epochs"),
     ),
     Exercise(
         "03.latest",
-        right=lambda names: max(names, key=_number),
-        cases=_files,
-        wrong=[
-            Misconception(lambda names: sorted(names)[-1], N_('as text, "9" comes after "10": compare numbers')),
-            Misconception(
-                lambda names: max(names, key=len),
-                N_("the longest name has the most digits, and zeros before a number count"),
-            ),
-            Misconception(
-                lambda names: sorted(names, key=lambda name: (len(name), name))[-1],
-                N_("length first, then text: that holds until a name has zeros before its number"),
-            ),
-            Misconception(
-                lambda names: names[-1], N_("the list comes in no order: its last name is no newer than others")
-            ),
-            Misconception(lambda names: max(map(_number, names)), N_("the number is right; the name is asked for")),
-        ],
+        given="names",
+        right="max(names, key=_number)",
+        wrong={
+            "sorted(names)[-1]": N_('as text, "9" comes after "10": compare numbers'),
+            "max(names, key=len)": N_("the longest name has the most digits, and zeros before a number count"),
+            "names[-1]": N_("the list comes in no order: its last name is no newer than others"),
+            "max(map(_number, names))": N_("the number is right; the name is asked for"),
+        },
+        drawn=_files,
         hint=N_('cut the number out of "ckpt-12.weights.h5", and compare numbers'),
+        using=[_number],
     ),
     Exercise(
         "03.saved_mean",
-        right=lambda parts: _mean(parts[0]),
-        cases=_parts,
-        wrong=[
-            Misconception(
-                lambda parts: _mean(_all(parts)),
-                N_("that is the mean of the whole batch, which one device has, and synchronized=True"),
+        given="parts",
+        right="mean(parts[0])",
+        wrong={
+            "mean(flat(parts))": N_("that is the mean of the whole batch, which one device has, and synchronized=True"),
+            "mean([mean(part) for part in parts])": N_(
+                "nothing combines the replicas' means in Keras 3; tf_keras does"
             ),
-            Misconception(
-                lambda parts: _mean([_mean(part) for part in parts]),
-                N_("nothing combines the replicas' means in Keras 3; tf_keras does"),
-            ),
-            Misconception(
-                lambda parts: _mean(parts[-1]), N_("one replica's mean is saved, but which? Look at what was printed")
-            ),
-            Misconception(lambda parts: sum(parts[0]), N_("a mean, not a sum")),
-            Misconception(
-                lambda parts: [_mean(part) for part in parts],
-                N_("there is one model in a file, and one mean in its layer"),
-            ),
-        ],
+            "mean(parts[-1])": N_("one replica's mean is saved, but which? Look at what was printed"),
+            "[mean(part) for part in parts]": N_("there is one model in a file, and one mean in its layer"),
+        },
+        # for each replica the numbers that it saw; not always equally many
+        plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0, 2.0, 6.0], [4.0, 7.0]],), ([[3.0, 5.0], [8.0, 1.0], [9.0]],)],
+        drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((2, 4), (3, 3, 2))],
         hint=N_("each replica has its own moving mean; which of them is written to the file?"),
     ),
     Exercise(
         "03.bytes",
-        right=lambda weights, replicas: 4 * 3 * weights * replicas,
-        cases=_sizes,
-        wrong=[
-            Misconception(
-                lambda weights, replicas: 4 * weights * replicas,
-                N_("Adam keeps two more numbers for each weight: its moments"),
-            ),
-            Misconception(
-                lambda weights, replicas: 4 * 3 * weights,
-                N_("that is one replica; each of them has a copy of everything"),
-            ),
-            Misconception(
-                lambda weights, replicas: 4 * 3 * weights / replicas,
-                N_("the model is not cut into parts: each replica has the whole of it"),
-            ),
-            Misconception(
-                lambda weights, replicas: 3 * weights * replicas, N_("numbers, not bytes: a float32 has four")
-            ),
-            Misconception(
-                lambda weights, replicas: 4 * (weights * replicas + 2 * weights),
-                N_("the optimizer's moments are mirrored, too, as they are variables"),
-            ),
-        ],
+        given="weights, replicas",
+        right="4 * 3 * weights * replicas",
+        wrong={
+            "4 * weights * replicas": N_("Adam keeps two more numbers for each weight: its moments"),
+            "4 * 3 * weights": N_("that is one replica; each of them has a copy of everything"),
+            "4 * 3 * weights / replicas": N_("the model is not cut into parts: each replica has the whole of it"),
+            "3 * weights * replicas": N_("numbers, not bytes: a float32 has four"),
+        },
+        # (weights, replicas)
+        plain=[(100, 2), (100, 1)],
+        drawn=lambda draw: [(draw.randint(50, 5000), draw.randint(3, 8)) for _ in range(3)],
         hint=N_("bytes of a number, times numbers for each weight, times copies"),
     ),
 ]

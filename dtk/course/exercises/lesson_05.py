@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Misconception, Trial, not_solved
+from dtk.course.exercise import Exercise, Trial, not_solved
 from dtk.course.trials import NO_GRADIENT, both, first_loss, left_empty, not_verified, same_weights, why_it_fails
 from dtk.environment import quiet
 from dtk.errors import WorkerFailed
@@ -16,10 +15,6 @@ from dtk.language import N_, _
 from dtk.runs import Run, baseline
 
 __all__ = ["EXERCISES"]
-
-_OWN_MEAN = N_(
-    "this is the mean over the replica's own examples; means of parts of different size do not add up to a mean"
-)
 
 
 def _short_step(run: Run) -> tuple[list[float], int, int]:
@@ -30,17 +25,6 @@ def _short_step(run: Run) -> tuple[list[float], int, int]:
     return run.records[run.records.step == step].loss.tolist(), int(steps[step]), full
 
 
-def _of_short_step(formula: Callable[[list[float], int, int], float]) -> Callable[[Run], float]:
-    return lambda run: formula(*_short_step(run))
-
-
-def _epochs(draw: random.Random) -> list[tuple[list[list[float]]]]:
-    """Shares by step and replica, for one to four replicas."""
-    sizes = ((3, 4), (1, 3), (4, 5))
-    drawn = [[[draw.randint(1, 40) / 8 for _ in range(n)] for _ in range(steps)] for n, steps in sizes]
-    return [([[1.25, 2.25], [1.0, 2.0]],), ([[0.5, 1.0], [0.25, 0.75], [0.5, 0.25]],), *((each,) for each in drawn)]
-
-
 def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
     """(guesses, labels, global batch) of one replica, some of them with fewer examples than their fair part."""
     cases = [(np.array([1, 2, 3]), np.array([1, 0, 3]), 5), (np.array([4, 5]), np.array([4, 5]), 5)]
@@ -48,11 +32,6 @@ def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
         labels = np.array([draw.randint(0, 9) for _ in range(mine)])
         cases.append((np.where(np.arange(mine) % 3 == 1, labels + 1, labels), labels, whole))
     return cases
-
-
-def _steps(draw: random.Random) -> list[tuple[int, int]]:
-    """(step, steps in an epoch), both counted from 1: first, last and middle steps of epochs."""
-    return [(1, 12), (12, 12), (13, 12), (24, 12), (30, 12), (10, 10), (draw.randint(50, 90), 7), (5, 1)]
 
 
 def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Random) -> str:
@@ -89,132 +68,90 @@ def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Rando
 EXERCISES = [
     Exercise(
         "05.short",
-        right=_of_short_step(lambda shares, examples, full: sum(shares) * full / examples),
-        wrong=[
-            Misconception(
-                _of_short_step(lambda shares, examples, full: sum(shares)),
-                N_(
-                    "this is the recorded loss, the sum over the images divided by a full batch; the step has fewer "
-                    "images"
-                ),
+        given="shares, examples, full",
+        right="sum(shares) * full / examples",
+        wrong={
+            "sum(shares)": N_(
+                "this is the recorded loss, the sum over the images divided by a full batch; the step has fewer images"
             ),
-            Misconception(
-                _of_short_step(lambda shares, examples, full: sum(shares) * examples / full),
-                N_("this makes it smaller still: the sum has to be divided by a smaller number, so the loss grows"),
+            "shares[0] * full / examples": N_(
+                "this is one replica's part; the loss of the step is the sum of all shares"
             ),
-            Misconception(
-                _of_short_step(lambda shares, examples, full: shares[0] * full / examples),
-                N_("this is one replica's part; the loss of the step is the sum of all shares"),
+            "sum(shares) / examples": N_(
+                "this divides by the full batch and by the step's images; undo the first division"
             ),
-            Misconception(
-                _of_short_step(lambda shares, examples, full: sum(shares) / len(shares) * full / examples),
-                N_("the mean of the shares is divided once too often; shares are added up"),
-            ),
-            Misconception(
-                _of_short_step(lambda shares, examples, full: sum(shares) / examples),
-                N_("this divides by the full batch and by the step's images; undo the first division"),
-            ),
-        ],
+        },
         hint=N_("by what was each share of this step divided, and how many images are in the step?"),
         close=1e-3,
+        play=lambda formula, run: formula(*_short_step(run)),
     ),
     Exercise(
         "05.epoch",
-        right=lambda shares: sum(sum(step) for step in shares) / len(shares),
-        cases=_epochs,
-        wrong=[
-            Misconception(
-                lambda shares: float(np.mean([share for step in shares for share in step])),
-                N_(
-                    "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
-                ),
+        given="shares",
+        right="sum(flat(shares)) / len(shares)",
+        wrong={
+            "mean(flat(shares))": N_(
+                "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
             ),
-            Misconception(
-                lambda shares: sum(sum(step) for step in shares),
-                N_("that is the sum over the epoch's steps, not their mean"),
+            "sum(flat(shares))": N_("that is the sum over the epoch's steps, not their mean"),
+            "sum(step[0] for step in shares) / len(shares)": N_(
+                "this is the first replica's part alone; a step's loss is the sum over its replicas"
             ),
-            Misconception(
-                lambda shares: 2 * float(np.mean([share for step in shares for share in step])),
-                N_("a number of replicas that is typed in holds for one cluster only"),
-            ),
-            Misconception(
-                lambda shares: sum(step[0] for step in shares) / len(shares),
-                N_("this is the first replica's part alone; a step's loss is the sum over its replicas"),
-            ),
-            Misconception(lambda shares: sum(shares[-1]), N_("that is the last step's loss, not the epoch's")),
+            "sum(shares[-1])": N_("that is the last step's loss, not the epoch's"),
+        },
+        # shares by step and replica, for one to four replicas
+        plain=[([[1.25, 2.25], [1.0, 2.0]],), ([[0.5, 1.0], [0.25, 0.75], [0.5, 0.25]],)],
+        drawn=lambda draw: [
+            ([[draw.randint(1, 40) / 8 for _ in range(replicas)] for _ in range(steps)],)
+            for replicas, steps in ((3, 4), (1, 3), (4, 5))
         ],
     ),
     Exercise(
         "05.accuracy",
-        right=lambda guesses, labels, global_batch: float(np.sum(guesses == labels)) / global_batch,
-        cases=_guesses,
-        wrong=[
-            Misconception(lambda guesses, labels, global_batch: float(np.mean(guesses == labels)), _OWN_MEAN),
-            Misconception(
-                lambda guesses, labels, global_batch: float(np.sum(guesses == labels)),
-                N_(
-                    "that is a count: what the replicas return is added up, so that it has to be a share of the "
-                    "accuracy"
-                ),
+        given="guesses, labels, global_batch",
+        right="float(np.sum(guesses == labels)) / global_batch",
+        wrong={
+            "float(np.mean(guesses == labels))": N_(
+                "this is the mean over the replica's own examples; means of parts of different size do not add up to a "
+                "mean"
             ),
-            Misconception(
-                lambda guesses, labels, global_batch: float(np.mean(guesses == labels)) / global_batch,
-                N_("this divides twice: by the replica's own examples and by the global batch"),
+            "float(np.sum(guesses == labels))": N_(
+                "that is a count: what the replicas return is added up, so that it has to be a share of the accuracy"
             ),
-            Misconception(
-                lambda guesses, labels, global_batch: float(np.mean(guesses == labels)) / 2,
-                N_("the mean over replicas is right only where all have equally many examples"),
+            "float(np.mean(guesses == labels)) / global_batch": N_(
+                "this divides twice: by the replica's own examples and by the global batch"
             ),
-            Misconception(
-                lambda guesses, labels, global_batch: float(np.sum(guesses != labels)) / global_batch,
-                N_("this counts the wrong guesses"),
-            ),
-        ],
+            "float(np.sum(guesses != labels)) / global_batch": N_("this counts the wrong guesses"),
+        },
+        drawn=_guesses,
     ),
     Trial("05.penalty", _penalty_hint),
     Exercise(
         "05.counter",
-        right=lambda step, steps_an_epoch: (step - 1) // steps_an_epoch + 1,
-        cases=_steps,
-        wrong=[
-            Misconception(
-                lambda step, steps_an_epoch: step // steps_an_epoch,
-                N_("try the first step: it belongs to epoch 1, not 0"),
-            ),
-            Misconception(
-                lambda step, steps_an_epoch: step // steps_an_epoch + 1,
-                N_("try an epoch's last step: it still belongs to its epoch"),
-            ),
-            Misconception(
-                lambda step, steps_an_epoch: (step - 1) % steps_an_epoch + 1,
-                N_("that is the number of the step within its epoch"),
-            ),
-            Misconception(lambda step, steps_an_epoch: step / steps_an_epoch, N_("an epoch's number is whole")),
-            Misconception(lambda step, steps_an_epoch: steps_an_epoch, N_("that is how many steps an epoch has")),
-        ],
+        given="step, steps_an_epoch",
+        right="(step - 1) // steps_an_epoch + 1",
+        wrong={
+            "step // steps_an_epoch": N_("try the first step: it belongs to epoch 1, not 0"),
+            "step // steps_an_epoch + 1": N_("try an epoch's last step: it still belongs to its epoch"),
+            "(step - 1) % steps_an_epoch + 1": N_("that is the number of the step within its epoch"),
+            "step / steps_an_epoch": N_("an epoch's number is whole"),
+        },
+        # (step, steps in an epoch), both counted from 1: first, last and middle steps of epochs
+        plain=[(1, 12), (12, 12), (13, 12), (24, 12), (30, 12), (10, 10)],
+        drawn=lambda draw: [(draw.randint(50, 90), 7), (5, 1)],
     ),
     Exercise(
         "05.numbers",
-        right=lambda run: sum(int(weight.size) for weight in run.weights),
-        wrong=[
-            Misconception(
-                lambda run: len(run.weights), N_("that counts the arrays; each of them holds many numbers: see `.size`")
+        given="run",
+        right="sum(weight.size for weight in run.weights)",
+        wrong={
+            "len(run.weights)": N_("that counts the arrays; each of them holds many numbers: see `.size`"),
+            "4 * sum(weight.size for weight in run.weights)": N_("that counts bytes; count numbers"),
+            "run.workers * sum(weight.size for weight in run.weights)": N_(
+                "that adds up the workers; each of them hands in one gradient for each weight"
             ),
-            Misconception(
-                lambda run: 4 * sum(int(weight.size) for weight in run.weights), N_("that counts bytes; count numbers")
-            ),
-            Misconception(
-                lambda run: run.workers * sum(int(weight.size) for weight in run.weights),
-                N_("that adds up the workers; each of them hands in one gradient for each weight"),
-            ),
-            Misconception(
-                lambda run: sum(int(weight.size) for weight in run.weights) // run.workers,
-                N_("the model is not divided among the workers: each has all of it"),
-            ),
-            Misconception(
-                lambda run: max(int(weight.size) for weight in run.weights), N_("that is the largest array alone")
-            ),
-        ],
+            "max(weight.size for weight in run.weights)": N_("that is the largest array alone"),
+        },
         hint=N_("how many arrays are in run.weights, and how many numbers are in one of them?"),
     ),
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import CheckFailed, Exercise, Misconception, Trial, not_solved
+from dtk.course.exercise import CheckFailed, Exercise, Trial, not_solved
 from dtk.course.trials import both, first_loss, left_empty, not_verified, why_it_fails
 from dtk.environment import quiet
 from dtk.errors import WorkerFailed
@@ -109,135 +108,74 @@ def _divisor_hint(loss_of: Any, train: Any, draw: random.Random) -> str:
     return ""
 
 
-def _evaluations(draw: random.Random) -> list[tuple[int, int, int | None]]:
-    """(images, batch, steps of EvalSpec): more images than the steps take, fewer, and all."""
-    plain: list[tuple[int, int, int | None]] = [(10_000, 64, 100), (300, 100, 100), (10_000, 64, None)]
-    return [*plain, (draw.randint(900, 990), 32, 10), (50, 64, 1), (draw.randint(1000, 2000), 128, None)]
-
-
-def _all_of(images: int, steps: int | None, taken: float) -> float:
-    return images if steps is None else taken
-
-
-def _last_batches(draw: random.Random) -> list[tuple[int, int, float]]:
-    """(images, batch, mean loss): last batches that are short, half and full."""
-    return [(60_000, 64, 2.304), (1_497, 128, 1.0), (1_280, 64, 2.0), (100, 8, draw.randint(3, 9) / 2), (70, 30, 3.0)]
-
-
-def _checkpoints(draw: random.Random) -> list[tuple[int, int]]:
-    """(steps, steps between two saves): fewer than five files, more, and a last step that is no multiple."""
-    return [(60, 20), (200, 20), (50, 20), (draw.randint(90, 99), 10), (1_000, 100), (7, 3)]
-
-
 def _saved(steps: int, every: int) -> list[int]:
     """All steps that Estimator saves: before the first, each multiple, the last."""
     return sorted({*range(0, steps + 1, every), steps})
-
-
-def _gradients(draw: random.Random) -> list[tuple[int, int, int]]:
-    """(weights, images, batch); the last three leave a short batch, in one of them almost a full one."""
-    return [
-        (1_000, 1_280, 128),
-        (1_000, 1_280, 512),
-        (draw.randint(5_000, 9_000), 60_000, 256),
-        (10, 100, 7),
-        (10, 127, 16),
-    ]
 
 
 EXERCISES = [
     Trial("06.input", _input_hint),
     Exercise(
         "06.evaluated",
-        right=lambda images, batch, steps: _all_of(images, steps, min(images, (steps or 0) * batch)),
-        cases=_evaluations,
-        wrong=[
-            Misconception(
-                lambda images, batch, steps: images, N_("that is the whole test set, which only `steps=None` evaluates")
+        given="images, batch, steps",
+        right="images if steps is None else min(images, steps * batch)",
+        wrong={
+            "images": N_("that is the whole test set, which only `steps=None` evaluates"),
+            "images if steps is None else steps * batch": N_(
+                "a test set that is smaller than the steps would take ends earlier"
             ),
-            Misconception(
-                lambda images, batch, steps: _all_of(images, steps, (steps or 0) * batch),
-                N_("a test set that is smaller than the steps would take ends earlier"),
-            ),
-            Misconception(lambda images, batch, steps: steps or 0, N_("that is the number of batches, not of images")),
-            Misconception(
-                lambda images, batch, steps: min(images, 100 * batch), N_("100 is only the default; take `steps`")
-            ),
-            Misconception(
-                lambda images, batch, steps: min(math.ceil(images / batch), steps or 10**9),
-                N_("that counts batches; how many images are in them?"),
-            ),
-        ],
+            "steps or 0": N_("that is the number of batches, not of images"),
+            "min(images, 100 * batch)": N_("100 is only the default; take `steps`"),
+        },
+        # (images, batch, steps of EvalSpec): more images than the steps take, fewer, and all
+        plain=[(10_000, 64, 100), (300, 100, 100), (10_000, 64, None)],
+        drawn=lambda draw: [(draw.randint(900, 990), 32, 10), (50, 64, 1), (draw.randint(1000, 2000), 128, None)],
     ),
     Exercise(
         "06.last",
-        right=lambda images, batch, mean: mean * (images % batch or batch) / batch,
-        cases=_last_batches,
-        wrong=[
-            Misconception(
-                lambda images, batch, mean: mean, N_("the sum over a short batch is divided by the size of a full one")
+        given="images, batch, mean",
+        right="mean * (images % batch or batch) / batch",
+        wrong={
+            "mean": N_("the sum over a short batch is divided by the size of a full one"),
+            "mean * (images % batch) / batch": N_(
+                "where nothing is left over the last batch is a full one; this makes its loss 0"
             ),
-            Misconception(
-                lambda images, batch, mean: mean / 2, N_("half is right only where half of the images are left over")
-            ),
-            Misconception(
-                lambda images, batch, mean: mean * (images % batch) / batch,
-                N_("where nothing is left over the last batch is a full one; this makes its loss 0"),
-            ),
-            Misconception(
-                lambda images, batch, mean: mean * batch / (images % batch or batch),
-                N_("fewer losses divided by the same number are less, not more"),
-            ),
-            Misconception(
-                lambda images, batch, mean: mean * (images % batch or batch),
-                N_("that is the sum of the losses; divide it"),
-            ),
-        ],
+            "mean * (images % batch or batch)": N_("that is the sum of the losses; divide it"),
+        },
+        # (images, batch, mean loss): last batches that are short, half and full
+        plain=[(60_000, 64, 2.304), (1_497, 128, 1.0), (1_280, 64, 2.0)],
+        drawn=lambda draw: [(100, 8, draw.randint(3, 9) / 2), (70, 30, 3.0)],
     ),
     Trial("06.divides", _divisor_hint),
     Exercise(
         "06.kept",
-        right=lambda steps, every: _saved(steps, every)[-5:],
-        cases=_checkpoints,
-        wrong=[
-            Misconception(_saved, N_("these are all that were written; Estimator keeps the last five")),
-            Misconception(lambda steps, every: _saved(steps, every)[:5], N_("it is the oldest that are deleted")),
-            Misconception(
-                lambda steps, every: list(range(0, steps + 1, every))[-5:],
-                N_("the last step is always saved, also where it is no multiple"),
+        given="steps, every",
+        right="_saved(steps, every)[-5:]",
+        wrong={
+            _saved: N_("these are all that were written; Estimator keeps the last five"),
+            "_saved(steps, every)[:5]": N_("it is the oldest that are deleted"),
+            "list(range(0, steps + 1, every))[-5:]": N_("the last step is always saved, also where it is no multiple"),
+            "[step for step in _saved(steps, every) if step][-5:]": N_(
+                "there is one before the first step, too: step 0"
             ),
-            Misconception(
-                lambda steps, every: [step for step in _saved(steps, every) if step][-5:],
-                N_("there is one before the first step, too: step 0"),
-            ),
-            Misconception(lambda steps, every: len(_saved(steps, every)[-5:]), N_("list the steps, not their number")),
-        ],
+        },
+        # (steps, steps between two saves): fewer than five files, more, and a last step that is no multiple
+        plain=[(60, 20), (200, 20), (50, 20)],
+        drawn=lambda draw: [(draw.randint(90, 99), 10), (1_000, 100), (7, 3)],
+        using=[_saved],
     ),
     Exercise(
         "06.gradients",
-        right=lambda weights, images, batch: images // batch * weights * 4,
-        cases=_gradients,
-        wrong=[
-            Misconception(
-                lambda weights, images, batch: images // batch * weights, N_("a float32 number has more than one byte")
-            ),
-            Misconception(
-                lambda weights, images, batch: images * weights * 4,
-                N_("gradients are added up once for each batch, not for each image"),
-            ),
-            Misconception(
-                lambda weights, images, batch: batch * weights * 4,
-                N_("how large a batch is does not matter; how many there are does"),
-            ),
-            Misconception(lambda weights, images, batch: weights * 4, N_("that is one step; an epoch has several")),
-            Misconception(
-                lambda weights, images, batch: math.ceil(images / batch) * weights * 4,
-                N_("the short batch at the end is dropped here"),
-            ),
-            Misconception(
-                lambda weights, images, batch: round(images / batch) * weights * 4,
-                N_("rounded, a batch that is almost full counts as one; it is dropped as well"),
-            ),
-        ],
+        given="weights, images, batch",
+        right="images // batch * weights * 4",
+        wrong={
+            "images // batch * weights": N_("a float32 number has more than one byte"),
+            "images * weights * 4": N_("gradients are added up once for each batch, not for each image"),
+            "weights * 4": N_("that is one step; an epoch has several"),
+            "math.ceil(images / batch) * weights * 4": N_("the short batch at the end is dropped here"),
+        },
+        # (weights, images, batch); the last three leave a short batch, in one of them almost a full one
+        plain=[(1_000, 1_280, 128), (1_000, 1_280, 512)],
+        drawn=lambda draw: [(draw.randint(5_000, 9_000), 60_000, 256), (10, 100, 7), (10, 127, 16)],
     ),
 ]

@@ -8,84 +8,49 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.course.exercise import Exercise, Trial
 from dtk.course.trials import watched
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
 
 
-def _ends(draw: random.Random) -> list[tuple[int, int, int]]:
-    """(steps in all, steps between two saves, the step before which a worker dies)."""
-    return [(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)] + [
-        (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
-    ]
-
-
 _COMPUTED = Exercise(
     "07.computed",
-    right=lambda steps, every, dies: dies - 1 + steps - (dies - 1) // every * every,
-    cases=_ends,
-    wrong=[
-        Misconception(
-            lambda steps, every, dies: steps, N_("so many count; those whose work was lost were computed, too")
+    given="steps, every, dies",
+    right="dies - 1 + steps - (dies - 1) // every * every",
+    wrong={
+        "steps": N_("so many count; those whose work was lost were computed, too"),
+        "dies - 1 + steps": N_("this begins again with step 1; what was saved does not have to be computed again"),
+        "dies + steps - dies // every * every": N_(
+            "the worker dies before that step: it is not computed in the first attempt"
         ),
-        Misconception(
-            lambda steps, every, dies: dies - 1 + steps,
-            N_("this begins again with step 1; what was saved does not have to be computed again"),
-        ),
-        Misconception(
-            lambda steps, every, dies: dies + steps - dies // every * every,
-            N_("the worker dies before that step: it is not computed in the first attempt"),
-        ),
-        Misconception(
-            lambda steps, every, dies: dies - 1 + steps - dies // every * every,
-            N_("a worker that dies before a step does not save after it: which step is the last that was computed?"),
-        ),
-        Misconception(
-            lambda steps, every, dies: steps + every, N_("that is the most that can be lost; here less may be lost")
-        ),
-        Misconception(
-            lambda steps, every, dies: steps - (dies - 1) // every * every,
-            N_("those are the second attempt's; the first attempt computed, too"),
-        ),
+        "steps - (dies - 1) // every * every": N_("those are the second attempt's; the first attempt computed, too"),
+    },
+    # (steps in all, steps between two saves, the step before which a worker dies)
+    plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
+    drawn=lambda draw: [
+        (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
     ],
     hint=N_("how many steps does the first attempt compute, and after which step does the second one begin?"),
 )
 
 
-def _places(draw: random.Random) -> list[tuple[int, int]]:
-    """(updates that the checkpoint has seen, steps an epoch)."""
-    return [(15, 11), (22, 11), (0, 11), (20, 11)] + [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)]
-
-
 _PLACE = Exercise(
     "07.place",
-    right=lambda updates, steps: (updates // steps + 1, updates % steps),
-    cases=_places,
-    wrong=[
-        Misconception(lambda updates, steps: (updates // steps, updates % steps), N_("epochs count from 1 here")),
-        Misconception(
-            lambda updates, steps: (updates // steps + 1, 0),
-            N_("this begins the epoch anew, and trains its first batches twice"),
+    given="updates, steps",
+    right="(updates // steps + 1, updates % steps)",
+    wrong={
+        "(updates // steps, updates % steps)": N_("epochs count from 1 here"),
+        "(updates // steps + 1, 0)": N_("this begins the epoch anew, and trains its first batches twice"),
+        "(updates // steps + 1, updates)": N_(
+            "count the batches of this epoch alone: those before it are another epoch's"
         ),
-        Misconception(
-            lambda updates, steps: (updates // steps + 1, updates),
-            N_("count the batches of this epoch alone: those before it are another epoch's"),
-        ),
-        Misconception(
-            lambda updates, steps: (updates // steps + 1, updates % steps + 1),
-            N_("so one batch is left out that the weights have not seen"),
-        ),
-        Misconception(
-            lambda updates, steps: (round(updates / steps) + 1, updates % steps),
-            N_("rounded, more than half of an epoch counts as a whole one; only whole ones are done"),
-        ),
-        Misconception(
-            lambda updates, steps: (-(-updates // steps), updates % steps),
-            N_("after a whole epoch the next one begins, with nothing to leave out"),
-        ),
-    ],
+        "(updates // steps + 1, updates % steps + 1)": N_("so one batch is left out that the weights have not seen"),
+    },
+    # (updates that the checkpoint has seen, steps an epoch)
+    plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
+    drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
     hint=N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch"),
 )
 
@@ -110,24 +75,16 @@ def _followed(waits: dict[int, int | None]) -> int:
 
 _CULPRIT = Exercise(
     "07.culprit",
+    given="waits",
     right=_followed,
-    cases=_waits,
-    wrong=[
-        Misconception(lambda waits: waits[0], N_("this worker may wait for another one itself: follow the arrows on")),
-        Misconception(
-            lambda waits: min(worker for worker, there in waits.items() if there is None),
-            N_("this worker waits for no other, but does any other wait for it?"),
+    wrong={
+        "waits[0]": N_("this worker may wait for another one itself: follow the arrows on"),
+        "min(worker for worker, there in waits.items() if there is None)": N_(
+            "this worker waits for no other, but does any other wait for it?"
         ),
-        Misconception(
-            lambda waits: max(worker for worker, there in waits.items() if there is None),
-            N_("the last worker that waits for no other may have nothing to do with it"),
-        ),
-        Misconception(lambda waits: 0, N_("worker 0 waits: it is where you begin to look, not where you end")),
-        Misconception(
-            lambda waits: max(there for there in waits.values() if there is not None),
-            N_("the greatest number that is waited for is not always the end of the chain"),
-        ),
-    ],
+        "0": N_("worker 0 waits: it is where you begin to look, not where you end"),
+    },
+    drawn=_waits,
     hint=N_("begin with worker 0, and go to the one that it waits for, as long as there is one"),
 )
 
@@ -141,62 +98,42 @@ def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
     return cases
 
 
-def _config(hosts: list[str], workers: list[str], kind: str, index: int, **more: list[str]) -> dict[str, Any]:
-    return {"cluster": {"worker": workers, **more}, "task": {"type": kind, "index": index}}
-
-
-def _role(hosts: list[str], number: int, last: int = 0) -> tuple[str, int]:
-    return ("worker", number) if number < len(hosts) - 1 else ("evaluator", last)
+def _role(hosts: list[str], number: int, last: int = 0) -> tuple[int, str]:
+    """A machine's index and type. last: the evaluator's index."""
+    return (number, "worker") if number < len(hosts) - 1 else (last, "evaluator")
 
 
 _CONFIG = Exercise(
     "07.config",
-    right=lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number)),
-    cases=_hosts,
-    wrong=[
-        Misconception(
-            lambda hosts, number: _config(hosts, hosts, *_role(hosts, number)),
-            N_("the evaluator is outside the cluster: no worker may wait for it as for one of their own"),
+    given="hosts, number",
+    right="tf_config(hosts[:-1], *_role(hosts, number))",
+    wrong={
+        "tf_config(hosts, *_role(hosts, number))": N_(
+            "the evaluator is outside the cluster: no worker may wait for it as for one of their own"
         ),
-        Misconception(
-            lambda hosts, number: _config(hosts, hosts, "worker", number),
-            N_("all machines train; the last is to evaluate"),
+        "tf_config(hosts, number)": N_("all machines train; the last is to evaluate"),
+        "tf_config(hosts[:-1], *_role(hosts, number, number))": N_("an index counts machines of one type"),
+        "tf_config(hosts[:-1], *_role(hosts, number), evaluator=hosts[-1:])": N_(
+            "the workers' servers would get an evaluator among them; the cluster has workers alone"
         ),
-        Misconception(
-            lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number, number)),
-            N_("an index counts machines of one type"),
-        ),
-        Misconception(
-            lambda hosts, number: _config(hosts, hosts[:7], *(("worker", number) if number < 7 else ("evaluator", 0))),
-            N_("seven is right for eight machines only"),
-        ),
-        Misconception(
-            lambda hosts, number: _config(hosts, hosts[:-1], *_role(hosts, number), evaluator=hosts[-1:]),
-            N_("the workers' servers would get an evaluator among them; the cluster has workers alone"),
-        ),
-    ],
+    },
+    drawn=_hosts,
     hint=N_("which addresses do the workers have to know, and which task has this machine?"),
+    using=[_role],
 )
-
-
-def _shares(draw: random.Random) -> list[tuple[int, int]]:
-    return [(8, 32), (2, 64)] + [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)]
 
 
 _GLOBAL_BATCH = Exercise(
     "07.global_batch",
-    right=lambda machines, each: (machines - 1) * each,
-    cases=_shares,
-    wrong=[
-        Misconception(lambda machines, each: machines * each, N_("one of the machines does not train")),
-        Misconception(lambda machines, each: each, N_("that is one worker's; the global batch is all workers'")),
-        Misconception(
-            lambda machines, each: each / (machines - 1), N_("the share is given; what do the shares add up to?")
-        ),
-        Misconception(
-            lambda machines, each: machines * each - 1, N_("it is a machine that is left out, not an example")
-        ),
-    ],
+    given="machines, each",
+    right="(machines - 1) * each",
+    wrong={
+        "machines * each": N_("one of the machines does not train"),
+        "each": N_("that is one worker's; the global batch is all workers'"),
+        "each / (machines - 1)": N_("the share is given; what do the shares add up to?"),
+    },
+    plain=[(8, 32), (2, 64)],
+    drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],
     hint=N_("how many of the machines train?"),
 )
 

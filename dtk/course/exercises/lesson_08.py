@@ -7,39 +7,27 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Misconception, Trial
+from dtk.course.exercise import Exercise, Trial
 from dtk.course.trials import watched
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
 
 
-def _rates(draw: random.Random) -> list[tuple[float, float, int]]:
-    """(examples/s of one process, of all workers together, workers)."""
-    return [(1000.0, 1700.0, 2), (5000.0, 4000.0, 2)] + [
-        (float(draw.randint(500, 9000)), float(draw.randint(500, 40000)), workers) for workers in (3, 4, 8, 64)
-    ]
-
-
 _EFFICIENCY = Exercise(
     "08.efficiency",
-    right=lambda one, many, workers: many / (workers * one),
-    cases=_rates,
-    wrong=[
-        Misconception(
-            lambda one, many, workers: many / one, N_("that is the speed-up; how much of it does each worker bring?")
-        ),
-        Misconception(
-            lambda one, many, workers: workers * one / many, N_("upside down: ideal is what you divide by, not into")
-        ),
-        Misconception(lambda one, many, workers: many / workers, N_("a rate per worker; compare it with one process")),
-        Misconception(
-            lambda one, many, workers: (many - one) / one, N_("what was gained over one process; ideal is n times it")
-        ),
-        Misconception(
-            lambda one, many, workers: (many - one) / ((workers - 1) * one),
-            N_("this leaves the first worker out; efficiency counts all of them"),
-        ),
+    given="one, many, workers",
+    right="many / (workers * one)",
+    wrong={
+        "many / one": N_("that is the speed-up; how much of it does each worker bring?"),
+        "workers * one / many": N_("upside down: ideal is what you divide by, not into"),
+        "many / workers": N_("a rate per worker; compare it with one process"),
+        "(many - one) / one": N_("what was gained over one process; ideal is n times it"),
+    },
+    # (examples/s of one process, of all workers together, workers)
+    plain=[(1000.0, 1700.0, 2), (5000.0, 4000.0, 2)],
+    drawn=lambda draw: [
+        (float(draw.randint(500, 9000)), float(draw.randint(500, 40000)), workers) for workers in (3, 4, 8, 64)
     ],
     hint=N_("how many examples/s would all workers together reach if each did as much as one process alone?"),
 )
@@ -71,57 +59,32 @@ def _by(key: Callable[[dict[str, float]], float], pick: Callable[..., int]) -> C
 
 _CULPRIT = Exercise(
     "08.culprit",
+    given="parts",
     right=_by(lambda parts: parts["waiting"], min),
-    cases=_tables,
-    wrong=[
-        Misconception(
-            _by(lambda parts: parts["waiting"], max),
-            N_("this worker waits the longest, so it is not the one waited for"),
-        ),
-        Misconception(
-            _by(lambda parts: parts["compute"], max), N_("a worker may be late for another reason than computing")
-        ),
-        Misconception(
-            _by(lambda parts: parts["python"], max), N_("a worker may be late for another reason than Python")
-        ),
-        Misconception(
-            _by(lambda parts: sum(parts.values()), max),
-            N_("every worker's step ends with the last one's; look at a part"),
-        ),
-        Misconception(lambda parts: max(parts), N_("the last worker by number is not always the last to come")),
-    ],
+    wrong={
+        _by(lambda parts: parts["waiting"], max): N_("this worker waits the longest, so it is not the one waited for"),
+        _by(lambda parts: parts["compute"], max): N_("a worker may be late for another reason than computing"),
+        _by(lambda parts: parts["python"], max): N_("a worker may be late for another reason than Python"),
+        _by(lambda parts: sum(parts.values()), max): N_("every worker's step ends with the last one's; look at a part"),
+    },
+    drawn=_tables,
     hint=N_("which part of a step is short on the worker that all others wait for?"),
 )
 
 
-def _steps(draw: random.Random) -> list[tuple[float, int, float]]:
-    """(ms of computing an example, examples of a worker, ms of the all-reduce)."""
-    return [(0.1, 100, 10.0), (0.1, 300, 10.0)] + [
-        (draw.randint(1, 40) / 100, 2**power, float(draw.randint(1, 30))) for power in (4, 6, 8, 10)
-    ]
-
-
 _COMMUNICATION = Exercise(
     "08.share",
-    right=lambda example, examples, reduce: reduce / (example * examples + reduce),
-    cases=_steps,
-    wrong=[
-        Misconception(
-            lambda example, examples, reduce: reduce / (example * examples),
-            N_("that compares sending with computing; the share is of the whole step"),
-        ),
-        Misconception(
-            lambda example, examples, reduce: reduce / (example + reduce), N_("a step computes more than one example")
-        ),
-        Misconception(
-            lambda example, examples, reduce: example * examples + reduce,
-            N_("that is the whole step in ms; which part of it is the all-reduce?"),
-        ),
-        Misconception(
-            lambda example, examples, reduce: example * examples / (example * examples + reduce),
-            N_("that is the share of computing"),
-        ),
-    ],
+    given="example, examples, reduce",
+    right="reduce / (example * examples + reduce)",
+    wrong={
+        "reduce / (example * examples)": N_("that compares sending with computing; the share is of the whole step"),
+        "reduce / (example + reduce)": N_("a step computes more than one example"),
+        "example * examples + reduce": N_("that is the whole step in ms; which part of it is the all-reduce?"),
+        "example * examples / (example * examples + reduce)": N_("that is the share of computing"),
+    },
+    # (ms of computing an example, examples of a worker, ms of the all-reduce)
+    plain=[(0.1, 100, 10.0), (0.1, 300, 10.0)],
+    drawn=lambda draw: [(draw.randint(1, 40) / 100, 2**power, float(draw.randint(1, 30))) for power in (4, 6, 8, 10)],
     hint=N_("a step is computing, once for each example, and one all-reduce"),
 )
 

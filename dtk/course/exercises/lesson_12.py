@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Misconception
+from dtk.course.exercise import Exercise, tf_config
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -40,42 +40,18 @@ def _expanded(text: str, width: Callable[[str], int] = len, after: int = 1, grou
 
 _HOSTS = Exercise(
     "12.hosts",
+    given="text",
     right=_expanded,
-    cases=_texts,
-    wrong=[
-        Misconception(
-            lambda text: _expanded(text, width=lambda first: 1),
-            N_("no node has that name: the zeros in front belong to it"),
-        ),
-        Misconception(
-            lambda text: _expanded(text, width=lambda first: 2),
-            N_("numbers are as wide as the range's first one is, which is not always 2"),
-        ),
-        Misconception(lambda text: _expanded(text, after=0), N_("a range's last node belongs to it")),
-        Misconception(
-            lambda text: text.split(","), N_("a comma inside of the brackets parts numbers, and not names of nodes")
-        ),
-        Misconception(lambda text: _expanded(text, groups=1), N_("after the first name there may be others")),
-    ],
+    wrong={
+        "_expanded(text, width=lambda first: 1)": N_("no node has that name: the zeros in front belong to it"),
+        "_expanded(text, after=0)": N_("a range's last node belongs to it"),
+        "text.split(',')": N_("a comma inside of the brackets parts numbers, and not names of nodes"),
+        "_expanded(text, groups=1)": N_("after the first name there may be others"),
+    },
+    drawn=_texts,
     hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
+    using=[_expanded],
 )
-
-
-def _environments(draw: random.Random) -> list[tuple[dict[str, str], list[str]]]:
-    """(environment of a worker, the nodes)."""
-    nodes = ["gpu03", "gpu04", "gpu05", "gpu9"]
-    pods = ["train-0.train", "train-1.train", "train-2.train"]
-    cases = [
-        (_of_slurm(2, nodes), nodes),
-        ({"JOB_COMPLETION_INDEX": "1"}, pods),
-        (_of_slurm(0, nodes), nodes),
-        ({"JOB_COMPLETION_INDEX": "0"}, pods),
-    ]
-    for count in (2, 8, 12):
-        hosts = [f"10.0.{draw.randint(0, 9)}.{k + 1}" for k in range(count)]
-        index = draw.randint(1, count - 1)
-        cases.append((_of_slurm(index, hosts) if draw.random() < 0.5 else {"JOB_COMPLETION_INDEX": str(index)}, hosts))
-    return cases
 
 
 def _of_slurm(index: int, hosts: list[str]) -> dict[str, str]:
@@ -88,53 +64,44 @@ def _index(env: dict[str, str]) -> int:
 
 def _config(env: dict[str, str], hosts: list[str], index: Any = None, kind: str = "worker") -> dict[str, Any]:
     """index: another one than the right one."""
-    index = _index(env) if index is None else index
-    return {
-        "cluster": {"worker": [f"{host}:23456" for host in hosts]},
-        "task": {"type": kind, "index": index},
-    }
+    return tf_config([f"{host}:23456" for host in hosts], _index(env) if index is None else index, kind)
 
 
+def _environments(draw: random.Random) -> list[tuple[dict[str, str], list[str]]]:
+    cases = []
+    for count in (2, 8, 12):
+        hosts = [f"10.0.{draw.randint(0, 9)}.{k + 1}" for k in range(count)]
+        index = draw.randint(1, count - 1)
+        cases.append((_of_slurm(index, hosts) if draw.random() < 0.5 else {"JOB_COMPLETION_INDEX": str(index)}, hosts))
+    return cases
+
+
+_NODES = ["gpu03", "gpu04", "gpu05", "gpu9"]
+_PODS = ["train-0.train", "train-1.train", "train-2.train"]
 _CONFIG = Exercise(
     "12.config",
-    right=lambda env, hosts: _config(env, hosts),
-    cases=_environments,
-    wrong=[
-        Misconception(
-            lambda env, hosts: _config(env, hosts, index=str(_index(env))),
-            N_("in the environment all is text; the index is a number"),
+    given="env, hosts",
+    right="_config(env, hosts)",
+    wrong={
+        "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
+        "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
+        "_config(env, [hosts[_index(env)]])": N_("each worker has the addresses of all, in the same order"),
+        "_config(env, hosts, kind='worker' if _index(env) else 'chief')": N_(
+            "worker 0 is the chief without being called so: all have the same type"
         ),
-        Misconception(
-            lambda env, hosts: _config(env, hosts, index=int(env.get("SLURM_LOCALID") or env["JOB_COMPLETION_INDEX"])),
-            N_("that number counts the workers of one node: with a worker a node each would be 0"),
-        ),
-        Misconception(
-            lambda env, hosts: _config(env, hosts, index=int(env.get("SLURM_PROCID", 0))),
-            N_("Kubernetes sets none of Slurm's variables"),
-        ),
-        Misconception(
-            lambda env, hosts: _config(env, [hosts[_index(env)]]),
-            N_("each worker has the addresses of all, in the same order"),
-        ),
-        Misconception(
-            lambda env, hosts: _config(env, hosts, kind="worker" if _index(env) else "chief"),
-            N_("worker 0 is the chief without being called so: all have the same type"),
-        ),
-        Misconception(
-            lambda env, hosts: {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": _index(env)}},
-            N_("an address has a port"),
-        ),
+        "tf_config(hosts, _index(env))": N_("an address has a port"),
+    },
+    # (environment of a worker, the nodes)
+    plain=[
+        (_of_slurm(2, _NODES), _NODES),
+        ({"JOB_COMPLETION_INDEX": "1"}, _PODS),
+        (_of_slurm(0, _NODES), _NODES),
+        ({"JOB_COMPLETION_INDEX": "0"}, _PODS),
     ],
+    drawn=_environments,
     hint=N_("write down the text for two nodes by hand, as in the cell with four addresses"),
+    using=[_config, _index],
 )
-
-
-def _networks(draw: random.Random) -> list[tuple[int, int, float, int]]:
-    """(workers, bytes, s of latency, Gb/s)."""
-    return [(2, 100_000_000, 14e-6, 1), (1, 100_000_000, 14e-6, 1), (8, 100_000_000, 14e-6, 10)] + [
-        (workers, draw.randint(1, 900) * 10**6, draw.randint(5, 90) * 1e-6, gigabits)
-        for workers, gigabits in ((3, 1), (16, 25), (64, 100), (500, 400))
-    ]
 
 
 def _seconds(workers: int, size: float, latency: float, gigabits: float) -> float:
@@ -143,79 +110,53 @@ def _seconds(workers: int, size: float, latency: float, gigabits: float) -> floa
 
 _ALL_REDUCE = Exercise(
     "12.all_reduce",
+    given="workers, size, latency, gigabits",
     right=_seconds,
-    cases=_networks,
-    wrong=[
-        Misconception(
-            lambda n, size, latency, gigabits: _seconds(n, size / 8, latency, gigabits),
-            N_("networks are sold in bits a second, and a byte has 8 of them"),
+    wrong={
+        "_seconds(workers, size / 8, latency, gigabits)": N_(
+            "networks are sold in bits a second, and a byte has 8 of them"
         ),
-        Misconception(
-            lambda n, size, latency, gigabits: _seconds(n, size / 64, latency, gigabits),
-            N_("the 8 is on the wrong side: a second carries fewer bytes than bits"),
+        "_seconds(workers, size * 1000, latency, gigabits)": N_("giga is 1e9; 1e6 is mega"),
+        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": N_(
+            "count the bytes again: twice what a ring passes on in one half, and nothing with one worker"
         ),
-        Misconception(
-            lambda n, size, latency, gigabits: _seconds(n, size * 1000, latency, gigabits),
-            N_("giga is 1e9; 1e6 is mega"),
+        "_seconds(workers, size, 0.0, gigabits)": N_("each message takes its latency, too"),
+        "_seconds(workers, size, latency, gigabits) / 2": N_(
+            "that is one half of the ring; after the sums are there they go round once more"
         ),
-        Misconception(
-            lambda n, size, latency, gigabits: 2 * (n - 1) * latency + size * 8 / (gigabits * 1e9),
-            N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker"),
-        ),
-        Misconception(
-            lambda n, size, latency, gigabits: _seconds(n, size, 0.0, gigabits),
-            N_("each message takes its latency, too"),
-        ),
-        Misconception(
-            lambda n, size, latency, gigabits: _seconds(n, size, latency, gigabits) / 2,
-            N_("that is one half of the ring; after the sums are there they go round once more"),
-        ),
+    },
+    # (workers, bytes, s of latency, Gb/s)
+    plain=[(2, 100_000_000, 14e-6, 1), (1, 100_000_000, 14e-6, 1), (8, 100_000_000, 14e-6, 10)],
+    drawn=lambda draw: [
+        (workers, draw.randint(1, 900) * 10**6, draw.randint(5, 90) * 1e-6, gigabits)
+        for workers, gigabits in ((3, 1), (16, 25), (64, 100), (500, 400))
     ],
     hint=N_("the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row"),
+    using=[_seconds],
 )
 
 
-def _files(draw: random.Random) -> list[tuple[list[str], int, int]]:
-    """(files, worker, workers)."""
-    cases = [(7, 1, 2), (7, 0, 2), (8, 3, 4), (2, 2, 3)]
-    cases += [(draw.randint(9, 20), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)]
-    return [([f"part-{k:02d}.tfrecord" for k in range(count)], worker, workers) for count, worker, workers in cases]
+def _parts(count: int) -> list[str]:
+    return [f"part-{number:02d}.tfrecord" for number in range(count)]
 
 
 _MINE = Exercise(
     "12.mine",
-    right=lambda files, worker, workers: files[worker::workers],
-    cases=_files,
-    wrong=[
-        Misconception(
-            lambda files, worker, workers: files[
-                worker * -(-len(files) // workers) : (worker + 1) * -(-len(files) // workers)
-            ],
-            N_("these are neighbours, a block for each worker; files are dealt out in turn"),
+    given="files, worker, workers",
+    right="files[worker::workers]",
+    wrong={
+        "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": N_(
+            "these are neighbours, a block for each worker; files are dealt out in turn"
         ),
-        Misconception(
-            lambda files, worker, workers: files[worker + 1 :: workers],
-            N_("workers are counted from 0, and so are files"),
-        ),
-        Misconception(lambda files, worker, workers: list(files), N_("then each worker would train on everything")),
-        Misconception(
-            lambda files, worker, workers: files[worker : len(files) // workers * workers : workers],
-            N_("no file is left out, also where they can't be divided evenly"),
-        ),
-        Misconception(
-            lambda files, worker, workers: files[workers - 1 - worker :: workers], N_("worker 0 gets the first file")
-        ),
-    ],
+        "files[worker + 1::workers]": N_("workers are counted from 0, and so are files"),
+        "list(files)": N_("then each worker would train on everything"),
+        "files[workers - 1 - worker::workers]": N_("worker 0 gets the first file"),
+    },
+    # (files, worker, workers)
+    plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
+    drawn=lambda draw: [(_parts(draw.randint(9, 20)), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)],
     hint=N_("deal seven files out to two workers by hand, one after the other"),
 )
-
-
-def _jobs(draw: random.Random) -> list[tuple[int, float, float, int, int, int]]:
-    """(nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)."""
-    return [(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)] + [
-        (draw.randint(2, 64), draw.randint(1, 9) / 2, draw.randint(1, 9) / 4, 5_000, every, draw.randint(1_000, 4_900))
-        for every in (50, 300, 700)
-    ]
 
 
 def _cost(nodes: int, price: float, seconds: float, computed: int) -> float:
@@ -228,41 +169,28 @@ def _computed(steps: int, every: int, dies: int) -> int:
 
 _COST = Exercise(
     "12.cost",
-    right=lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, _computed(steps, every, dies)),
-    cases=_jobs,
-    wrong=[
-        Misconception(
-            lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, steps),
-            N_("the steps after the last save are computed twice, and paid for twice"),
+    given="nodes, price, seconds, steps, every, dies",
+    right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
+    wrong={
+        "_cost(nodes, price, seconds, steps)": N_(
+            "the steps after the last save are computed twice, and paid for twice"
         ),
-        Misconception(
-            lambda nodes, price, seconds, steps, every, dies: _cost(1, price, seconds, _computed(steps, every, dies)),
-            N_("each node has its price, also those that did not die"),
+        "_cost(1, price, seconds, _computed(steps, every, dies))": N_(
+            "each node has its price, also those that did not die"
         ),
-        Misconception(
-            lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, dies - 1 + steps),
-            N_("not all is lost: there is a save to go on from"),
+        "_cost(nodes, price, seconds, dies - 1 + steps)": N_("not all is lost: there is a save to go on from"),
+        "_cost(nodes, price, seconds, dies + steps - dies // every * every)": N_(
+            "it dies before that step: the step itself was not computed"
         ),
-        Misconception(
-            lambda nodes, price, seconds, steps, every, dies: (
-                60 * _cost(nodes, price, seconds, _computed(steps, every, dies))
-            ),
-            N_("an hour has 3600 seconds; by 60 you get minutes"),
-        ),
-        Misconception(
-            lambda nodes, price, seconds, steps, every, dies: (
-                _cost(nodes, price, seconds, steps) + _cost(1, price, seconds, _computed(steps, every, dies) - steps)
-            ),
-            N_("synchronous training: what one repeats, all repeat, as each step takes the gradients of all"),
-        ),
-        Misconception(
-            lambda nodes, price, seconds, steps, every, dies: _cost(
-                nodes, price, seconds, dies + steps - dies // every * every
-            ),
-            N_("it dies before that step: the step itself was not computed"),
-        ),
+    },
+    # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
+    plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],
+    drawn=lambda draw: [
+        (draw.randint(2, 64), draw.randint(1, 9) / 2, draw.randint(1, 9) / 4, 5_000, every, draw.randint(1_000, 4_900))
+        for every in (50, 300, 700)
     ],
     hint=N_("how many steps are computed in both starts together; then node-hours, then their price"),
+    using=[_computed, _cost],
 )
 
 EXERCISES = [_HOSTS, _CONFIG, _ALL_REDUCE, _MINE, _COST]

@@ -7,41 +7,15 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Misconception, Trial, not_solved, same
+from dtk.course.exercise import Exercise, Trial, not_solved, same
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
 
 
-def _saved(draw: random.Random) -> list[tuple[list[str]]]:
-    """Names of checkpoints in no order, a file an epoch or only the best; none at all in the second."""
-    kept = [[2, 1], [], [5, 3], [1], draw.sample(range(1, 99), 5), draw.sample(range(1, 99), 4)]
-    return [([f"{epoch:02d}.keras" for epoch in epochs],) for epochs in kept]
-
-
 def _done(names: list[str]) -> list[int]:
     return [int(name.split(".")[0]) for name in names]
-
-
-def _steps(draw: random.Random) -> list[tuple[float, float, float, float]]:
-    """(weight, gradient of the scaled loss, scale, rate); some gradients are beyond float16."""
-    plain = [
-        (1.0, 512.0, 1024.0, 0.1),
-        (1.0, math.inf, 1024.0, 0.1),
-        (2.0, -64.0, 256.0, 0.5),
-        (3.0, math.nan, 2.0, 1.0),
-        (2.0, -math.inf, 8.0, 0.1),
-    ]
-    return plain + [
-        (float(draw.randint(1, 9)), float(draw.randint(1, 99)), 2.0 ** draw.randint(3, 9), 0.2) for _ in "ab"
-    ]
-
-
-def _pipelines(draw: random.Random) -> list[tuple[float, float, int]]:
-    """(seconds to load a batch, seconds to train on it, batches): loading is slower, quicker, and all the same."""
-    plain = [(2.0, 3.0, 10), (3.0, 2.0, 10), (1.0, 1.0, 4), (5.0, 1.0, 1)]
-    return plain + [(float(draw.randint(1, 9)), float(draw.randint(1, 9)), draw.randint(2, 20)) for _ in range(3)]
 
 
 # ---- clipping: each mistake, as what the update comes to; a gradient is the sum of the replicas' parts
@@ -117,97 +91,70 @@ def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
 EXERCISES = [
     Exercise(
         "keras.resume",
-        right=lambda names: max(_done(names), default=0),
-        cases=_saved,
-        wrong=[
-            Misconception(
-                lambda names: len(names),
-                N_("files may be missing, as with save_best_only: their number is not their names'"),
+        given="names",
+        right="max(_done(names), default=0)",
+        wrong={
+            "len(names)": N_("files may be missing, as with save_best_only: their number is not their names'"),
+            "max(_done(names), default=0) + 1": N_(
+                "initial_epoch counts from 0: after two epochs it is the number of those that are done"
             ),
-            Misconception(
-                lambda names: max(_done(names), default=0) + 1,
-                N_("initial_epoch counts from 0: after two epochs it is the number of those that are done"),
-            ),
-            Misconception(
-                lambda names: max(_done(names), default=1) - 1,
-                N_("the epoch of the file is finished, and is not done again"),
-            ),
-            Misconception(
-                lambda names: _done(names)[-1] if names else 0,
-                N_("the list comes in no order; the greatest number counts"),
-            ),
-            Misconception(lambda names: min(_done(names), default=0), N_("that is the oldest file")),
-        ],
+            "max(_done(names), default=1) - 1": N_("the epoch of the file is finished, and is not done again"),
+            "_done(names)[-1] if names else 0": N_("the list comes in no order; the greatest number counts"),
+        },
+        # names of checkpoints in no order, a file an epoch or only the best; none at all in the second
+        plain=[(["02.keras", "01.keras"],), ([],), (["05.keras", "03.keras"],), (["01.keras"],)],
+        drawn=lambda draw: [([f"{epoch:02d}.keras" for epoch in draw.sample(range(1, 99), n)],) for n in (5, 4)],
         hint=N_("how many epochs are done where no file is there, and where the last file is 05.keras?"),
+        using=[_done],
     ),
     Trial("keras.clip", hint_for=_clip_hint),
     Exercise(
         "keras.unscale",
-        right=lambda weight, gradient, scale, rate: (
-            weight - rate * gradient / scale if math.isfinite(gradient) else weight
-        ),
-        cases=_steps,
-        wrong=[
-            Misconception(
-                lambda weight, gradient, scale, rate: weight - rate * gradient / scale,
-                N_("a gradient that is infinite or no number must change no weight"),
+        given="weight, gradient, scale, rate",
+        right="weight - rate * gradient / scale if math.isfinite(gradient) else weight",
+        wrong={
+            "weight - rate * gradient / scale": N_("a gradient that is infinite or no number must change no weight"),
+            "weight - rate * gradient if math.isfinite(gradient) else weight": N_(
+                "this gradient is of the scaled loss: it is too large by that factor"
             ),
-            Misconception(
-                lambda weight, gradient, scale, rate: weight - rate * gradient if math.isfinite(gradient) else weight,
-                N_("this gradient is of the scaled loss: it is too large by that factor"),
+            "weight - rate * gradient * scale if math.isfinite(gradient) else weight": N_(
+                "scaled twice: the loss was multiplied already, the gradient is divided"
             ),
-            Misconception(
-                lambda weight, gradient, scale, rate: (
-                    weight - rate * gradient * scale if math.isfinite(gradient) else weight
-                ),
-                N_("scaled twice: the loss was multiplied already, the gradient is divided"),
+            "weight - rate * gradient / scale if gradient < math.inf else weight": N_(
+                "a gradient can be infinite in the other direction, too"
             ),
-            Misconception(
-                lambda weight, gradient, scale, rate: (
-                    (weight - rate * gradient) / scale if math.isfinite(gradient) else weight
-                ),
-                N_("the gradient is divided, not the weight"),
-            ),
-            Misconception(
-                lambda weight, gradient, scale, rate: (
-                    weight - rate * gradient / scale if math.isfinite(gradient) else 0.0
-                ),
-                N_("a step that is left out leaves the weight as it is"),
-            ),
-            Misconception(
-                lambda weight, gradient, scale, rate: (
-                    weight - rate * gradient / scale if gradient < math.inf else weight
-                ),
-                N_("a gradient can be infinite in the other direction, too"),
-            ),
+        },
+        # (weight, gradient of the scaled loss, scale, rate); some gradients are beyond float16
+        plain=[
+            (1.0, 512.0, 1024.0, 0.1),
+            (1.0, math.inf, 1024.0, 0.1),
+            (2.0, -64.0, 256.0, 0.5),
+            (3.0, math.nan, 2.0, 1.0),
+            (2.0, -math.inf, 8.0, 0.1),
+        ],
+        drawn=lambda draw: [
+            (float(draw.randint(1, 9)), float(draw.randint(1, 99)), 2.0 ** draw.randint(3, 9), 0.2) for _ in "ab"
         ],
         hint=N_("of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?"),
     ),
     Exercise(
         "keras.prefetch",
-        right=lambda load, train, batches: load + (batches - 1) * max(load, train) + train,
-        cases=_pipelines,
-        wrong=[
-            Misconception(
-                lambda load, train, batches: batches * (load + train),
-                N_("that is an epoch without prefetch: nothing is loaded while a batch trains"),
+        given="load, train, batches",
+        right="load + (batches - 1) * max(load, train) + train",
+        wrong={
+            "batches * (load + train)": N_("that is an epoch without prefetch: nothing is loaded while a batch trains"),
+            "batches * max(load, train)": N_(
+                "nothing trains while the first batch is loaded, and nothing is loaded while the last one trains"
             ),
-            Misconception(
-                lambda load, train, batches: batches * max(load, train),
-                N_("nothing trains while the first batch is loaded, and nothing is loaded while the last one trains"),
+            "load + batches * train": N_("where loading takes longer than training, each batch has to be waited for"),
+            "load + batches * max(load, train) + train": N_(
+                "one batch too many: the first is loaded before, the last trains after; how many are between?"
             ),
-            Misconception(
-                lambda load, train, batches: load + batches * train,
-                N_("where loading takes longer than training, each batch has to be waited for"),
-            ),
-            Misconception(
-                lambda load, train, batches: batches * load + train,
-                N_("where training takes longer than loading, batches lie ready, and training alone counts"),
-            ),
-            Misconception(
-                lambda load, train, batches: load + batches * max(load, train) + train,
-                N_("one batch too many: the first is loaded before, the last trains after; how many are between?"),
-            ),
+        },
+        # (seconds to load a batch, seconds to train on it, batches): loading is slower, quicker, and all the same
+        plain=[(2.0, 3.0, 10), (3.0, 2.0, 10), (1.0, 1.0, 4), (5.0, 1.0, 1)],
+        drawn=lambda draw: [
+            (float(draw.randint(1, 9)), float(draw.randint(1, 9)), draw.randint(2, 20)) for _ in range(3)
         ],
         hint=N_("draw two rows of boxes, loading above training: the second batch is loaded while the first trains"),
     ),
