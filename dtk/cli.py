@@ -166,8 +166,7 @@ def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
 
 def _class_build(options: argparse.Namespace) -> None:
     from dtk.course import lesson_files
-    from dtk.course.build import build
-    from dtk.course.lesson import lessons
+    from dtk.course.build import build, lessons
 
     if options.lessons == Path("notebooks") and not options.lessons.is_dir():
         options.lessons = lesson_files.brought()  # without a clone

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtk import cli
-from dtk.course.build import EDITIONS, build
+from dtk.course.build import EDITIONS, Lesson, build, lessons, read
 from dtk.course.check import all_exercises
-from dtk.course.lesson import Lesson, lessons, read
 from dtk.errors import DtkError
 
 FOLDER = Path(__file__).parent.parent / "notebooks"

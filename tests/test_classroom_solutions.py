@@ -9,8 +9,7 @@ import pytest
 from lessons import FOLDER
 from nbclient import NotebookClient
 
-from dtk.course.build import build
-from dtk.course.lesson import lessons
+from dtk.course.build import build, lessons
 
 LESSONS = {each.name: each for each in lessons(FOLDER)}
 

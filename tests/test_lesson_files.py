@@ -12,7 +12,7 @@ import pytest
 
 import dtk
 from dtk import cli, language
-from dtk.course import build, lesson, lesson_files
+from dtk.course import build, lesson_files
 from dtk.errors import DtkError
 
 FIRST = lesson_files.FIRST
@@ -61,7 +61,7 @@ def test_without_an_edition_a_lesson_is_copied_as_it_is(tmp_path):
 
 def test_editions_are_those_of_a_class(tmp_path):
     folder = lesson_files.brought()
-    build.build("student", lesson.lessons(folder), folder, tmp_path / "class")
+    build.build("student", build.lessons(folder), folder, tmp_path / "class")
     lesson_files.bring(tmp_path / "mine", edition="student")
     assert names(tmp_path / "mine") == names(tmp_path / "class")
     assert (tmp_path / "mine" / FIRST).read_bytes() == (tmp_path / "class" / FIRST).read_bytes()

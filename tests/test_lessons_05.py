@@ -154,7 +154,7 @@ def test_a_penalty_that_counts_once_passes(share, capsys):
     ("share", "hint"),
     [
         (whole, "the cluster's too large: each replica still adds the whole penalty"),
-        (scaled_twice, "the cluster's too small: the penalty is divided more than once"),
+        (scaled_twice, "the cluster's too small: something is divided once too often"),
         (typed_in, "a number of replicas that is typed in holds for one cluster"),
         (share_of, "the penalty is gone, or smaller than it was"),
         (by_batch, "nothing is to be divided, the penalty should stay what it was"),

@@ -83,7 +83,7 @@ def test_the_clipped_sum_passes(update):
         (added_up_again, "apply_gradients adds these up"),
         (always_normalised, "clipping is not normalising"),
         (of_the_mean, "their mean is smaller"),
-        (divided_twice, "divided once too often"),
+        (divided_twice, "became updates of"),
         (by_two, "became updates of"),
     ],
 )

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from lessons import FOLDER
 
+from dtk.course.build import lessons
 from dtk.course.exercise import Exercise
-from dtk.course.lesson import lessons
 
 USE_A_CELL = {"lab3.update"}  # what an earlier cell defines, which its notebook runs
 

@@ -62,9 +62,9 @@ def texts(language: str = ENGLISH, edition: str = "") -> dict[str, str]:
     """{file name: text} of the lessons, or of an edition of `dtk class build`; links hold without a clone."""
     folder = brought(language)
     if edition:
-        from dtk.course import build, lesson
+        from dtk.course import build
 
-        found = build.texts(edition, lesson.lessons(folder), folder)
+        found = build.texts(edition, build.lessons(folder), folder)
     else:
         files = sorted([*folder.glob("*.ipynb"), *folder.glob("*.md")])
         found = {file.name: file.read_bytes().decode() for file in files}

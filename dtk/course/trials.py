@@ -10,15 +10,12 @@ import numpy as np
 from dtk.course.exercise import returns_nothing
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
-from dtk.language import N_, _
+from dtk.language import _
 from dtk.proof.following import Following
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["NO_GRADIENT", "both", "first_loss", "left_empty", "not_verified", "same_weights", "watched", "why_it_fails"]
-
-
-NO_GRADIENT = N_("the losses are right and the weights are not: does the penalty reach the gradients?")
+__all__ = ["both", "first_loss", "hint_for_share", "left_empty", "not_verified", "watched", "why_it_fails"]
 
 
 def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
@@ -33,12 +30,6 @@ def first_loss(run: Run) -> float:
     return float(records[records.step == records.step.min()].loss.sum())
 
 
-def same_weights(one: Run, other: Run) -> bool:
-    """Whether two runs on one device ended with the same weights, but for rounding: their gradients were the same."""
-    pairs = zip(one.weights, other.weights, strict=True)
-    return all(np.allclose(mine, its, rtol=1e-4, atol=1e-6) for mine, its in pairs)
-
-
 def not_verified(cluster: Run, alone: Run) -> str:
     """Why verify refuses the two runs, or says that one device trains otherwise; "" where both train the same."""
     found: dict[int, Following] = {}
@@ -47,6 +38,44 @@ def not_verified(cluster: Run, alone: Run) -> str:
     except VerificationError as error:
         return str(error)
     return str(found[1].failed) if proof.verdict == "replicas" else ""
+
+
+def hint_for_share(train: Callable[..., Any], batch: int, argument: str, share: Any, whole: Any, **more: Any) -> str:
+    """What is wrong with a replica's share of loss and penalty, from two workers and one device; "" for nothing.
+
+    train: the lesson's loop, which takes a global batch, more, and the share as `argument`. whole: a share to which
+    each replica adds the whole penalty, which on one device is right.
+    """
+    if not callable(share):
+        return _("a function is asked for: run its cell after you have changed it")
+    kwargs = {"global_batch": batch, **more}
+    try:
+        cluster, alone = both(train, {**kwargs, argument: share})
+    except WorkerFailed as failed:
+        return why_it_fails(failed)
+    with quiet():
+        reference = baseline(train, kwargs={**kwargs, argument: whole})
+    right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
+    if np.isclose(own, right, rtol=1e-4):
+        if mine > right * (1 + 1e-4):
+            return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
+        if mine < right * (1 - 1e-4):
+            return _("one device's loss is right, the cluster's too small: something is divided once too often")
+        if not_verified(cluster, alone):
+            return _(
+                "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?"
+            )
+        pairs = zip(alone.weights, reference.weights, strict=True)
+        if not all(np.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in pairs):
+            return _("the losses are right and the weights are not: does the penalty reach the gradients?")
+        return ""
+    if np.isclose(mine, right, rtol=1e-4):
+        return _(
+            "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
+        )
+    if np.isclose(mine, own, rtol=1e-5):
+        return _("cluster and device agree, but the penalty is gone, or smaller than it was")
+    return _("also on one device, where nothing is to be divided, the penalty should stay what it was")
 
 
 def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hint_for: Callable[[Any], str]) -> str:

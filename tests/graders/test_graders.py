@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtk.course.build import build
-from dtk.course.lesson import read
+from dtk.course.build import build, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains, pytest.mark.timeout(900)]
 

@@ -115,21 +115,24 @@ _EXPECTED = Exercise(
 
 SEED = 11  # not the lab's
 LEAST = 1.5  # times as fast as the lab's first choice
-_KEYS = {"workers": Integral, "batch": Integral, "rate": Real, "warm_up": Integral}
-MOST = {"workers": 8, "batch": 8192, "rate": 1e3, "warm_up": 10**6}
+_LIMITS: dict[str, tuple[Any, float, float]] = {
+    "workers": (Integral, 1, 8),
+    "batch": (Integral, 1, 8192),
+    "rate": (Real, 0, 1e3),
+    "warm_up": (Integral, 0, 10**6),
+}
 
 
 def _not_possible(choice: Any) -> str:
-    if not isinstance(choice, Mapping) or set(choice) != set(_KEYS):
-        return _("a choice is a dictionary with {keys}", keys=", ".join(_KEYS))
-    for name, kind in _KEYS.items():
-        value, least = choice[name], 0 if name in ("rate", "warm_up") else 1
-        number = isinstance(value, kind) and not isinstance(value, bool)
-        if not number or not least <= value <= MOST[name]:
+    if not isinstance(choice, Mapping) or set(choice) != set(_LIMITS):
+        return _("a choice is a dictionary with {keys}", keys=", ".join(_LIMITS))
+    for name, (kind, least, most) in _LIMITS.items():
+        value: Any = choice[name]
+        if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
             words = N_("{name} takes a number from {least} to {most:g}")
             if kind is Integral:
                 words = N_("{name} takes a whole number from {least} to {most:g}")
-            return _(words, name=name, least=least, most=MOST[name])
+            return _(words, name=name, least=least, most=most)
     return "" if choice["batch"] % choice["workers"] == 0 else _("the workers have to share the batch evenly")
 
 
@@ -159,7 +162,7 @@ def _hint_for(
         return _why_never(choice, mine)
     first = _raced(train, start, settings)
     times = first["seconds"] / mine["seconds"]
-    return "" if times >= LEAST else _why_slow(choice, start, mine, first, times)
+    return "" if times >= LEAST else _why_slow(times, mine["reached"] / first["reached"])
 
 
 def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
@@ -174,14 +177,9 @@ def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     return _(words, steps=mine["steps"])
 
 
-def _why_slow(
-    choice: Mapping[str, Any],
-    start: Mapping[str, Any],
-    mine: Mapping[str, Any],
-    first: Mapping[str, Any],
-    times: float,
-) -> str:
-    steps, each = mine["reached"] / first["reached"], first["reached"] / mine["reached"] / times
+def _why_slow(times: float, steps: float) -> str:
+    """times: as fast as the lab's first choice. steps: how many times as many it took."""
+    each = 1 / steps / times
     words = N_(
         "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
         "as many steps: what makes a step bring more?"

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dtk import environment
 from dtk.course.exercise import Exercise, Trial, digits
-from dtk.course.trials import NO_GRADIENT, same_weights, why_it_fails
-from dtk.errors import WorkerFailed
-from dtk.language import N_, _
-from dtk.runs import Run, baseline, run
+from dtk.course.trials import hint_for_share
+from dtk.language import N_
 
 __all__ = ["EXERCISES"]
-
-_WORKERS = 3  # a divisor of 2 that is typed in shows
 
 
 def _per_example(losses: np.ndarray) -> np.ndarray:
@@ -86,63 +80,9 @@ WEIGHTED = Exercise(
 )
 
 
-def _hint_for_penalty(answer: Callable[..., Any], train: Any, without: Any, unscaled: Any, draw: random.Random) -> str:
-    """What is wrong with a share that has a penalty, from the first losses on one device and on three workers.
-
-    train: the lesson's loop. without, unscaled: shares without a penalty, and with one that each replica adds whole,
-    which on one device is right.
-    """
-
-    if not callable(answer):
-        return _("a function is asked for: {signature}", signature="def my_share(losses, model, global_batch)")
-
-    hidden = {"global_batch": draw.choice((36, 48, 60, 72)), "steps": 3}
-
-    def made(start: Callable[..., Run], share: Any, **more: Any) -> Run:
-        with environment.quiet():
-            return start(train, kwargs={**hidden, "share_of": share}, **more)
-
-    reference, data = made(baseline, unscaled), _losses(made(baseline, without))[0]
-    try:
-        alone = made(baseline, answer)
-        right, penalty = _losses(reference), _losses(reference)[0] - data
-        if not np.allclose(_losses(alone), right, rtol=1e-4):
-            return _on_one_device((_losses(alone)[0] - data) / penalty)
-        if not same_weights(alone, reference):
-            return _(NO_GRADIENT)
-        cluster = _losses(made(run, answer, workers=_WORKERS))
-    except WorkerFailed as failed:
-        return why_it_fails(failed)
-    return "" if np.allclose(cluster, right, rtol=1e-4) else _on_several(cluster[0], data, penalty)
-
-
-def _losses(made: Run) -> np.ndarray:
-    """The global losses of all steps."""
-    return np.asarray(made.records.groupby("step").loss.agg(lambda shares: shares.sum(skipna=False)))
-
-
-def _on_one_device(times: float) -> str:
-    if not np.isfinite(times):
-        return _("on one device the loss is infinite, or no number")
-    if abs(times - 1) < 1e-2:
-        return _(NO_GRADIENT)  # step 1 is right, and a later one is not
-    if abs(times) < 1e-2:
-        return _("on one device the penalty has gone")
-    words = N_("on one device the penalty counts {times:.2g} times instead of once; who knows the number of replicas?")
-    return _(words, times=times)
-
-
-def _on_several(loss: float, data: float, penalty: float) -> str:
-    if np.isclose(loss, data / _WORKERS + penalty, rtol=1e-3):
-        return _("the examples' part was a share already, and is divided once more; only the penalty needs it")
-    times = (loss - data) / penalty
-    if not np.isfinite(times):
-        return _("right on one device; on {workers} workers the loss is infinite, or no number", workers=_WORKERS)
-    words = N_(
-        "right on one device; on {workers} workers the penalty counts {times:.2g} times instead of once, as each of "
-        "them adds it"
-    )
-    return _(words, workers=_WORKERS, times=times)
+def _hint_for_penalty(share: Any, train: Any, without: Any, unscaled: Any, draw: random.Random) -> str:
+    """without: the share without a penalty, not needed. unscaled: with one that each replica adds whole."""
+    return hint_for_share(train, draw.choice((36, 48, 60, 72)), "share_of", share, unscaled, steps=3)
 
 
 EXERCISES = [SHARES, Trial("02.penalty", _hint_for_penalty), ANY_SHAPE, WEIGHTED]

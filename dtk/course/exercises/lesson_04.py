@@ -23,11 +23,6 @@ def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
 
 # ---- who hands over the strategy: a function that must answer rightly wherever it runs
 
-_CONSTANT = N_(
-    "it says {value} wherever it runs: also with more replicas in one process, and on one device alone; ask the "
-    "strategy that is there"
-)
-
 
 def _started(answer: Callable[..., Any], replicas: int) -> list[tuple[Any, int]]:
     """What the function returns in two workers, in one process with some replicas and on one device; and the truth."""
@@ -50,13 +45,16 @@ def _strategy_hint(answer: Any, draw: random.Random) -> str:
         return _("in one of three places it fails: {what}", what=failed.what)
     if all(same(got, right) for got, right in found):
         return ""
-    values = {repr(got) for got, __ in found}
+    values = list(dict.fromkeys(repr(got) for got, __ in found))
     if len(values) == 1:
-        return _(_CONSTANT, value=values.pop())
-    if [got for got, __ in found] == [2, 2, 1, 1] or [got for got, __ in found] == [2, 1, 1]:
+        words = N_(
+            "it says {value} wherever it runs: also with more replicas in one process, and on one device alone; ask "
+            "the strategy that is there"
+        )
+        return _(words, value=values[0])
+    if [got for got, __ in found] in ([2, 2, 1, 1], [2, 1, 1]):
         return _("this counts workers only, and a worker can have several replicas; ask the strategy that dtk has made")
-    said = ", ".join(repr(got) for got, __ in found)
-    return _("it says {values} in places with different numbers of replicas", values=said)
+    return _("it says {values} in places with different numbers of replicas", values=", ".join(values))
 
 
 EXERCISES = [

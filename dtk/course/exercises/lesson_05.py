@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from dtk.course.exercise import Exercise, Trial, not_solved
-from dtk.course.trials import NO_GRADIENT, both, first_loss, left_empty, not_verified, same_weights, why_it_fails
-from dtk.environment import quiet
-from dtk.errors import WorkerFailed
-from dtk.language import N_, _
-from dtk.runs import Run, baseline
+from dtk.course.trials import hint_for_share, left_empty
+from dtk.language import N_
+from dtk.runs import Run
 
 __all__ = ["EXERCISES"]
 
@@ -35,34 +33,9 @@ def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
 
 
 def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Random) -> str:
-    """What is wrong with a replica's share of loss and penalty: two workers and one device, the last batch short."""
     if left_empty(share):
         raise not_solved("05.penalty", N_("write the function first"))
-    batches = {"global_batch": draw.choice((80, 96, 112))}
-    try:
-        cluster, alone = both(train, {**batches, "share": share})
-    except WorkerFailed as failed:
-        return why_it_fails(failed)
-    with quiet():
-        reference = baseline(train, kwargs={**batches, "share": whole_penalty})
-    right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
-    if np.isclose(own, right, rtol=1e-4):
-        if mine > right * (1 + 1e-4):
-            return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
-        if mine < right * (1 - 1e-4):
-            return _("one device's loss is right, the cluster's too small: the penalty is divided more than once")
-        if not_verified(cluster, alone):
-            return _(
-                "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?"
-            )
-        return "" if same_weights(alone, reference) else _(NO_GRADIENT)
-    if np.isclose(mine, right, rtol=1e-4):
-        return _(
-            "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
-        )
-    if np.isclose(mine, own, rtol=1e-5):
-        return _("cluster and device agree, but the penalty is gone, or smaller than it was")
-    return _("also on one device, where nothing is to be divided, the penalty should stay what it was")
+    return hint_for_share(train, draw.choice((80, 96, 112)), "share", share, whole_penalty)
 
 
 EXERCISES = [

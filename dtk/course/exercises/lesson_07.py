@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
 from dtk.course.trials import watched
@@ -141,61 +141,40 @@ _GLOBAL_BATCH = Exercise(
 # ---- the data that is left, tried on a few numbers in another order each epoch, which the lesson does not show
 
 
-class _Left(NamedTuple):
-    """What is tried. seed: of the order."""
-
-    epochs: int
-    done: int
-    steps: int
-    seed: int
-
-
-def _drawn(draw: random.Random) -> _Left:
-    epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
-    return _Left(epochs, 2, steps, draw.randrange(99))
-
-
-def _left(rest: Callable[..., Any], plan: _Left) -> dict[str, list[Any]] | None:
-    """Runs in a worker: the batches of an answer, those that are right, and some that are not; None for None."""
+def _left(rest: Callable[..., Any], epochs: int, done: int, steps: int, seed: int) -> tuple[Any, Any] | None:
+    """Runs in a worker: the batches of an answer, and those of all epochs; None for None."""
     import numpy as np
     import tensorflow as tf
 
     def data() -> Any:
-        order = tf.data.Dataset.range(3 * plan.steps)
-        order = order.shuffle(3 * plan.steps, seed=plan.seed, reshuffle_each_iteration=True)
-        return order.batch(3)
+        return tf.data.Dataset.range(3 * steps).shuffle(3 * steps, seed=seed, reshuffle_each_iteration=True).batch(3)
 
     def listed(batches: Any) -> list[Any]:
-        return [np.asarray(batch).tolist() for batch in batches.take(10 * plan.steps)]
+        return [np.asarray(batch).tolist() for batch in batches.take(10 * steps)]
 
-    answer = rest(data(), plan.epochs, plan.done, plan.steps)
-    return None if answer is None else {"given": listed(answer), "whole": listed(data().repeat(plan.epochs))}
+    answer = rest(data(), epochs, done, steps)
+    return None if answer is None else (listed(answer), listed(data().repeat(epochs)))
 
 
 def _hint_for_rest(rest: Any, draw: random.Random) -> str:
-    plan = _drawn(draw)
-
-    def hint_for(found: dict[str, list[Any]]) -> str:
-        return _said_of(found["given"], found["whole"], plan)
-
-    work = functools.partial(_left, plan=plan)
-    return watched("07.rest", rest, "rest(data, epochs, done, steps)", work, hint_for)
+    epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
+    work = functools.partial(_left, epochs=epochs, done=2, steps=steps, seed=draw.randrange(99))
+    signature = "rest(data, epochs, done, steps)"
+    return watched("07.rest", rest, signature, work, lambda found: _said_of(found[0], found[1], 2, steps))
 
 
-def _said_of(given: list[Any], whole: list[Any], plan: _Left) -> str:
+def _said_of(given: list[Any], whole: list[Any], done: int, steps: int) -> str:
     """What is wrong with the batches that are left; "" for nothing."""
-    right = whole[plan.done * plan.steps :]
+    right = whole[done * steps :]
     if given == right:
         return ""
     if not given:
         return _("nothing is left: `skip` takes more than there is; of what, and how many steps has an epoch?")
     if given == whole:
         return _("these are all epochs: what is done has to be left out")
-    if given[: len(right)] == right:
-        return _("what is left comes first, and then more: `epochs` is how many there are in all")
     if given == whole[: len(right)]:
         return _("as many batches as are left, but in the order of the first epochs, which the weights have seen")
-    if given == whole[plan.done :]:
+    if given == whole[done:]:
         return _("`skip` counts batches; this many epochs are done")
     return _("these are not the batches that would have come: compare them with data.repeat(epochs)")
 

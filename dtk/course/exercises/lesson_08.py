@@ -94,7 +94,7 @@ _COMMUNICATION = Exercise(
 _BATCH, _BATCHES = 4, 6
 
 
-def _watched(pipeline: Callable[..., Any], images: int) -> dict[str, Any] | None:
+def _watched(pipeline: Callable[..., Any], images: int) -> tuple[list[Any], int, int] | None:
     """Runs in a worker: the batches that come out, how many images were read and how many decoded; None for None."""
     import numpy as np
     import tensorflow as tf
@@ -119,17 +119,14 @@ def _watched(pipeline: Callable[..., Any], images: int) -> dict[str, Any] | None
     if data is None:
         return None
     batches = [[np.asarray(part).tolist() for part in batch] for batch in data.take(_BATCHES)]
-    return {"batches": batches, **counts}
+    return batches, counts["read"], counts["decoded"]
 
 
 def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     many = draw.choice((5, 6, 7))
-
-    def hint_for(found: dict[str, Any]) -> str:
-        return _said_of(found["batches"], found["read"], found["decoded"], many)
-
     work = functools.partial(_watched, images=many)
-    return watched("08.pipeline", pipeline, "pipeline(images, decoded, global_batch)", work, hint_for)
+    signature = "pipeline(images, decoded, global_batch)"
+    return watched("08.pipeline", pipeline, signature, work, lambda found: _said_of(found[0], found[1], found[2], many))
 
 
 def _said_of(batches: list[list[Any]], read: int, decoded: int, many: int) -> str:

@@ -20,7 +20,6 @@ def _done(names: list[str]) -> list[int]:
 
 # ---- clipping: each mistake, as what the update comes to; a gradient is the sum of the replicas' parts
 
-_BOUND = 1.0
 _NUMBERS = (  # replicas, and the numbers whose mean is the gradient; the replicas get equally many, one after the other
     (2, (1.0, 5.0, 0.1, 0.3)),
     (2, (-8.0, -6.0, 1.0, 1.0)),
@@ -30,35 +29,23 @@ _NUMBERS = (  # replicas, and the numbers whose mean is the gradient; the replic
 
 
 def _clip(number: float) -> float:
-    return max(-_BOUND, min(_BOUND, number))
+    return max(-1.0, min(1.0, number))
 
 
-def _clipped_whole(parts: list[float]) -> float:
-    return _clip(sum(parts))
-
-
-_CLIP_WRONG: tuple[tuple[Callable[[list[float]], float], str], ...] = (
-    (
-        lambda parts: sum(map(_clip, parts)),
-        N_("each replica clips its own part, before it knows the sum: all_reduce comes first"),
+_CLIP_WRONG: dict[Callable[[list[float]], float], str] = {
+    lambda parts: sum(map(_clip, parts)): N_(
+        "each replica clips its own part, before it knows the sum: all_reduce comes first"
     ),
-    (
-        lambda parts: _clip(sum(parts)) * len(parts),
-        N_("the clipped sum is the same on each replica, and apply_gradients adds these up"),
+    lambda parts: _clip(sum(parts)) * len(parts): N_(
+        "the clipped sum is the same on each replica, and apply_gradients adds these up"
     ),
-    (
-        lambda parts: math.copysign(_BOUND, sum(parts)),
-        N_("clipping is not normalising: a gradient that is shorter than 1 stays as it is"),
+    lambda parts: math.copysign(1.0, sum(parts)): N_(
+        "clipping is not normalising: a gradient that is shorter than 1 stays as it is"
     ),
-    (
-        lambda parts: _clip(sum(parts) / len(parts)) * len(parts),
-        N_("the replicas' gradients add up to one device's; their mean is smaller, and passes below the bound"),
+    lambda parts: _clip(sum(parts) / len(parts)) * len(parts): N_(
+        "the replicas' gradients add up to one device's; their mean is smaller, and passes below the bound"
     ),
-    (
-        lambda parts: _clip(sum(parts)) / len(parts),
-        N_("divided once too often: what apply_gradients adds up is too small"),
-    ),
-)
+}
 
 
 def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
@@ -76,13 +63,13 @@ def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
             return _("with {replicas} replicas it fails: {what}", replicas=replicas, what=failed.what)
         each = len(numbers) // replicas
         parts.append([sum(numbers[at : at + each]) / len(numbers) for at in range(0, len(numbers), each)])
-    if same(got, [_clipped_whole(part) for part in parts], 2e-3):
+    if same(got, [_clip(sum(part)) for part in parts], 2e-3):
         return ""
     if same(got, [sum(part) for part in parts], 2e-3):
         raise not_solved(
             "keras.clip", N_("a gradient longer than 1 went through: clip the sum of the replicas' gradients")
         )
-    for mistake, hint in _CLIP_WRONG:
+    for mistake, hint in _CLIP_WRONG.items():
         if same(got, [mistake(part) for part in parts], 2e-3):
             return _(hint)
     return _("gradients whose norm is under and over 1, on 2 and 3 replicas, became updates of {updates}", updates=got)
