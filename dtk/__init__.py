@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dtk.course.ask import ask as ask
     from dtk.course.check import check as check
     from dtk.course.kept import answers as answers
-    from dtk.course.report import report as report
+    from dtk.course.kept import report as report
     from dtk.environment import is_chief as is_chief
     from dtk.environment import run_dir as run_dir
     from dtk.environment import training_ended as training_ended
@@ -65,8 +65,7 @@ _NAMES = {  # by the module that each is in
     "dtk.compat.keras.correct": ["correct_keras"],
     "dtk.course.ask": ["ask"],
     "dtk.course.check": ["check"],
-    "dtk.course.kept": ["answers"],
-    "dtk.course.report": ["report"],
+    "dtk.course.kept": ["answers", "report"],
     "dtk.environment": ["is_chief", "run_dir", "training_ended"],
     "dtk.errors": [
         "ClusterConfigError",

@@ -239,7 +239,7 @@ def leave(folder, weights, **more):
     [
         (lambda weight: weight * math.nan, 2, "hold different weights"),
         (lambda weight: weight, 2, "one device's weights to the last bit"),
-        (lambda weight: weight + 1e-7, 4, "4 replicas"),
+        (lambda weight: weight + 1e-7, 4, "replicas=4: two workers"),
     ],
 )
 def test_weights_that_no_two_workers_trained(tmp_path, change, replicas, hint):

@@ -61,7 +61,7 @@ def test_each_wrong_pair_gets_its_hint(tmp_path, baseline, chiefs, others, hint)
 
 
 @pytest.mark.parametrize(
-    ("more", "hint"), [({"replicas": 1}, "trained alone"), ({"rate": 1}, "not the weights of this")]
+    ("more", "hint"), [({"replicas": 1}, "replicas=1: two workers"), ({"rate": 1}, "not the weights of this")]
 )
 def test_right_weights_of_two_that_trained_alone_do_not_pass(tmp_path, baseline, more, hint):
     leave(tmp_path, weights(0), weights(0), **more)

@@ -259,6 +259,6 @@ def test_without_an_answer_there_is_no_report(own_file):
 
 
 def test_a_report_of_nothing_at_all_is_a_line(own_file, capsys, monkeypatch):
-    monkeypatch.setattr("dtk.course.report.current_lesson", lambda: "")
+    monkeypatch.setattr("dtk.course.kept.current_lesson", lambda: "")
     dtk.report()
     assert "nothing was answered or checked yet" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from lessons import cells_of, tags
 
 from dtk.course.check import all_exercises
 from dtk.course.exercise import CheckFailed, Exercise, NotSolved
-from dtk.course.exercises import lesson_07, lesson_08, lesson_09
+from dtk.course.exercises import lesson_07, lesson_08
 from dtk.model import Cluster, Job, Link, predict
 
 LESSONS = ("07_fault_tolerance", "appendix_checkpoints", "08_measuring", "09_predicting", "10_batch_and_rate")
@@ -46,10 +46,10 @@ def test_the_folded_solution_passes(name):
 
 
 def test_a_step_is_what_the_model_predicts():
-    for workers, compute, size, latency, bandwidth in lesson_09._SECONDS.cases():
+    for workers, compute, size, latency, bandwidth in EXERCISES["09.step"].cases():
         job = Job(per_example=compute / 1000, batch=1000, gradient_bytes=size)
         row = predict(job, Cluster(Link("a wire", latency, bandwidth)), [workers], scaling="strong").iloc[0]
-        assert lesson_09._SECONDS.answer(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)
+        assert EXERCISES["09.step"].answer(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)
 
 
 # ---- what only a run can judge: (answer, a word of its hint)

@@ -99,9 +99,9 @@ class Prediction:
         least, most = self._between
         whole = not self.options or answer in range(1, len(self.options) + 1)
         if isinstance(answer, bool) or not isinstance(answer, int | float) or not (least <= answer <= most and whole):
-            what = N_("answer={answer!r} is not a number from {least:g} to {most:g}")
-            if self.options:
-                what = N_("answer={answer!r} is not the number of an option, from {least:g} to {most:g}")
+            what = N_("answer={answer!r} is not the number of an option, from {least:g} to {most:g}")
+            if not self.options:
+                what = N_("answer={answer!r} is not a number from {least:g} to {most:g}")
             raise DtkError(_(what, answer=answer, least=least, most=most))
         if self.given is None:
             keep("predicted", self.name, value=answer, question=self.question, **self._words(answer))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,7 +94,7 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> Cop
         DtkError: the folder can't be written.
     """
     kept = []
-    with _writing(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         noted = _noted(folder)
         for name, text in files.items():
@@ -108,6 +107,9 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> Cop
                 _write(file, new)
             noted[name] = _digest(new)
         _write(folder / NOTE, (json.dumps(noted, indent=1) + "\n").encode())
+    except OSError as error:
+        words = _("the lessons can't be written into {folder}: {why}", folder=folder, why=error.strerror)
+        raise DtkError(words, remedy=_("name another folder")) from None
     return Copied(folder, len(files), tuple(kept))
 
 
@@ -153,12 +155,3 @@ def _write(file: Path, text: bytes) -> None:
     beside = file.with_name(f".{file.name}.new")
     beside.write_bytes(text)
     os.replace(beside, file)
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        words = _("the lessons can't be written into {folder}: {why}", folder=folder, why=error.strerror)
-        raise DtkError(words, remedy=_("name another folder")) from None

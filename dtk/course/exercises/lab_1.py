@@ -34,9 +34,6 @@ _CONFIG = Exercise(
         "tf_config(addresses[index:index + 1], 0)": N_(
             "a worker has to know the addresses of all workers, its own among them"
         ),
-        "tf_config(addresses, index, 'worker' if index else 'chief')": N_(
-            "there is no job of that name in the cluster; the chief is worker 0"
-        ),
         "tf_config(addresses, index + 1)": N_("indices count from 0"),
         "{**tf_config(addresses, index), 'cluster': {'workers': addresses}}": N_(
             "the job is called `worker`, as the task's type is"
@@ -110,9 +107,6 @@ _PLACE = Exercise(
             "the chief's files are those that are read later: they lie in the folder itself"
         ),
         "folder if index == 0 else f'{folder}/worker'": N_("from three workers on, two of them share a place"),
-        "folder if index == 0 else f'worker-{index}'": N_(
-            "a place outside of the folder is found by no one, and is not removed with it"
-        ),
     },
     plain=[("out", 0), ("out", 1), ("runs/7", 0)],
     drawn=lambda draw: [(f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5)],
@@ -145,10 +139,9 @@ def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
         return _("these are not the weights of this model, in its order: save model.get_weights()")
     if replicas is None:
         return _("how many replicas were there? save it beside the weights, as replicas=strategy.num_replicas_in_sync")
-    if replicas == 1:
-        return _("one replica: each process has trained alone, on everything. Which strategy reads TF_CONFIG?")
     if replicas != 2:
-        return _("{replicas} replicas: two workers with one device each have two", replicas=replicas)
+        words = N_("replicas={replicas}: two workers with one device each have two. Which strategy reads TF_CONFIG?")
+        return _(words, replicas=replicas)
     if not _apart(mine, others) <= _CLOSE:
         return _("the workers hold different weights: was the model made in the strategy's scope?")
     if _apart(mine, alone) == 0:

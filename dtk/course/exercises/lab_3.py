@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,12 +57,11 @@ def _step(
     gradient: np.ndarray,
     update: Callable[[np.ndarray, np.ndarray], np.ndarray],
     *,
-    divide: float = 1.0,
     reduce: bool = True,
     gather: str = "values",
 ) -> np.ndarray:
     """A sharded step; its arguments are the ways in which it goes wrong."""
-    sums = ring.split(np.asarray(gradient) / divide)
+    sums = ring.split(gradient)
     if reduce:
         reduce_scatter(ring, sums)
     own, parts = (ring.worker + 1) % ring.workers, ring.split(weights)
@@ -76,22 +76,16 @@ _UPDATE = Exercise(
     given="ring, weights, gradient, update",
     right=_step,
     wrong={
-        "_step(ring, weights, gradient, update, gather='')": N_(
-            "each worker has its own new part only: the last half of the ring is missing"
-        ),
-        "_step(ring, weights, gradient, update, gather='sum')": N_(
+        partial(_step, gather=""): N_("each worker has its own new part only: the last half of the ring is missing"),
+        partial(_step, gather="sum"): N_(
             "the new parts are added to the old weights; what comes in the second half is finished and is copied"
         ),
-        "_step(ring, weights, gradient, update, reduce=False)": N_(
+        partial(_step, reduce=False): N_(
             "your part is updated with this worker's own gradient: the other workers' examples never reach it"
-        ),
-        "_step(ring, weights, gradient, update, divide=ring.workers)": N_(
-            "the gradients are shares of the global batch already; divided again they are too small"
         ),
     },
     drawn=lambda draw: teams(draw, [(2, 4), (4, 8), (3, 10), (5, 7)], -9, 9, shared=True),
     play=_two_steps,
-    using=[_step],
     hint=N_("which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?"),
 )
 
@@ -105,9 +99,6 @@ _OWNER = Exercise(
     wrong={
         "worker": N_("that chunk left in the first step: others have added to it since"),
         "worker + 1": N_("the last worker has no chunk by that number: numbers go round"),
-        "(worker - 1) % workers": N_(
-            "that chunk comes first, and is sent on with gradients missing; which chunk comes last?"
-        ),
         "workers - 1 - worker": N_("chunks move on by one worker in each step; they don't turn"),
     },
     plain=[(0, 4), (3, 4), (1, 2)],
@@ -118,13 +109,13 @@ _OWNER = Exercise(
 # ---- a norm over all parts
 
 
-def _norm(ring: Any, part: np.ndarray, *, square: bool = True, root: bool = True, again: bool = False) -> float:
+def _norm(ring: Any, part: np.ndarray, *, square: bool = True, root: bool = True) -> float:
     """The norm of all parts together; its arguments are the ways in which it goes wrong."""
     mine = float(np.sum(np.square(part))) if square else float(np.linalg.norm(part))
     total = moving = np.array([mine])
     ring.split(np.zeros(ring.workers))
     for __ in range(ring.workers - 1):
-        moving = ring.exchange(0, total if again else moving)[1]
+        moving = ring.exchange(0, moving)[1]
         total = total + moving
     return float(np.sqrt(total[0])) if square and root else float(total[0])
 
@@ -137,16 +128,12 @@ _NORM = Exercise(
         "float(np.linalg.norm(part))": N_(
             "this is the norm of your own part: each worker would clip by another number"
         ),
-        "_norm(ring, part, square=False)": N_("norms don't add up: 3 and 4 make 5. Which numbers do add up?"),
-        "_norm(ring, part, root=False)": N_("this is the square of the norm: the root comes last"),
-        "_norm(ring, part, again=True)": N_(
-            "a sum is sent on that has parts in it already, so some are counted twice; send on what came"
-        ),
+        partial(_norm, square=False): N_("norms don't add up: 3 and 4 make 5. Which numbers do add up?"),
+        partial(_norm, root=False): N_("this is the square of the norm: the root comes last"),
     },
     drawn=lambda draw: teams(draw, [(2, 1), (3, 4), (4, 3), (5, 2)], 1, 9),
     play=on_parts,
     hint=N_("send one number round, workers - 1 times"),
-    using=[_norm],
 )
 
 # ---- memory
@@ -161,9 +148,6 @@ _MEMORY = Exercise(
             "every worker still has all weights and a whole gradient: only Adam's numbers are divided"
         ),
         "16 * parameters": N_("this is the plain run: what do the workers share?"),
-        "8 * parameters + 4 * parameters / workers": N_(
-            "Adam keeps two numbers for each weight, the mean of the gradients and the mean of their squares"
-        ),
         "4 * parameters + 8 * parameters / workers": N_("weights, gradient, Adam's state: one of the three is missing"),
         "2 * parameters + 2 * parameters / workers": N_("these are numbers; a float32 has 4 bytes"),
     },

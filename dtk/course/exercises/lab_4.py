@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,30 +52,19 @@ def _doubling(
     return total
 
 
-def _to_everyone(ring: Any, numbers: np.ndarray) -> np.ndarray:
-    total = np.array(numbers)
-    for distance in range(1, ring.workers):
-        total = total + ring.swap(ring.worker ^ distance, numbers)
-    return total
-
-
 _DOUBLING = Exercise(
     "lab4.doubling",
     given="ring, numbers",
     right=_doubling,
     wrong={
-        "_doubling(ring, numbers, own=True)": N_(
+        partial(_doubling, own=True): N_(
             "each step sends this worker's own numbers again; what the partner needs is the sum so far"
         ),
-        "_doubling(ring, numbers, steps=1)": N_("one step gives the sum of two workers; there are log2(N) steps"),
-        "_doubling(ring, numbers, add=False)": N_("what comes takes the place of the sum so far: add it"),
-        _to_everyone: N_(
-            "the sum is right, and each worker sent its numbers to all the others; with the sum so far, fewer are sent"
-        ),
+        partial(_doubling, steps=1): N_("one step gives the sum of two workers; there are log2(N) steps"),
+        partial(_doubling, add=False): N_("what comes takes the place of the sum so far: add it"),
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
     play=on_parts,
-    using=[_doubling],
     hint=N_("what does each of two workers hold after a step, and what has a second step to send among four?"),
 )
 
@@ -118,18 +108,12 @@ _HALVING = Exercise(
     given="ring, numbers, distance",
     right=_halving,
     wrong={
-        "_halving(ring, numbers, distance, deeper=False)": N_(
+        partial(_halving, deeper=False): N_(
             "the halves are summed over one pair of workers; the same function, at half the distance, does the rest"
         ),
-        "_halving(ring, numbers, distance, back='')": N_(
-            "each worker ends with its own part of the sum: the halves don't come back"
-        ),
-        "_halving(ring, numbers, distance, back='sum')": N_(
-            "on the way back the partner's half is finished: it is copied, not added"
-        ),
-        "_halving(ring, numbers, distance, add=False)": N_(
-            "on the way out the partner's half is added to yours, not put in its place"
-        ),
+        partial(_halving, back=""): N_("each worker ends with its own part of the sum: the halves don't come back"),
+        partial(_halving, back="sum"): N_("on the way back the partner's half is finished: it is copied, not added"),
+        partial(_halving, add=False): N_("on the way out the partner's half is added to yours, not put in its place"),
         _whole: N_(
             "the sum is right, and this is recursive doubling: it sends all numbers in each step; send one half"
         ),
@@ -138,7 +122,6 @@ _HALVING = Exercise(
         ),
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
-    using=[_halving],
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
     hint=N_("try two workers by hand: which half has each of them after its first swap, and what is missing?"),
 )
@@ -147,14 +130,14 @@ _HALVING = Exercise(
 # ---- where the ring is beaten
 
 
-def _messages(workers: int, halves: int = 2) -> float:
+def _messages(workers: int) -> float:
     """The messages that doubling saves."""
-    return halves * (workers - 1) - math.log2(workers)
+    return 2 * (workers - 1) - math.log2(workers)
 
 
-def _bytes(workers: int, halves: int = 2) -> float:
+def _bytes(workers: int) -> float:
     """The gradients that doubling sends more."""
-    return math.log2(workers) - halves * (workers - 1) / workers
+    return math.log2(workers) - 2 * (workers - 1) / workers
 
 
 _CROSSOVER = Exercise(
@@ -170,9 +153,6 @@ _CROSSOVER = Exercise(
         ),
         "latency * bandwidth * _messages(workers) / math.log2(workers)": N_(
             "the ring sends bytes, too: what counts is how many more doubling sends"
-        ),
-        "latency * bandwidth * _messages(workers, 1) / _bytes(workers, 1)": N_(
-            "count the ways: a ring has two halves of N - 1 messages, and recursive doubling has no way back"
         ),
     },
     plain=[(4, 1e-4, 1e9)],

@@ -53,9 +53,6 @@ WHOLE = Exercise(
         ),
         "sum(means)": N_("a sum of means grows with the number of replicas; one device takes one mean"),
         _weighted: N_("this is the sum of all losses; one device takes the mean"),
-        "_weighted(means, examples) / len(means)": N_(
-            "divide by the number of examples, not by the number of replicas"
-        ),
     },
     # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
@@ -87,9 +84,6 @@ APART = Exercise(
         ),
         "float(_difference(run, baseline).max())": N_(
             "a step at which the cluster's loss is the smaller one counts as well: take the absolute value first"
-        ),
-        "float(_difference(run, baseline).abs().mean())": N_(
-            "this is the mean over the steps; one bad step must not hide among many good ones"
         ),
         "float(_difference(run, baseline).abs().iloc[-1])": N_("this is the last step alone; look at all of them"),
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,22 +36,21 @@ ALL_GATHER = Exercise(
     given="ring, chunks",
     right=all_gather,
     wrong={
-        "all_gather(ring, chunks, keep='sum')": N_(
+        partial(all_gather, keep="sum"): N_(
             "what comes is complete already: adding it counts the same gradients again"
         ),
-        "all_gather(ring, chunks, keep='as sent')": N_(
+        partial(all_gather, keep="as sent"): N_(
             "what comes is another chunk than the one you sent; it has a number of its own"
         ),
-        "all_gather(ring, chunks, keep='nothing')": N_("messages are exchanged, and what comes is not kept"),
-        "all_gather(ring, chunks, first=0)": N_(
+        partial(all_gather, keep="nothing"): N_("messages are exchanged, and what comes is not kept"),
+        partial(all_gather, first=0): N_(
             "the first chunk that a worker sends has to be the complete one; look at the picture again"
         ),
-        "all_gather(ring, chunks, more=1)": N_("the sum is there, and fewer exchanges are enough"),
+        partial(all_gather, more=1): N_("the sum is there, and fewer exchanges are enough"),
     },
     drawn=lambda draw: teams(draw, [(3, 7), (4, 10), (2, 5), (5, 12)], 1, 99),
     hint=N_("not every worker has the whole sum; draw your run with dtk.plot.ring"),
     play=_gathered,
-    using=[all_gather],
 )
 CHUNK = Exercise(
     "01.chunk",
@@ -60,9 +60,6 @@ CHUNK = Exercise(
         "worker - step": N_("numbers go round: there is no chunk below 0, see % n"),
         "(worker + step) % workers": N_(
             "this goes round the wrong way: in its second step a worker passes on what came in its first"
-        ),
-        "(worker - step % (workers - 1)) % workers": N_(
-            "right in the first half; the second begins with the complete chunk, and not with the worker's own"
         ),
         "(worker + 1 - step) % workers": N_(
             "this is all_gather's line, whose steps count from 0 again; here they go on counting"
@@ -98,9 +95,6 @@ BYTES = Exercise(
         ),
         "(workers - 1) * gradient_bytes // workers": N_(
             "this is one half; the complete chunks have to go round as well"
-        ),
-        "2 * (workers - 1) * gradient_bytes": N_(
-            "the number of messages is right; each holds a chunk, not the whole gradient"
         ),
         "2 * gradient_bytes": N_("that is where it tends to with many workers; with few it is less"),
     },

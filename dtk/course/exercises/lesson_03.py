@@ -86,7 +86,6 @@ EXERCISES = [
             "4 * 3 * weights / replicas": N_("the model is not cut into parts: each replica has the whole of it"),
             "3 * weights * replicas": N_("numbers, not bytes: a float32 has four"),
         },
-        # (weights, replicas)
         plain=[(100, 2), (100, 1)],
         drawn=lambda draw: [(draw.randint(50, 5000), draw.randint(3, 8)) for _ in range(3)],
         hint=N_("bytes of a number, times numbers for each weight, times copies"),

@@ -67,9 +67,6 @@ EXERCISES = [
             "tf_config([workers[index]], index)": N_(
                 "each worker has to know all of them: the same cluster for everybody"
             ),
-            "tf_config([at for at in workers if at != workers[index]], index)": N_(
-                "a worker is one of the cluster: its own address is in the list, too"
-            ),
             "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
                 "worker 0 is the chief without being called so; here all tasks are of type worker"
             ),

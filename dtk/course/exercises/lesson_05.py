@@ -67,9 +67,6 @@ EXERCISES = [
                 "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
             ),
             "sum(flat(shares))": N_("that is the sum over the epoch's steps, not their mean"),
-            "sum(step[0] for step in shares) / len(shares)": N_(
-                "this is the first replica's part alone; a step's loss is the sum over its replicas"
-            ),
             "sum(shares[-1])": N_("that is the last step's loss, not the epoch's"),
         },
         # shares by step and replica, for one to four replicas
@@ -90,9 +87,6 @@ EXERCISES = [
             ),
             "float(np.sum(guesses == labels))": N_(
                 "that is a count: what the replicas return is added up, so that it has to be a share of the accuracy"
-            ),
-            "float(np.mean(guesses == labels)) / global_batch": N_(
-                "this divides twice: by the replica's own examples and by the global batch"
             ),
             "float(np.sum(guesses != labels)) / global_batch": N_("this counts the wrong guesses"),
         },
@@ -120,9 +114,6 @@ EXERCISES = [
         wrong={
             "len(run.weights)": N_("that counts the arrays; each of them holds many numbers: see `.size`"),
             "4 * sum(weight.size for weight in run.weights)": N_("that counts bytes; count numbers"),
-            "run.workers * sum(weight.size for weight in run.weights)": N_(
-                "that adds up the workers; each of them hands in one gradient for each weight"
-            ),
             "max(weight.size for weight in run.weights)": N_("that is the largest array alone"),
         },
         hint=N_("how many arrays are in run.weights, and how many numbers are in one of them?"),

@@ -15,46 +15,6 @@ from dtk.language import N_, _
 __all__ = ["EXERCISES"]
 
 
-_COMPUTED = Exercise(
-    "07.computed",
-    given="steps, every, dies",
-    right="dies - 1 + steps - (dies - 1) // every * every",
-    wrong={
-        "steps": N_("so many count; those whose work was lost were computed, too"),
-        "dies - 1 + steps": N_("this begins again with step 1; what was saved does not have to be computed again"),
-        "dies + steps - dies // every * every": N_(
-            "the worker dies before that step: it is not computed in the first attempt"
-        ),
-        "steps - (dies - 1) // every * every": N_("those are the second attempt's; the first attempt computed, too"),
-    },
-    # (steps in all, steps between two saves, the step before which a worker dies)
-    plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
-    drawn=lambda draw: [
-        (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
-    ],
-    hint=N_("how many steps does the first attempt compute, and after which step does the second one begin?"),
-)
-
-
-_PLACE = Exercise(
-    "07.place",
-    given="updates, steps",
-    right="(updates // steps + 1, updates % steps)",
-    wrong={
-        "(updates // steps, updates % steps)": N_("epochs count from 1 here"),
-        "(updates // steps + 1, 0)": N_("this begins the epoch anew, and trains its first batches twice"),
-        "(updates // steps + 1, updates)": N_(
-            "count the batches of this epoch alone: those before it are another epoch's"
-        ),
-        "(updates // steps + 1, updates % steps + 1)": N_("so one batch is left out that the weights have not seen"),
-    },
-    # (updates that the checkpoint has seen, steps an epoch)
-    plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
-    drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
-    hint=N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch"),
-)
-
-
 def _waits(draw: random.Random) -> list[tuple[dict[int, int | None]]]:
     """By worker, the one that it waits for, or None: a chain of waiting, and workers beside it."""
     cases: list[tuple[dict[int, int | None]]] = [({0: 1, 1: None},), ({0: 3, 1: None, 2: None, 3: 2, 4: None},)]
@@ -73,22 +33,6 @@ def _followed(waits: dict[int, int | None]) -> int:
     return worker
 
 
-_CULPRIT = Exercise(
-    "07.culprit",
-    given="waits",
-    right=_followed,
-    wrong={
-        "waits[0]": N_("this worker may wait for another one itself: follow the arrows on"),
-        "min(worker for worker, there in waits.items() if there is None)": N_(
-            "this worker waits for no other, but does any other wait for it?"
-        ),
-        "0": N_("worker 0 waits: it is where you begin to look, not where you end"),
-    },
-    drawn=_waits,
-    hint=N_("begin with worker 0, and go to the one that it waits for, as long as there is one"),
-)
-
-
 def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
     """(addresses of all machines, the number of one)."""
     cases = []
@@ -101,41 +45,6 @@ def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
 def _role(hosts: list[str], number: int, last: int = 0) -> tuple[int, str]:
     """A machine's index and type. last: the evaluator's index."""
     return (number, "worker") if number < len(hosts) - 1 else (last, "evaluator")
-
-
-_CONFIG = Exercise(
-    "07.config",
-    given="hosts, number",
-    right="tf_config(hosts[:-1], *_role(hosts, number))",
-    wrong={
-        "tf_config(hosts, *_role(hosts, number))": N_(
-            "the evaluator is outside the cluster: no worker may wait for it as for one of their own"
-        ),
-        "tf_config(hosts, number)": N_("all machines train; the last is to evaluate"),
-        "tf_config(hosts[:-1], *_role(hosts, number, number))": N_("an index counts machines of one type"),
-        "tf_config(hosts[:-1], *_role(hosts, number), evaluator=hosts[-1:])": N_(
-            "the workers' servers would get an evaluator among them; the cluster has workers alone"
-        ),
-    },
-    drawn=_hosts,
-    hint=N_("which addresses do the workers have to know, and which task has this machine?"),
-    using=[_role],
-)
-
-
-_GLOBAL_BATCH = Exercise(
-    "07.global_batch",
-    given="machines, each",
-    right="(machines - 1) * each",
-    wrong={
-        "machines * each": N_("one of the machines does not train"),
-        "each": N_("that is one worker's; the global batch is all workers'"),
-        "each / (machines - 1)": N_("the share is given; what do the shares add up to?"),
-    },
-    plain=[(8, 32), (2, 64)],
-    drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],
-    hint=N_("how many of the machines train?"),
-)
 
 
 # ---- the data that is left, tried on a few numbers in another order each epoch, which the lesson does not show
@@ -179,4 +88,85 @@ def _said_of(given: list[Any], whole: list[Any], done: int, steps: int) -> str:
     return _("these are not the batches that would have come: compare them with data.repeat(epochs)")
 
 
-EXERCISES = [_COMPUTED, Trial("07.rest", _hint_for_rest), _CULPRIT, _PLACE, _CONFIG, _GLOBAL_BATCH]
+EXERCISES = [
+    Exercise(
+        "07.computed",
+        given="steps, every, dies",
+        right="dies - 1 + steps - (dies - 1) // every * every",
+        wrong={
+            "steps": N_("so many count; those whose work was lost were computed, too"),
+            "dies - 1 + steps": N_("this begins again with step 1; what was saved does not have to be computed again"),
+            "dies + steps - dies // every * every": N_(
+                "the worker dies before that step: it is not computed in the first attempt"
+            ),
+            "steps - (dies - 1) // every * every": N_(
+                "those are the second attempt's; the first attempt computed, too"
+            ),
+        },
+        # (steps in all, steps between two saves, the step before which a worker dies)
+        plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
+        drawn=lambda draw: [
+            (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
+        ],
+        hint=N_("how many steps does the first attempt compute, and after which step does the second one begin?"),
+    ),
+    Trial("07.rest", _hint_for_rest),
+    Exercise(
+        "07.culprit",
+        given="waits",
+        right=_followed,
+        wrong={
+            "waits[0]": N_("this worker may wait for another one itself: follow the arrows on"),
+            "min(worker for worker, there in waits.items() if there is None)": N_(
+                "this worker waits for no other, but does any other wait for it?"
+            ),
+            "0": N_("worker 0 waits: it is where you begin to look, not where you end"),
+        },
+        drawn=_waits,
+        hint=N_("begin with worker 0, and go to the one that it waits for, as long as there is one"),
+    ),
+    Exercise(
+        "07.place",
+        given="updates, steps",
+        right="(updates // steps + 1, updates % steps)",
+        wrong={
+            "(updates // steps, updates % steps)": N_("epochs count from 1 here"),
+            "(updates // steps + 1, 0)": N_("this begins the epoch anew, and trains its first batches twice"),
+            "(updates // steps + 1, updates % steps + 1)": N_(
+                "so one batch is left out that the weights have not seen"
+            ),
+        },
+        # (updates that the checkpoint has seen, steps an epoch)
+        plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
+        drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
+        hint=N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch"),
+    ),
+    Exercise(
+        "07.config",
+        given="hosts, number",
+        right="tf_config(hosts[:-1], *_role(hosts, number))",
+        wrong={
+            "tf_config(hosts, *_role(hosts, number))": N_(
+                "the evaluator is outside the cluster: no worker may wait for it as for one of their own"
+            ),
+            "tf_config(hosts, number)": N_("all machines train; the last is to evaluate"),
+            "tf_config(hosts[:-1], *_role(hosts, number, number))": N_("an index counts machines of one type"),
+        },
+        drawn=_hosts,
+        hint=N_("which addresses do the workers have to know, and which task has this machine?"),
+        using=[_role],
+    ),
+    Exercise(
+        "07.global_batch",
+        given="machines, each",
+        right="(machines - 1) * each",
+        wrong={
+            "machines * each": N_("one of the machines does not train"),
+            "each": N_("that is one worker's; the global batch is all workers'"),
+            "each / (machines - 1)": N_("the share is given; what do the shares add up to?"),
+        },
+        plain=[(8, 32), (2, 64)],
+        drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],
+        hint=N_("how many of the machines train?"),
+    ),
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dtk.course.exercise import Exercise, tf_config
@@ -43,10 +44,10 @@ _HOSTS = Exercise(
     given="text",
     right=_expanded,
     wrong={
-        "_expanded(text, width=lambda first: 1)": N_("no node has that name: the zeros in front belong to it"),
-        "_expanded(text, after=0)": N_("a range's last node belongs to it"),
+        partial(_expanded, width=lambda first: 1): N_("no node has that name: the zeros in front belong to it"),
+        partial(_expanded, after=0): N_("a range's last node belongs to it"),
         "text.split(',')": N_("a comma inside of the brackets parts numbers, and not names of nodes"),
-        "_expanded(text, groups=1)": N_("after the first name there may be others"),
+        partial(_expanded, groups=1): N_("after the first name there may be others"),
     },
     drawn=_texts,
     hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
@@ -62,9 +63,9 @@ def _index(env: dict[str, str]) -> int:
     return int(env["SLURM_PROCID"] if "SLURM_PROCID" in env else env["JOB_COMPLETION_INDEX"])
 
 
-def _config(env: dict[str, str], hosts: list[str], index: Any = None, kind: str = "worker") -> dict[str, Any]:
+def _config(env: dict[str, str], hosts: list[str], index: Any = None) -> dict[str, Any]:
     """index: another one than the right one."""
-    return tf_config([f"{host}:23456" for host in hosts], _index(env) if index is None else index, kind)
+    return tf_config([f"{host}:23456" for host in hosts], _index(env) if index is None else index)
 
 
 def _environments(draw: random.Random) -> list[tuple[dict[str, str], list[str]]]:
@@ -86,9 +87,6 @@ _CONFIG = Exercise(
         "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
         "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
         "_config(env, [hosts[_index(env)]])": N_("each worker has the addresses of all, in the same order"),
-        "_config(env, hosts, kind='worker' if _index(env) else 'chief')": N_(
-            "worker 0 is the chief without being called so: all have the same type"
-        ),
         "tf_config(hosts, _index(env))": N_("an address has a port"),
     },
     # (environment of a worker, the nodes)
@@ -152,7 +150,6 @@ _MINE = Exercise(
         "list(files)": N_("then each worker would train on everything"),
         "files[workers - 1 - worker::workers]": N_("worker 0 gets the first file"),
     },
-    # (files, worker, workers)
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
     drawn=lambda draw: [(_parts(draw.randint(9, 20)), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)],
     hint=N_("deal seven files out to two workers by hand, one after the other"),
@@ -179,9 +176,6 @@ _COST = Exercise(
             "each node has its price, also those that did not die"
         ),
         "_cost(nodes, price, seconds, dies - 1 + steps)": N_("not all is lost: there is a save to go on from"),
-        "_cost(nodes, price, seconds, dies + steps - dies // every * every)": N_(
-            "it dies before that step: the step itself was not computed"
-        ),
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
     plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],

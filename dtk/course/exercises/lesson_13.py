@@ -9,48 +9,19 @@ from dtk.language import N_
 
 __all__ = ["EXERCISES"]
 
-Digests = dict[str, list[str]]
 
-
-def _tables(draw: random.Random) -> list[tuple[Digests]]:
+def _tables(draw: random.Random) -> list[tuple[dict[str, list[str]]]]:
     """Digests by name, one a worker: equal ones, one that differs, several that do."""
-
-    def made(workers: int, wrong: dict[int, list[int]]) -> Digests:
-        """wrong: by number of the name, the workers whose digest is another one, each its own."""
+    found = []
+    for workers, wrong in ((3, {0: [0], 2: [1]}), (2, {}), (4, {1: [0], 2: [3], 3: [2]}), (3, {0: [0, 1], 3: [2]})):
         table = {}
         for name in range(draw.randint(4, 6)):
-            right = f"{draw.getrandbits(24):06x}"
-            own = {worker: f"{draw.getrandbits(24):06x}" for worker in wrong.get(name, ())}
-            table[f"weights[{name}]"] = [own.get(worker, right) for worker in range(workers)]
-        return table
-
-    alike = {"kernel": ["5f1", "5f1", "5f1"], "bias": ["c07", "c07", "9aa"]}
-    return [
-        (alike,),
-        (made(3, {0: [0], 2: [1]}),),
-        (made(2, {}),),
-        (made(4, {1: [0], 2: [3], 3: [2]}),),
-        (made(3, {0: [0, 1], 3: [2]}),),
-    ]
-
-
-_DIFFERING = Exercise(
-    "13.differing",
-    given="table",
-    right="[name for name, digests in table.items() if len({*digests}) > 1]",
-    wrong={
-        "[name for name, digests in table.items() if digests[0] != digests[1]]": N_(
-            "there may be more than two workers, and any of them may differ"
-        ),
-        "[name for name, digests in table.items() if len({*digests}) == 1]": N_(
-            "these are the names that are equal on all workers"
-        ),
-        "[name for name, digests in table.items() if len({*digests}) == len(digests)]": N_(
-            "it is enough that one worker differs; the others may be equal to each other"
-        ),
-    },
-    drawn=_tables,
-)
+            digests = [f"{draw.getrandbits(24):06x}"] * workers
+            for worker in wrong.get(name, ()):
+                digests[worker] = f"{draw.getrandbits(24):06x}"
+            table[f"weights[{name}]"] = digests
+        found.append((table,))
+    return found
 
 
 def _begun(draw: random.Random) -> list[tuple[list[int]]]:
@@ -58,77 +29,89 @@ def _begun(draw: random.Random) -> list[tuple[list[int]]]:
     return [([most, most - 3, most - 1, most],), ([most - 2, most, most - 2, most - 1, most],), ([0, 1, 0],)]
 
 
-_AWAITED = Exercise(
-    "13.awaited",
-    given="begun",
-    right="[worker for worker, count in enumerate(begun) if count < max(begun)]",
-    wrong={
-        "[worker for worker, count in enumerate(begun) if count == min(begun)]": N_(
-            "a worker that is one short is awaited as well as one that is three short; where all are equal, none is"
-        ),
-        "[worker for worker, count in enumerate(begun) if count == max(begun)]": N_(
-            "these are the workers that wait; asked is for whom"
-        ),
-        "[begun.index(min(begun))] if min(begun) < max(begun) else []": N_(
-            "several workers may be behind, and the wait ends when the last of them has come"
-        ),
-        "[worker for worker, count in enumerate(begun) if count < begun[0]]": N_(
-            "worker 0 may be behind as well: compare with the one that has begun most"
-        ),
-    },
-    # all-reduces that each worker has begun
-    plain=[([5, 4],), ([4, 5, 5],), ([7, 7, 7],)],
-    drawn=_begun,
-    hint=N_("an all-reduce is complete when each worker has begun it: compare each count with the greatest"),
-)
-
-
 def _padded(calls: list[list[int]]) -> list[int]:
     return [sum(each[at] for each in calls if at < len(each)) for at in range(max(map(len, calls)))]
 
 
-_SUMS = Exercise(
-    "13.sums",
-    given="calls",
-    right="[sum(each) for each in zip(*calls, strict=False)]",
-    wrong={
-        "[sum(each) for each in zip(*map(sorted, calls), strict=False)]": N_(
-            "TensorFlow does not look at the numbers: the first call of one meets the first call of the other"
-        ),
-        _padded: N_("a call that one worker does not make is no sum without it: the others wait"),
-        "[sum(each) / len(calls) for each in zip(*calls, strict=False)]": N_("that is the mean"),
-        "sum(sum(each) for each in zip(*calls, strict=False))": N_(
-            "each call gives a sum of its own; a list is asked for"
-        ),
-    },
-    # what each worker hands to `reduce`, call by call
-    plain=[([[1, 10], [10, 1]],), ([[1, 10, 100], [1, 10]],)],
-    drawn=lambda draw: [
-        ([[draw.randint(1, 9) * 10**worker for _ in range(calls)] for worker, calls in enumerate(counts)],)
-        for counts in ([2, 4, 3], [3, 3, 3, 3], [1, 5], [2, 0, 1])
-    ],
-)
-
-
-_DISTANCE = Exercise(
-    "13.distance",
-    given="apart, steps, rate, decay",
-    right="apart * (1 - rate * decay) ** steps",
-    wrong={
-        "apart": N_("right without decay; with it, each worker takes a part of its own weights away in each step"),
-        "apart * (1 - decay) ** steps": N_(
-            "decay acts through the learning rate: in a step, rate * decay of the weights go"
-        ),
-        "apart * (1 - rate * decay * steps)": N_(
-            "each step takes its part of what is left by then, not of what there was at the beginning"
-        ),
-        "apart * (1 - rate * decay)": N_("that is after one step"),
-    },
-    # (apart, steps, rate, decay)
-    plain=[(8.0, 3, 0.5, 0.0), (8.0, 1, 0.5, 0.1)],
-    drawn=lambda draw: [
-        (draw.uniform(0.5, 9), draw.randint(2, 40), draw.uniform(0.01, 0.3), draw.uniform(0.01, 0.2)) for _ in range(4)
-    ],
-    hint=N_("write down both workers' weights after one step, and subtract: the gradient is the same sum on both"),
-)
-EXERCISES = [_DIFFERING, _AWAITED, _SUMS, _DISTANCE]
+EXERCISES = [
+    Exercise(
+        "13.differing",
+        given="table",
+        right="[name for name, digests in table.items() if len({*digests}) > 1]",
+        wrong={
+            "[name for name, digests in table.items() if digests[0] != digests[1]]": N_(
+                "there may be more than two workers, and any of them may differ"
+            ),
+            "[name for name, digests in table.items() if len({*digests}) == 1]": N_(
+                "these are the names that are equal on all workers"
+            ),
+            "[name for name, digests in table.items() if len({*digests}) == len(digests)]": N_(
+                "it is enough that one worker differs; the others may be equal to each other"
+            ),
+        },
+        plain=[({"kernel": ["5f1", "5f1", "5f1"], "bias": ["c07", "c07", "9aa"]},)],
+        drawn=_tables,
+    ),
+    Exercise(
+        "13.awaited",
+        given="begun",
+        right="[worker for worker, count in enumerate(begun) if count < max(begun)]",
+        wrong={
+            "[worker for worker, count in enumerate(begun) if count == min(begun)]": N_(
+                "a worker that is one short is awaited as well as one that is three short; where all are equal, none is"
+            ),
+            "[begun.index(min(begun))] if min(begun) < max(begun) else []": N_(
+                "several workers may be behind, and the wait ends when the last of them has come"
+            ),
+            "[worker for worker, count in enumerate(begun) if count < begun[0]]": N_(
+                "worker 0 may be behind as well: compare with the one that has begun most"
+            ),
+        },
+        # all-reduces that each worker has begun
+        plain=[([5, 4],), ([4, 5, 5],), ([7, 7, 7],)],
+        drawn=_begun,
+        hint=N_("an all-reduce is complete when each worker has begun it: compare each count with the greatest"),
+    ),
+    Exercise(
+        "13.sums",
+        given="calls",
+        right="[sum(each) for each in zip(*calls, strict=False)]",
+        wrong={
+            "[sum(each) for each in zip(*map(sorted, calls), strict=False)]": N_(
+                "TensorFlow does not look at the numbers: the first call of one meets the first call of the other"
+            ),
+            _padded: N_("a call that one worker does not make is no sum without it: the others wait"),
+            "[sum(each) / len(calls) for each in zip(*calls, strict=False)]": N_("that is the mean"),
+            "sum(sum(each) for each in zip(*calls, strict=False))": N_(
+                "each call gives a sum of its own; a list is asked for"
+            ),
+        },
+        # what each worker hands to `reduce`, call by call
+        plain=[([[1, 10], [10, 1]],), ([[1, 10, 100], [1, 10]],)],
+        drawn=lambda draw: [
+            ([[draw.randint(1, 9) * 10**worker for _ in range(calls)] for worker, calls in enumerate(counts)],)
+            for counts in ([2, 4, 3], [3, 3, 3, 3], [1, 5], [2, 0, 1])
+        ],
+    ),
+    Exercise(
+        "13.distance",
+        given="apart, steps, rate, decay",
+        right="apart * (1 - rate * decay) ** steps",
+        wrong={
+            "apart": N_("right without decay; with it, each worker takes a part of its own weights away in each step"),
+            "apart * (1 - decay) ** steps": N_(
+                "decay acts through the learning rate: in a step, rate * decay of the weights go"
+            ),
+            "apart * (1 - rate * decay * steps)": N_(
+                "each step takes its part of what is left by then, not of what there was at the beginning"
+            ),
+            "apart * (1 - rate * decay)": N_("that is after one step"),
+        },
+        plain=[(8.0, 3, 0.5, 0.0), (8.0, 1, 0.5, 0.1)],
+        drawn=lambda draw: [
+            (draw.uniform(0.5, 9), draw.randint(2, 40), draw.uniform(0.01, 0.3), draw.uniform(0.01, 0.2))
+            for _ in range(4)
+        ],
+        hint=N_("write down both workers' weights after one step, and subtract: the gradient is the same sum on both"),
+    ),
+]

@@ -104,9 +104,6 @@ EXERCISES = [
             "weight - rate * gradient if math.isfinite(gradient) else weight": N_(
                 "this gradient is of the scaled loss: it is too large by that factor"
             ),
-            "weight - rate * gradient * scale if math.isfinite(gradient) else weight": N_(
-                "scaled twice: the loss was multiplied already, the gradient is divided"
-            ),
             "weight - rate * gradient / scale if gradient < math.inf else weight": N_(
                 "a gradient can be infinite in the other direction, too"
             ),
