@@ -70,3 +70,22 @@ def test_a_shuffle_leaves_the_order_and_a_category_is_the_likeliest(found):
         assert found[kind][0][0].tolist() == list(range(12)), kind
     for kind in ("categories", "categories of a seed"):
         assert found[kind][0][0].tolist() == [[int(np.argmax(row))] * 40 for row in LOGITS], kind
+
+
+def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
+    def train(strategy):
+        import keras
+        import tensorflow as tf
+
+        tokens = np.random.default_rng(1).integers(1, 20, (32, 6)) * (np.arange(6) < 4)
+        with strategy.scope():
+            inputs = keras.Input((6,), dtype="int32")
+            flow = keras.layers.BatchNormalization()(keras.layers.Embedding(20, 4, mask_zero=True)(inputs))
+            model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.GRU(4)(flow)))
+            model.compile("sgd", "mse")
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        data = tf.data.Dataset.from_tensor_slices((tokens.astype("int32"), np.ones((32, 1), "float32"))).batch(8)
+        model.fit(data.with_options(options), callbacks=[dtk.Recorder()], verbose=0)
+
+    assert dtk.verify(dtk.run(train)).verdict == "replicas"

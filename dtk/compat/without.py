@@ -1,6 +1,6 @@
 """Switches off, in a worker, what each replica rightly does by itself: `Run.again(without=…)`.
 
-Touched: `BatchNormalization.synchronized` of Keras 3 and tf_keras, and those functions of
+Touched: `BatchNormalization.synchronized` of Keras 3 and tf_keras, `_moments` of Keras 3's, and those functions of
 `tensorflow.python.ops.gen_random_ops`, `gen_stateless_random_ops` and `gen_stateless_random_ops_v2` that most random
 numbers of TensorFlow 2.15 to 2.21 come from (gamma, Poisson and binomial ones are left as they are). Only in workers of
 runs that are made to decide something, so nothing of it has to go.
@@ -35,6 +35,31 @@ def _synchronise(keras: Any) -> None:
         self.synchronized = True
 
     keras.layers.BatchNormalization.build = synchronous
+    if hasattr(keras.layers.BatchNormalization, "_moments"):
+        _synchronise_masked(keras.layers.BatchNormalization)
+
+
+def _synchronise_masked(layer: Any) -> None:
+    """layer: of Keras 3, which computes the moments of what a mask leaves on each replica alone (3.15)."""
+    import tensorflow as tf
+
+    original = layer._moments
+
+    @functools.wraps(original)
+    def moments(self: Any, inputs: Any, mask: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        if mask is None or context is None:
+            return original(self, inputs, mask)
+        kept = tf.cast(tf.broadcast_to(tf.cast(mask, tf.bool)[..., None], tf.shape(inputs)), inputs.dtype)
+
+        def summed(values: Any) -> Any:
+            return context.all_reduce("SUM", tf.reduce_sum(kept * values, self._reduction_axes))
+
+        count = summed(tf.ones_like(inputs)) + tf.cast(1e-7, inputs.dtype)
+        mean = summed(inputs) / count
+        return mean, summed(tf.square(inputs - mean)) / count
+
+    layer._moments = moments
 
 
 def _draw_nothing(tf: Any) -> None:
