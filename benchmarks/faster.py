@@ -36,8 +36,7 @@ import dtk
 from dtk.launch import request, tf_config
 from dtk.launch.place import free_ports
 from dtk.runs import carry_out
-from dtk.studies.plan import make_plan
-from dtk.studies.study import job_of
+from dtk.studies.study import job_of, make_plan
 
 HERE = Path(__file__).parent
 BATCH = 128

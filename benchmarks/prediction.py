@@ -23,11 +23,9 @@ import dtk
 from dtk import environment
 from dtk.demo import train
 from dtk.launch import launch
-from dtk.scaling.fitting import fit
-from dtk.scaling.job import Cluster, Job
-from dtk.scaling.links import Link
+from dtk.scaling.job import Cluster, Job, Link
 from dtk.scaling.parts import step_parts
-from dtk.scaling.prediction import predict
+from dtk.scaling.prediction import fit, predict
 from dtk.scaling.timing import throughput
 
 BATCH = 32  # examples a replica

@@ -31,8 +31,7 @@ from dtk.proof.proof import Proof
 from dtk.proof.steps import judged
 from dtk.records import Journal
 from dtk.records.events import Failed, FaultCame, Finished
-from dtk.scaling.job import Cluster
-from dtk.scaling.links import ETHERNET_10
+from dtk.scaling.job import ETHERNET_10, Cluster
 from dtk.scaling.sharding import from_lists
 from dtk.view.what_if import EXAMPLE
 

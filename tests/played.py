@@ -12,7 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from dtk.scaling.links import Link
+from dtk.scaling.job import Link
 
 __all__ = ["Events", "ring", "tree", "trees"]
 

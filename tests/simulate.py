@@ -21,10 +21,8 @@ import numpy as np
 import played
 
 from dtk.errors import ClusterConfigError
-from dtk.scaling.communication import check
-from dtk.scaling.job import Cluster, Job
-from dtk.scaling.links import Link
-from dtk.scaling.published import RESULTS, Result, compare
+from dtk.scaling.job import Cluster, Job, Link, check
+from dtk.scaling.prediction import RESULTS, Result, compare_published
 
 if TYPE_CHECKING:
     import pandas
@@ -177,8 +175,8 @@ def all_reduce_events(cluster: Cluster, ready: np.ndarray, size: float, chunks: 
 
 
 def simulated(steps: int = 10) -> pandas.DataFrame:
-    """The table of published results (`dtk.scaling.published`) with a column more: so many steps played."""
-    table = compare()
+    """The table of published results (`dtk.scaling.prediction`) with a column more: so many steps played."""
+    table = compare_published()
     table["simulated"] = [_played(result, steps) for result in RESULTS]
     return table
 

@@ -7,8 +7,7 @@ import pytest
 
 from dtk.records import Journal, Record, RunFolder
 from dtk.runs import Run
-from dtk.scaling.binned import Bins, Marks, Steps, seconds
-from dtk.scaling.parts import PARTS, step_parts
+from dtk.scaling.parts import PARTS, Bins, Marks, Steps, seconds, step_parts
 from dtk.scaling.timing import step_times
 
 NAN = float("nan")

@@ -26,7 +26,7 @@ from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.launch import folders, launch
 from dtk.live import show
 from dtk.records.events import Event, parse
-from dtk.scaling.fates import fates
+from dtk.scaling.timing import fates
 from dtk.watch import reader, signs, waiting
 
 SEQUENCES = int(os.environ.get("SEQUENCES", 1000))

@@ -13,8 +13,7 @@ from pacing import paced
 
 import dtk
 from dtk.records import frame
-from dtk.scaling.pace import pace, typical_steps, within_epochs
-from dtk.scaling.timing import step_times
+from dtk.scaling.timing import pace, step_times, typical_steps, within_epochs
 from dtk.view.canvas import alternative
 
 

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from dtk.course.exercises.lesson_01 import CHUNK
-from dtk.scaling.job import Cluster
-from dtk.scaling.links import LINKS
+from dtk.scaling.job import LINKS, Cluster, slowest_mean
 from dtk.scaling.prediction import predict
-from dtk.scaling.stragglers import slowest_mean
 from dtk.view.loss_scaling_lab import DIVISORS, numbers
 from dtk.view.what_if import EXAMPLE
 

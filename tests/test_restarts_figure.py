@@ -11,7 +11,7 @@ from fabricate import fabricate
 
 import dtk
 from dtk.errors import WorkerFailed
-from dtk.scaling.fates import fates
+from dtk.scaling.timing import fates
 from dtk.view.canvas import NO_RECORDS, alternative
 
 

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
-from dtk import digits
 from dtk.records import frame
-from dtk.scaling import shares as scaling
-from dtk.scaling.shares import by_step, global_loss, replica_means, uneven, weighted_loss
-
-
-@pytest.mark.parametrize(("module", "examples"), [(scaling, 9), (digits, 7)])
-def test_the_docstrings_examples_hold(module, examples):
-    result = doctest.testmod(module)
-    assert result.attempted >= examples
-    assert result.failed == 0
+from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 
 
 def random_step(rng: np.random.Generator, counts: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -43,11 +32,6 @@ def test_the_sum_of_shares_is_the_mean_where_batches_are_even(counts):
 def test_the_sum_of_shares_is_not_the_mean_where_they_are_uneven(counts):
     losses, shares = random_step(np.random.default_rng(2), counts)
     assert abs(global_loss(shares)[0] / losses.mean() - 1) > 1e-3
-
-
-def test_means_are_per_replica():
-    losses, shares = random_step(np.random.default_rng(3), [3, 2])
-    assert replica_means(shares)[0].tolist() == pytest.approx([losses[:3].mean(), losses[3:].mean()])
 
 
 @pytest.mark.parametrize("empty", [0.0, float("nan")])

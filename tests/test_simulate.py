@@ -13,9 +13,7 @@ from played import Events, trees
 from simulate import all_reduce_ends, all_reduce_events, simulate
 
 from dtk import ClusterConfigError
-from dtk.scaling.communication import all_reduce
-from dtk.scaling.job import Cluster, Job
-from dtk.scaling.links import ETHERNET_100, H100_NVLINK, Link
+from dtk.scaling.job import ETHERNET_100, H100_NVLINK, Cluster, Job, Link, all_reduce
 from dtk.scaling.prediction import predict, schedule
 
 FAR, NEAR = Link("far", 1e-4, 1e9), Link("near", 5e-6, 10e9)

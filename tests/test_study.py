@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import functools
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 from studying import counted, silent, steps
 
 import dtk
-from dtk.scaling import efficiency
+from dtk.scaling import summary
 from dtk.studies import study as studies
-from dtk.studies.plan import make_plan
+from dtk.studies.study import make_plan
 from dtk.worker import ship
 
 
@@ -20,10 +19,6 @@ from dtk.worker import ship
 def two_cores(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     monkeypatch.setattr(studies.environment, "cores", lambda: 2)
-
-
-def test_the_docstrings_examples_hold():
-    assert doctest.testmod(efficiency).failed == 0
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +69,8 @@ def test_the_gap_is_named_and_adds_up(both):
     assert four["cores"] == pytest.approx(0.016)
     for each in (two, four):
         longer = each["global_batch"] / each["measured"] - each["global_batch"] / each["ideal"]
-        assert sum(each[name] for name in efficiency.GAPS) == pytest.approx(longer)
-        assert sum(efficiency.losses(each).values()) == pytest.approx(1 - each["efficiency"])
+        assert sum(each[name] for name in summary.GAPS) == pytest.approx(longer)
+        assert sum(summary.losses(each).values()) == pytest.approx(1 - each["efficiency"])
 
 
 @pytest.mark.trains
@@ -100,10 +95,10 @@ def test_workers_without_communication_count_while_all_compute():
     rows = [(0, 0, s, 1, 0.5, 10, s, s + 1) for s in range(1, 9)]
     rows += [(1, 1, s, 1, 0.5, 10, 3 + 2 * s, 5 + 2 * s) for s in range(1, 9)]
     fast_alone = [(0, 0, 9, 1, 0.5, 10, 9, 9.1)]
-    assert efficiency.apart(frame(rows + fast_alone)) == pytest.approx(10 / 1 + 10 / 2)
-    assert np.isnan(efficiency.apart(frame([])))
+    assert summary.apart(frame(rows + fast_alone)) == pytest.approx(10 / 1 + 10 / 2)
+    assert np.isnan(summary.apart(frame([])))
     never_together = [(w, w, s, 1, 0.5, 10, s + 9 * w, s + 9 * w + 1) for w in (0, 1) for s in range(1, 9)]
-    assert np.isnan(efficiency.apart(frame(never_together)))
+    assert np.isnan(summary.apart(frame(never_together)))
 
 
 @pytest.mark.trains

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
 from dtk.records import frame
-from dtk.scaling import timing
 from dtk.scaling.timing import step_times, throughput
-
-
-def test_the_docstrings_examples_hold():
-    result = doctest.testmod(timing)
-    assert result.attempted >= 4
-    assert result.failed == 0
 
 
 def two_workers(steps: int = 4, seconds: float = 0.5, late: float = 0.125):

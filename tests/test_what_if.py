@@ -15,8 +15,7 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.digits import three
-from dtk.scaling.job import Cluster, Job
-from dtk.scaling.links import ETHERNET_10, ETHERNET_100, LINKS, Link
+from dtk.scaling.job import ETHERNET_10, ETHERNET_100, LINKS, Cluster, Job, Link
 from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if
 

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dtk.scaling.links import LINKS
+from dtk.scaling.job import LINKS
 from dtk.scaling.parts import PARTS
 from dtk.view.loss_scaling_lab import _LOSSES
 from dtk.view.palette import PART_COLORS, worker_color

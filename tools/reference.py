@@ -75,7 +75,7 @@ PAGES = {
     "errors": Page("Errors", "dtk", (*_ERRORS, "VerificationError", "DatasetUnavailable", "RunInterrupted")),
     "places": _of("Other machines", "dtk.places"),
     "plot": _of("Figures and labs", "dtk.plot"),
-    "model": _of("The model of a cluster", "dtk.model", "dtk.scaling.fitting:Fit"),
+    "model": _of("The model of a cluster", "dtk.model", "dtk.scaling.prediction:Fit"),
     "faults": _of("Faults", "dtk.faults"),
     "datasets": _of("Data", "dtk.datasets"),
     "estimator": _of("Estimator", "dtk.estimator"),

@@ -16,8 +16,7 @@ import numpy as np
 
 from dtk.records import Record
 from dtk.records.events import Event
-from dtk.scaling.binned import Bins, Marks, Steps, seconds
-from dtk.scaling.parts import PARTS
+from dtk.scaling.parts import PARTS, Bins, Marks, Steps, seconds
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 

@@ -2,11 +2,12 @@
 
 From the records (when a step began and ended) and the marks (`dtk.worker.marks`: when its data was there, when each
 all-reduce began and ended), all on one clock. The parts divide a step's time without gap or overlap, so they add up.
+The arithmetic is on arrays, as a view that is drawn while a run goes does it again and again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,40 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
     from dtk.records.tables import Recorded
 
-
-__all__ = ["LARGE", "PARTS", "step_messages", "step_parts", "step_reductions"]
+__all__ = ["PARTS", "Bins", "Marks", "Steps", "seconds", "step_messages", "step_parts", "step_reductions"]
 
 PARTS = ("python", "input", "compute", "all_reduce", "waiting")
-LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
+_LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
+# Added to a worker's times, once for each worker before it, so that one sweep over all times keeps workers apart.
+_APART = 1e7
+
+
+class Steps(NamedTuple):
+    """Steps, an array for each field, sorted by worker, then by time. lo: when the step before ended."""
+
+    worker: np.ndarray
+    step: np.ndarray
+    lo: np.ndarray
+    started: np.ndarray
+    ended: np.ndarray
+
+
+class Marks(NamedTuple):
+    """Waits for data and all-reduces, an array for each field, in any order; see `dtk.worker.marks`."""
+
+    worker: np.ndarray
+    reduce: np.ndarray  # whether it is an all-reduce
+    begin: np.ndarray
+    end: np.ndarray
+    bytes: np.ndarray
+
+
+class Bins(NamedTuple):
+    """`number` spans of time of `width` seconds, the first from `first * width` on."""
+
+    first: int
+    number: int
+    width: float
 
 
 def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas.DataFrame:
@@ -44,26 +74,24 @@ def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas
         - all_reduce: in all-reduces after that.
         - compute: the rest: forward, backward, the optimizer's update, metrics.
     """
-    import pandas as pd
+    table, steps, marks = _recorded(run.folder, records)
+    edges = np.stack([steps.lo, steps.ended], axis=1) + _APART * steps.worker[:, None]
+    found = _parts(steps, marks, edges, together=0)
+    return table[["worker", "step", "period"]].assign(**{name: found[name][:, 0] for name in PARTS})
 
-    table = _steps(run.folder.own_records if records is None else records)
-    marks = _of_steps(table, _marks(run.folder))
-    key = ["worker", "step"]
-    reduce = _exposed(marks[marks.kind == "reduce"].copy(), key)
-    take = marks[marks.kind == "take"].groupby(key).agg(asked=("begin", "min"), had=("end", "max"))
-    table = table.join(take, on=key)
-    start = np.clip(table.asked.fillna(table.started), table.lo, table.ended)
-    had = np.clip(table.had.fillna(start), start, table.ended)
-    bounds = pd.DataFrame({"worker": table.worker, "step": table.step, "start": start, "had": had})
-    reduce = reduce.merge(bounds, on=key)
-    in_input = reduce.assign(begin=np.maximum(reduce.begin, reduce.start), end=np.minimum(reduce.end, reduce.had))
-    keyed = table.set_index(key).index
-    table["python"] = start - table.lo
-    table["input"] = had - start - _union(in_input, key, keyed)
-    table["waiting"] = _union(reduce.assign(end=reduce.waited), key, keyed)
-    table["all_reduce"] = _union(reduce, key, keyed) - table.waiting
-    table["compute"] = table.period - table[["python", "input", "all_reduce", "waiting"]].sum(axis=1)
-    return table[["worker", "step", "period", *PARTS]].reset_index(drop=True)
+
+def seconds(steps: Steps, marks: Marks, bins: Bins, whole: np.ndarray, together: bool) -> np.ndarray:
+    """How long each worker was at each part in each bin: `(workers, len(PARTS), bins.number)`, in seconds.
+
+    whole: for each worker whether its marks show all waits for data and all all-reduces. Where they don't, what is left
+    of a step may be any of these: it is not called computing. together: whether the workers' all-reduces are with each
+    other. Then a step of which one is missing at some worker is left out, as nothing says who waited there.
+    """
+    edges = (bins.first + np.arange(bins.number + 1)) * bins.width
+    edges = np.add.outer(np.arange(len(whole)) * _APART, edges)
+    found = _parts(steps, marks, edges, len(whole) if together else 0)
+    found["compute"] *= whole[:, None]
+    return np.maximum(0.0, np.stack([found[name] for name in PARTS], axis=1))
 
 
 def step_reductions(run: Recorded) -> pandas.DataFrame:
@@ -77,15 +105,9 @@ def step_reductions(run: Recorded) -> pandas.DataFrame:
         Columns: worker, step, period (s, as in `step_parts`), bytes, and in seconds since the step before ended: begin
         (this worker has its gradients), waited (the last worker has them, too), end. Empty without marks (DTK_MARKS=0).
     """
-    table = _steps(run.folder.own_records)
-    marks = _of_steps(table, _marks(run.folder))
-    reduce = marks[marks.kind == "reduce"].sort_values("begin")
-    reduce = _with_last(reduce[_large(reduce)])
-    reduce = reduce.merge(table[["worker", "step", "period", "lo"]], on=["worker", "step"])
-    reduce["waited"] = np.clip(reduce["last"], reduce.begin, reduce.end)
-    for name in ("begin", "waited", "end"):
-        reduce[name] -= reduce.lo
-    return reduce[["worker", "step", "period", "bytes", "begin", "waited", "end"]].reset_index(drop=True)
+    found = _reductions(run.folder)
+    found = found[found.gradients]
+    return found[["worker", "step", "period", "bytes", "begin", "waited", "end"]].reset_index(drop=True)
 
 
 def step_messages(run: Recorded) -> pandas.DataFrame:
@@ -98,73 +120,149 @@ def step_messages(run: Recorded) -> pandas.DataFrame:
         One row for each all-reduce in a worker's step, without the first step. Columns: worker, step, bytes, gradients
         (whether it is one of gradients: the largest of its step, and packs like it). Empty without marks (DTK_MARKS=0).
     """
-    marks = _of_steps(_steps(run.folder.own_records), _marks(run.folder))
-    reduce = marks[marks.kind == "reduce"].sort_values("begin")
-    return reduce.assign(gradients=_large(reduce))[["worker", "step", "bytes", "gradients"]].reset_index(drop=True)
+    return _reductions(run.folder)[["worker", "step", "bytes", "gradients"]]
 
 
-def _steps(records: pandas.DataFrame) -> pandas.DataFrame:
-    """`step_times` without each worker's first step, and with `lo`: when the step before ended."""
-    times = step_times(records)
-    table = times[times.step > times.groupby("worker").step.transform("min")].copy()
-    table["lo"] = table.ended - table.period
-    return table
+def _recorded(folder: RunFolder, records: pandas.DataFrame | None = None) -> tuple[pandas.DataFrame, Steps, Marks]:
+    """The times of the steps, without each worker's first; the same as arrays; the marks."""
+    times = step_times(folder.own_records if records is None else records)
+    later = times.step > times.groupby("worker").step.transform("min")
+    table = times[later].sort_values(["worker", "ended"], ignore_index=True)
+    columns = (table.worker, table.step, table.ended - table.period, table.started, table.ended)
+    rows = [(worker.worker, kind == "reduce", *rest) for worker in folder.each for kind, *rest in worker.marks]
+    marks = np.array(rows, float).reshape(-1, 5).T
+    return table, Steps(*(each.to_numpy() for each in columns)), Marks(marks[0].astype(int), marks[1] > 0, *marks[2:])
 
 
-def _marks(folder: RunFolder) -> pandas.DataFrame:
+def _reductions(folder: RunFolder) -> pandas.DataFrame:
+    """All all-reduces in the steps, sorted by when they began; times in seconds since the step before ended."""
     import pandas as pd
 
-    rows = [(worker.worker, *mark) for worker in folder.each for mark in worker.marks]
-    table = pd.DataFrame(rows, columns=["worker", "kind", "begin", "end", "bytes"])
-    return table.astype({"worker": int, "begin": float, "end": float, "bytes": float})
+    table, steps, marks = _recorded(folder)
+    row, marks = _of_steps(steps, marks)
+    kept = np.flatnonzero(marks.reduce)[np.argsort(marks.begin[marks.reduce], kind="stable")]
+    row, begin, end, size = row[kept], marks.begin[kept], marks.end[kept], marks.bytes[kept]
+    last, _ = _last(row, steps, begin, size)
+    found = {
+        "worker": steps.worker[row],
+        "step": steps.step[row],
+        "period": table.period.to_numpy()[row],
+        "bytes": size,
+        "begin": begin - steps.lo[row],
+        "waited": np.clip(last, begin, np.maximum(begin, end)) - steps.lo[row],
+        "end": end - steps.lo[row],
+        "gradients": _large(row, size, len(steps.worker)),
+    }
+    return pd.DataFrame(found)
 
 
-def _of_steps(steps: pandas.DataFrame, marks: pandas.DataFrame) -> pandas.DataFrame:
-    """The marks that lie in a step's time, with that step; what lies between, such as a validation, is left out."""
-    import pandas as pd
+def _parts(steps: Steps, marks: Marks, edges: np.ndarray, together: int) -> dict[str, np.ndarray]:
+    """The seconds of each part between each two edges, `(rows, edges - 1)`; edges are `_APART` by worker.
 
-    found = []
-    for worker, mine in marks.groupby("worker"):
-        own = steps[steps.worker == worker].sort_values("ended")
-        if not len(own):
-            continue
-        at = np.searchsorted(own.ended.to_numpy(), mine.end.to_numpy())
-        inside = at < len(own)
-        mine, at = mine[inside], at[inside]
-        lo = own.lo.to_numpy()[at]
-        begin = mine.begin.to_numpy()
-        mine = mine.assign(step=own.step.to_numpy()[at], begin=np.maximum(begin, lo))  # NaN stays NaN
-        found.append(mine[mine.end.to_numpy() > lo])
-    return pd.concat(found) if found else marks.assign(step=pd.Series(dtype=int))
-
-
-def _exposed(reduce: pandas.DataFrame, key: list[str]) -> pandas.DataFrame:
-    """The all-reduces from where nothing was computed beside them, with `waited`: when the last worker had begun."""
-    reduce = _with_last(reduce)
-    large = _large(reduce)
-    # Packs of gradients are reduced while earlier layers' gradients are computed: exposed from the last pack on.
-    all_there = reduce.begin.where(large).groupby([reduce[each] for each in key]).transform("max")
-    hidden = large & (reduce.begin < all_there)
-    reduce["begin"] = reduce.begin.where(~hidden, all_there)
-    reduce["waited"] = np.clip(reduce["last"], reduce.begin, np.maximum(reduce.begin, reduce.end))
-    return reduce[reduce.end > reduce.begin]
+    together: how many workers take part in each all-reduce; a step in which one has fewer is left out.
+    """
+    row, marks = _of_steps(steps, marks)
+    marks, good, waited = _exposed(row, marks, steps, together)
+    lag = steps.worker * _APART
+    lo, started, ended = steps.lo + lag, steps.started + lag, steps.ended + lag
+    asked, had = _taken(row, marks, len(steps.worker))
+    start = np.clip(np.where(np.isfinite(asked), asked, started), lo, ended)
+    had = np.maximum(np.minimum(had, ended), start)
+    kept = marks.reduce & good[row]
+    row, begin, end, waited = row[kept], marks.begin[kept], marks.end[kept], waited[kept]
+    in_input = _covered(np.maximum(begin, start[row]), np.minimum(end, had[row]), edges)
+    lo, start, had, ended = lo[good], start[good], had[good], ended[good]
+    found = {"waiting": _covered(begin, waited, edges)}
+    found["all_reduce"] = _covered(begin, end, edges) - found["waiting"]
+    found["input"] = _covered(start, had, edges) - in_input
+    found["python"] = _covered(lo, start, edges)
+    found["compute"] = _covered(lo, ended, edges) - sum(found.values())
+    return found
 
 
-def _with_last(reduce: pandas.DataFrame) -> pandas.DataFrame:
-    """With `last`: when the last worker began the same all-reduce, the nth of so many bytes in that step."""
-    nth = reduce.sort_values("begin").groupby(["worker", "step", "bytes"]).cumcount()
-    reduce = reduce.assign(nth=nth)
-    return reduce.assign(last=reduce.groupby(["step", "bytes", "nth"]).begin.transform("max"))
+def _of_steps(steps: Steps, marks: Marks) -> tuple[np.ndarray, Marks]:
+    """The step that each mark lies in, as a row of `steps`, and the marks that lie in one, from its beginning on."""
+    row = np.searchsorted(steps.ended + steps.worker * _APART, marks.end + marks.worker * _APART)
+    inside = row < len(steps.worker)
+    row, marks = row[inside], Marks(*(column[inside] for column in marks))
+    inside = (steps.worker[row] == marks.worker) & (marks.end > steps.lo[row])
+    row, marks = row[inside], Marks(*(column[inside] for column in marks))
+    return row, marks._replace(begin=np.maximum(marks.begin, steps.lo[row]))  # NaN stays NaN
 
 
-def _large(reduce: pandas.DataFrame) -> pandas.Series[bool]:
-    return reduce.bytes >= LARGE * reduce.groupby(["worker", "step"]).bytes.transform("max")
+def _exposed(row: np.ndarray, marks: Marks, steps: Steps, workers: int) -> tuple[Marks, np.ndarray, np.ndarray]:
+    """The marks, all-reduces from where they are exposed on; which steps are good; until when each mark waited.
+
+    Packs of gradients are reduced while earlier layers' gradients are computed: they are exposed from the last pack on.
+    Times from here on are `_APART`.
+    """
+    lag, reduce = marks.worker * _APART, marks.reduce
+    good, last = np.ones(len(steps.worker), dtype=bool), np.full(len(row), -np.inf)
+    last[reduce], count = _last(row[reduce], steps, marks.begin[reduce], marks.bytes[reduce])
+    good[row[reduce][count < workers]] = False
+    begin, end = marks.begin + lag, marks.end + lag
+    large, there = np.zeros(len(row), dtype=bool), np.full(len(good), -np.inf)
+    large[reduce] = _large(row[reduce], marks.bytes[reduce], len(good))
+    np.maximum.at(there, row[large], begin[large])
+    begin[large] = np.maximum(begin, there[row])[large]
+    waited = np.clip(last + lag, begin, np.maximum(begin, end))
+    return marks._replace(begin=begin, end=end), good, waited
 
 
-def _union(spans: pandas.DataFrame, key: list[str], index: Any) -> np.ndarray:
-    """The length that a group's spans cover together, for each group of the index; 0 for one without spans."""
-    spans = spans[spans.end > spans.begin].sort_values([*key, "begin"])
-    before = spans.groupby(key).end.cummax().groupby([spans[each] for each in key]).shift()
-    new = spans.end - np.maximum(spans.begin, before.fillna(-np.inf))
-    covered = new.clip(lower=0.0).groupby([spans[each] for each in key]).sum()
-    return np.asarray(covered.reindex(index, fill_value=0.0), dtype=float)
+def _taken(row: np.ndarray, marks: Marks, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """When each of `count` steps asked for data first, infinite where that is not known, and had it last."""
+    asked, had = np.full(count, np.inf), np.full(count, -np.inf)
+    np.fmin.at(asked, row[~marks.reduce], marks.begin[~marks.reduce])
+    np.maximum.at(had, row[~marks.reduce], marks.end[~marks.reduce])
+    return asked, had
+
+
+def _large(row: np.ndarray, size: np.ndarray, count: int) -> np.ndarray:
+    """Whether each all-reduce is one of gradients: the largest of its step, and packs like it."""
+    most = np.zeros(count)
+    np.maximum.at(most, row, size)
+    return np.asarray(size >= _LARGE * most[row])
+
+
+def _last(row: np.ndarray, steps: Steps, begin: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """When the last worker began each all-reduce, the nth of so many bytes in that step; how many workers have it."""
+    order = np.lexsort((begin, size, row))
+    nth = np.empty(len(row), dtype=int)
+    nth[order] = _places(_changes(row[order], size[order]))
+    step = steps.step[row]
+    order = np.lexsort((nth, size, step))
+    new = _changes(step[order], size[order], nth[order])
+    starts, group = np.flatnonzero(new), np.cumsum(new) - 1
+    last, count = np.empty(len(row)), np.zeros(len(row), dtype=int)
+    if len(row):
+        last[order] = np.maximum.reduceat(begin[order], starts)[group]
+        count[order] = np.diff(np.append(starts, len(row)))[group]
+    return last, count
+
+
+def _changes(*columns: np.ndarray) -> np.ndarray:
+    """True where a row differs from the one before, and for the first."""
+    new = np.ones(len(columns[0]), dtype=bool)
+    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return new
+
+
+def _places(new: np.ndarray) -> np.ndarray:
+    """Each row's place in its group, from 0. new: where a group begins."""
+    at = np.arange(len(new))
+    return at - np.maximum.accumulate(np.where(new, at, 0))
+
+
+def _covered(begin: np.ndarray, end: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """How much of each span between two edges the given spans cover together: `(rows, edges - 1)`."""
+    kept = end > begin
+    begin, end = begin[kept], end[kept]
+    if not len(begin):
+        return np.zeros((len(edges), edges.shape[1] - 1))
+    order = np.argsort(begin)
+    begin, end = begin[order], np.maximum.accumulate(end[order])
+    begin[1:] = np.maximum(begin[1:], end[:-1])
+    length = np.cumsum(end - begin)
+    known = np.stack([begin, end], axis=1).ravel()
+    total = np.stack([length - (end - begin), length], axis=1).ravel()
+    return np.diff(np.interp(edges, known, total), axis=1)

@@ -1,4 +1,4 @@
-"""When things happened: a step's seconds, what a worker waited, examples per second. Pure arithmetic on records.
+"""When things happened: a step's seconds, who waits for whom, examples per second, steps that were computed twice.
 
 All times come from the recorder in each worker, on one clock (see `dtk.records`): `started` is read before
 Keras calls the step, `ended` after the step's loss has been read, so a step holds the input pipeline, the
@@ -14,7 +14,20 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Throughput", "parts_of_examples", "step_times", "throughput"]
+    from dtk.records import RunFolder
+
+__all__ = [
+    "Pace",
+    "Throughput",
+    "fates",
+    "pace",
+    "parts_of_examples",
+    "spans",
+    "step_times",
+    "throughput",
+    "typical_steps",
+    "within_epochs",
+]
 
 
 class Throughput(NamedTuple):
@@ -93,3 +106,131 @@ def _rates(table: pandas.DataFrame) -> pandas.Series:
     period = table.period.where(table.period > 0)  # a period of 0 is a clock too coarse to say anything
     rate = (table.examples / period).where(table.step > first)
     return rate.groupby(table.worker).median().rename("examples/s")
+
+
+_ALIKE = 0.1  # of the median: stretches of steps that differ by less are equally typical
+
+
+class Pace(NamedTuple):
+    """Who waits most. worker: that one; share: of its time in steps; last: who began most steps last; often: of all."""
+
+    worker: int
+    share: float
+    last: int
+    often: float
+
+
+def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:
+    """The times of steps, with each epoch's first step from when the last worker began it.
+
+    What a worker waits there, it waits for the end of another's validation, checkpoint or preparation. That belongs to
+    the pause between two epochs, which no slow step has made. A run's first step stays as it is.
+
+    Args:
+        times: from `timing.step_times`, whose columns the result has.
+    """
+    before = times.groupby("worker").epoch.shift()
+    first = before.notna() & (times.epoch != before)
+    apart = times.waiting.where(first, 0.0)
+    less = {"started": times.started + apart, "waiting": times.waiting - apart}
+    return times.assign(**less, seconds=times.seconds - apart, period=times.period - apart)
+
+
+def pace(times: pandas.DataFrame) -> Pace | None:
+    """Who waits most for the last worker, and who that is; None for one worker, or without steps after the first.
+
+    The first step of all is left out: there a worker waits for another to have built its model.
+
+    >>> from dtk.scaling.timing import step_times
+    >>> from dtk.records import frame
+    >>> rows = [(w, w, s, 1, 0.5, 64, s + 0.5 * w, s + 1.0) for s in (1, 2, 3) for w in (0, 1)]
+    >>> pace(step_times(frame(rows)))
+    Pace(worker=0, share=0.5, last=1, often=1.0)
+    """
+    later = times[times.step > times.groupby("worker").step.transform("min")]
+    if later.worker.nunique() < 2 or not later.period.sum() > 0:
+        return None
+    by_worker = later.groupby("worker")
+    shares = by_worker.waiting.sum() / by_worker.period.sum()
+    began_last = later.loc[later.groupby("step").started.idxmax()].worker.value_counts(normalize=True)
+    most, last = int(shares.idxmax()), int(began_last.idxmax())
+    return Pace(most, float(shares[most]), last, float(began_last[last]))
+
+
+def typical_steps(times: pandas.DataFrame, count: int = 6) -> list[int]:
+    """Steps one after the other that show how the workers step: of all workers, of one epoch, as long as most are.
+
+    Of all stretches of `count` steps (or as many as an epoch has), the one that lasts as long as their median does; of
+    several such the one nearest to the middle. The first step, in which tracing hides the rest, is not among them.
+
+    Args:
+        times: from `timing.step_times`.
+        count: how many at most.
+    """
+    later = times[times.step > times.groupby("worker").step.transform("min")]
+    how = {
+        "begin": ("started", "min"),
+        "end": ("ended", "max"),
+        "epoch": ("epoch", "first"),
+        "seen": ("worker", "nunique"),
+    }
+    steps = later.groupby("step").agg(**how)
+    steps = steps[steps.seen == times.worker.nunique()].reset_index()
+    found = _stretches(steps, count, "epoch") or _stretches(steps, count, None)
+    if not found:
+        return []
+    firsts, lasts = np.array(found).T
+    long = steps.end.to_numpy()[lasts] - steps.begin.to_numpy()[firsts]
+    middle = np.abs(firsts + lasts - (len(steps) - 1))
+    off = np.abs(long / np.median(long) - 1) if np.median(long) > 0 else np.zeros(len(long))
+    first, last = found[int(np.lexsort((middle, np.maximum(off, _ALIKE)))[0])]
+    return [int(step) for step in steps.step[first : last + 1]]
+
+
+def _stretches(steps: pandas.DataFrame, count: int, within: str | None) -> list[tuple[int, int]]:
+    """First and last rows of all stretches of equal length, at most `count`; [] where none has three steps."""
+    cut = steps.step.diff().ne(1)
+    if within is not None:
+        cut |= steps[within].ne(steps[within].shift())
+    rows = [list(part.index) for _, part in steps.groupby(cut.cumsum())]
+    size = min(count, max(map(len, rows), default=0))
+    if size < 3:
+        return []
+    return [(part[k], part[k + size - 1]) for part in rows for k in range(len(part) - size + 1)]
+
+
+def fates(folder: RunFolder) -> pandas.DataFrame:
+    """What became of each step of each start of the cluster.
+
+    A step counts as computed where a worker recorded it. It is lost where a later attempt went on from it or a step
+    before it: that attempt's checkpoint did not hold it.
+
+    Returns:
+        One row for each step of each attempt. Columns: attempt (from 1), step, lost, again (an earlier attempt had
+        computed the same step).
+    """
+    import pandas as pd
+
+    each = [sorted(set(one.own_records.step)) for one in (*folder.earlier, folder)]
+    rows, seen = [], set[int]()
+    for k, steps in enumerate(each):
+        first = min((later[0] for later in each[k + 1 :] if later), default=float("inf"))
+        rows += [(k + 1, int(step), bool(step >= first), step in seen) for step in steps]
+        seen.update(steps)
+    table = pd.DataFrame(rows, columns=["attempt", "step", "lost", "again"])
+    return table.astype({"attempt": int, "step": int, "lost": bool, "again": bool})
+
+
+def spans(steps: list[int]) -> list[tuple[int, int]]:
+    """Steps that follow one another, as first and last.
+
+    >>> spans([1, 2, 3, 7, 9, 10])
+    [(1, 3), (7, 7), (9, 10)]
+    """
+    found: list[tuple[int, int]] = []
+    for step in steps:
+        if found and step == found[-1][1] + 1:
+            found[-1] = (found[-1][0], step)
+        else:
+            found.append((step, step))
+    return found

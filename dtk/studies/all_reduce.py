@@ -13,7 +13,7 @@ from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
-from dtk.studies.plan import IMPLEMENTATIONS, check_repeats, environment_of
+from dtk.studies.study import IMPLEMENTATIONS, check_repeats, environment_of
 
 if TYPE_CHECKING:
     import pandas
@@ -115,7 +115,7 @@ def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, 
 
 def _say_fit(table: pandas.DataFrame) -> None:
     try:
-        fitting = importlib.import_module("dtk.scaling.fitting")
+        fitting = importlib.import_module("dtk.scaling.prediction")
     except ModuleNotFoundError:
         return
     try:

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from dtk.language import N_, _, columns
 from dtk.records.tables import Recorded
-from dtk.scaling.fates import fates, spans
+from dtk.scaling.timing import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
 from dtk.view.palette import CURVE_COLORS
 

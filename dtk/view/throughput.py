@@ -14,7 +14,7 @@ from dtk.digits import three
 from dtk.language import N_, _, columns, ngettext
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
-from dtk.scaling.efficiency import GAPS, losses
+from dtk.scaling.summary import GAPS, losses
 from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, worker_color, worker_name
 

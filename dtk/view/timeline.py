@@ -17,7 +17,7 @@ from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
-from dtk.scaling.pace import Pace, pace, typical_steps, within_epochs
+from dtk.scaling.timing import Pace, pace, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, headline, ink, legend_below, name_rows, note, only_text
 from dtk.view.palette import member_color, member_name
 

@@ -19,9 +19,7 @@ from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
 from dtk.language import N_, _, columns, ngettext
-from dtk.scaling.communication import ALGORITHMS, BIGGEST_CLUSTER, check
-from dtk.scaling.job import Cluster, Job
-from dtk.scaling.links import LINKS
+from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, LINKS, Cluster, Job, check
 from dtk.scaling.prediction import LIMITS, TOLERATED, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note, png
 from dtk.view.controls import Lab, has_widgets
@@ -96,7 +94,7 @@ def what_if(
 def tell(table: pandas.DataFrame, workers: int) -> list[str]:
     """The figure in words: the number of workers asked for, then each limit with the workers from which on it holds.
 
-    >>> from dtk.scaling.links import ETHERNET_10
+    >>> from dtk.scaling.job import ETHERNET_10
     >>> job = Job(per_example=0.001, batch=64, gradient_bytes=1e8)
     >>> for line in tell(predict(job, Cluster(ETHERNET_10), [1, 2, 100]), workers=100):
     ...     print(line)

@@ -213,7 +213,7 @@ MEET_SECONDS = 60.0
 def meet(place: Here) -> None:
     """Waits, after the first step, which is traced and compiled, until every worker of the run has made its own.
 
-    Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.efficiency.apart` counts only
+    Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.summary.apart` counts only
     the steps during which all were at work.
     """
     place.journal.event(Met(place.now()))
