@@ -36,7 +36,7 @@ import dtk
 from dtk.launch import request, tf_config
 from dtk.launch.place import free_ports
 from dtk.runs import carry_out
-from dtk.studies.study import job_of, make_plan
+from dtk.studies.study import job_of, study_cells
 
 HERE = Path(__file__).parent
 BATCH = 128
@@ -98,8 +98,8 @@ def by_dtk(workers: int, steps: int, settings: dict[str, Any]) -> Figures:
     own = {"steps": steps, "record": False, "clock": workload.times, **settings}
     batch = own.pop("global_batch", BATCH)
     threads = own.get("threads", max(1, dtk.environment.cores() // workers))
-    plan = make_plan([workers], batch, None, "strong", 1, {"asked": own}, threads)
-    (cell,) = (cell for cell in plan.cells if cell.kind == "cluster" and cell.switch)
+    cells = study_cells([workers], batch, None, "strong", 1, {"asked": own}, threads)
+    (cell,) = (cell for cell in cells if cell.kind == "cluster" and cell.switch)
     job = job_of(workload.train, cell, "global_batch", 0, None)
     request.check_memory(workers, job.fork)
     return figures(carry_out(job, time.monotonic()).results, batch, own.get("steps_per_execution", 1))

@@ -11,7 +11,7 @@ from studying import counted, silent, steps
 import dtk
 from dtk.scaling import summary
 from dtk.studies import study as studies
-from dtk.studies.study import make_plan
+from dtk.studies.study import study_cells
 from dtk.worker import ship
 
 
@@ -182,7 +182,7 @@ def test_a_study_loads_again_as_it_was_saved(both, tmp_path):
 
 
 def test_the_other_curve_starts_from_the_same_point():
-    cells = make_plan([2, 4], None, 8, "both", 1, {}, None).cells
+    cells = study_cells([2, 4], None, 8, "both", 1, {}, None)
     cluster = {(c.workers, c.global_batch, c.scaling) for c in cells if c.kind == "cluster"}
     assert cluster == {(2, 16, "strong, weak"), (4, 16, "strong"), (4, 32, "weak")}
 

@@ -122,7 +122,7 @@ class RecentActivity:
         return next((length for length in _SECONDS if length >= holding), _SECONDS[-1])
 
     def _seconds(self, begin: float, until: float, wide: float) -> np.ndarray:
-        """Seconds of each part in each bin, from the steps that had ended at `until`; see `dtk.scaling.binned`."""
+        """Seconds of each part in each bin, from the steps that had ended at `until`; see `dtk.scaling.parts`."""
         kept = [
             (begin < each[3]) & (each[3] <= until) & (each[1] >= since)
             for each, since in zip(self._steps, self._since, strict=True)

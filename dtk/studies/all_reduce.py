@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
@@ -13,7 +13,8 @@ from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
-from dtk.studies.study import IMPLEMENTATIONS, check_repeats, environment_of
+from dtk.scaling.prediction import fit
+from dtk.studies.study import check_implementation, measured_job, whole_number
 
 if TYPE_CHECKING:
     import pandas
@@ -72,7 +73,10 @@ def benchmark_allreduce(
                 rows.append((count, 4 * max(1, size // 4), statistics.median(each), *spread, repeats, implementation))
     columns = ["workers", "bytes", "seconds", "lowest", "highest", "repeats", "implementation"]
     table = pd.DataFrame(rows, columns=columns)
-    _say_fit(table)
+    try:
+        environment.say(str(fit(table)))
+    except DtkError as error:
+        environment.say(_("no fit: {why}", why=error))
     return table
 
 
@@ -87,41 +91,15 @@ def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= MOST_BYTES:
             words = N_("sizes: {size!r}, but it takes bytes from 4 (one float32) to {most:,}")
             raise ClusterConfigError(_(words, size=size, most=MOST_BYTES))
-    if implementation not in IMPLEMENTATIONS:
-        words = N_("implementation={given!r}: it takes one of {names}")
-        raise ClusterConfigError(_(words, given=implementation, names=", ".join(IMPLEMENTATIONS)))
-    check_repeats(repeats)
+    check_implementation(implementation)
+    whole_number("repeats", repeats)
 
 
 def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
-    return launch.Job(
-        states=False,
-        payload=request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats}),
-        workers=count,
-        replicas=1,
-        mode="cluster",
-        seed=0,
-        keras=None,
-        strategy=True,
-        share=count,
-        fork=request.fork("auto"),
-        timeout=None,
-        stall_timeout=60.0,
-        # Marks of each all-reduce would be in what is measured.
-        env={**environment_of({}, threads), "DTK_MARKS": "0"},
-        communication={} if implementation == "AUTO" else {"implementation": implementation},
-    )
-
-
-def _say_fit(table: pandas.DataFrame) -> None:
-    try:
-        fitting = importlib.import_module("dtk.scaling.prediction")
-    except ModuleNotFoundError:
-        return
-    try:
-        environment.say(str(fitting.fit(table)))
-    except DtkError as error:
-        environment.say(_("no fit: {why}", why=error))
+    payload = request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats})
+    settings = {} if implementation == "AUTO" else {"implementation": implementation}
+    job = measured_job(payload, count, threads, settings)
+    return replace(job, env={**job.env, "DTK_MARKS": "0"})  # marks of each all-reduce would be in what is measured
 
 
 # ---- in a worker: the seconds of each all-reduce, through the strategy that trains with it

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,12 @@ from dtk.worker import ship
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["PLACING", "Cell", "Plan", "Study", "check_repeats", "environment_of", "job_of", "make_plan", "study"]
+__all__ = ["Cell", "Study", "check_implementation", "job_of", "measured_job", "study", "study_cells", "whole_number"]
 
-SCALINGS = ("strong", "weak", "both")
-IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
-MOST_REPEATS = 1000
-# Settings of a worker's process: whether it may keep to one core, and the bytes of a message between workers.
-PLACING = ("pinned", "message_bytes")
+_SCALINGS = ("strong", "weak", "both")
+_IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
+_COMMUNICATION = ("bytes_per_pack", "implementation")  # a switch's settings of the strategy
+_PROCESS = {"pinned": "DTK_PIN", "message_bytes": "DTK_MESSAGE_BYTES"}  # and of the workers' processes
 
 
 @dataclass(frozen=True)
@@ -63,190 +61,10 @@ class Cell:
         words = N_("{what}, batch {batch}, {switch}") if self.switch else N_("{what}, batch {batch}")
         return _(words, what=what, batch=self.global_batch, switch=self.switch)
 
-
-@dataclass(frozen=True)
-class Plan:
-    """A study's runs; switches: by name, the plain study's name is ""."""
-
-    workers: tuple[int, ...]
-    repeats: int
-    switches: dict[str, dict[str, Any]]
-    cells: tuple[Cell, ...]
-
-
-def make_plan(
-    workers: Any,
-    global_batch: Any,
-    per_replica_batch: Any,
-    scaling: Any,
-    repeats: Any,
-    switches: Mapping[str, Mapping[str, Any]],
-    threads: Any,
-) -> Plan:
-    """All runs of a study, or ClusterConfigError with what to ask for instead; see `dtk.study`."""
-    counts = _counts(workers)
-    check_repeats(repeats)
-    curves = _curves(counts, _batches("global_batch", global_batch), _each(per_replica_batch), scaling)
-    named = {"": dict[str, Any](), **{name: _settings(name, each) for name, each in switches.items()}}
-    cells: dict[Cell, set[str]] = {}
-    for name, settings in named.items():
-        asked = settings.get("threads", threads)
-        for curve, batch in curves:
-            for cell in _curve(curve, batch, counts):
-                number = _threads(asked, max(counts))
-                whole = replace(cell, switch=name, threads=number, settings=tuple(settings.items()))
-                cells.setdefault(whole, set()).add(curve)
-    merged = [replace(cell, scaling=", ".join(sorted(found))) for cell, found in cells.items()]
-    repeated = tuple(replace(cell, repeat=number) for number in range(1, repeats + 1) for cell in merged)
-    return Plan(counts, repeats, {name: each for name, each in named.items() if name}, repeated)
-
-
-def environment_of(settings: Mapping[str, Any], threads: int) -> dict[str, str | None]:
-    """Variables for the processes of a run: threads of each (0: TensorFlow's default), and what a switch sets."""
-    found: dict[str, str | None] = dict.fromkeys(launch.THREADS, str(threads) if threads else None)
-    if "pinned" in settings:
-        found["DTK_PIN"] = str(int(settings["pinned"]))
-    if "message_bytes" in settings:
-        found["DTK_MESSAGE_BYTES"] = str(settings["message_bytes"])
-    return found
-
-
-def check_repeats(repeats: Any) -> None:
-    """A whole number of at least 1."""
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or not 1 <= repeats <= MOST_REPEATS:
-        words = N_("repeats={repeats!r}: it takes a whole number from 1 to {most}")
-        raise ClusterConfigError(_(words, repeats=repeats, most=MOST_REPEATS))
-
-
-def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
-    """The runs of one curve; batch: the global one for strong scaling, each replica's for weak."""
-    for workers in counts:
-        whole = batch if scaling == "strong" else batch * workers
-        each = whole // workers
-        yield Cell("", "cluster", workers, whole, each, "", 0, 0)
-        if workers > 1:  # one worker without communication is the baseline
-            yield Cell("", "ceiling", workers, whole, each, "", 0, 0)
-        for size in {batch, each}:
-            yield Cell("", "baseline", 1, size, size, "", 0, 0)
-
-
-def _counts(workers: Any) -> tuple[int, ...]:
-    given = _listed(workers)
-    if not given:
-        raise ClusterConfigError(_("workers=[]: a study of nothing; give numbers of workers, such as [1, 2, 4]"))
-    for count in given:
-        request.check_count("workers", count, max(16, 4 * environment.cores()))
-    return tuple(sorted(set(given)))
-
-
-def _each(given: Any) -> tuple[int, ...]:
-    return _batches("per_replica_batch", given)
-
-
-def _batches(name: str, given: Any) -> tuple[int, ...]:
-    batches = _listed(given) if given is not None else []
-    if given is not None and not batches:
-        raise ClusterConfigError(_("{name}=[]: a study of nothing; give a number of examples, such as 128", name=name))
-    for batch in batches:
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            words = N_("{name}={batch!r}: it takes a whole number of examples, at least 1")
-            raise ClusterConfigError(_(words, name=name, batch=batch))
-    return tuple(dict.fromkeys(batches))
-
-
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple, range, set)) else [given]
-
-
-def _curves(
-    counts: Sequence[int], whole: tuple[int, ...], each: tuple[int, ...], scaling: Any
-) -> list[tuple[str, int]]:
-    if not whole and not each:
-        words = N_(
-            "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
-            "global_batch=128"
-        )
-        raise ClusterConfigError(_(words))
-    if scaling is not None and scaling not in SCALINGS:
-        words = N_("scaling={given!r}: it takes one of {names}, or None")
-        raise ClusterConfigError(_(words, given=scaling, names=", ".join(SCALINGS)))
-    least = min(counts)
-    strong, weak = list(whole), list(each)
-    if scaling in ("strong", "both") and not whole:
-        strong = [batch * least for batch in each]
-    if scaling in ("weak", "both") and not each:
-        _divide(whole, [least])
-        weak = [batch // least for batch in whole]
-    strong, weak = strong * (scaling != "weak"), weak * (scaling != "strong")
-    _divide(strong, counts)
-    return [*(("strong", batch) for batch in strong), *(("weak", batch) for batch in weak)]
-
-
-def _divide(batches: Sequence[int], counts: Sequence[int]) -> None:
-    """Every worker gets an equal part: with unequal ones the smaller parts' workers would wait, and be measured so."""
-    for batch in batches:
-        for count in counts:
-            if batch % count:
-                near = -(-batch // count) * count
-                words = N_(
-                    "global_batch={batch} can't be divided equally among workers={count}; take {near}, or leave this "
-                    "number of workers out"
-                )
-                raise ClusterConfigError(_(words, batch=batch, count=count, near=near))
-
-
-def _settings(name: Any, given: Any) -> dict[str, Any]:
-    if not isinstance(name, str) or not name or not isinstance(given, Mapping):
-        words = N_("switches: {name!r}: {given!r}; it takes names and what each changes, such as {example}")
-        raise ClusterConfigError(_(words, name=name, given=given, example="{'1 MB packs': {'bytes_per_pack': 2**20}}"))
-    pack = given.get("bytes_per_pack", 0)
-    if isinstance(pack, bool) or not isinstance(pack, int) or pack < 0:
-        words = N_("switch {name!r}: bytes_per_pack={pack!r}, but it takes bytes, or 0 for one pack")
-        raise ClusterConfigError(_(words, name=name, pack=pack))
-    message = given.get("message_bytes", 1)
-    if isinstance(message, bool) or not isinstance(message, int) or message < 0:
-        words = N_("switch {name!r}: message_bytes={bytes!r}, but it takes bytes, or 0 for TensorFlow's default")
-        raise ClusterConfigError(_(words, name=name, bytes=message))
-    if not isinstance(given.get("pinned", True), bool):
-        words = N_("switch {name!r}: pinned={pinned!r}, but it takes True or False")
-        raise ClusterConfigError(_(words, name=name, pinned=given["pinned"]))
-    kind = given.get("implementation", "AUTO")
-    if kind not in IMPLEMENTATIONS:
-        words = N_("switch {name!r}: implementation={kind!r}, but it takes one of {names}")
-        raise ClusterConfigError(_(words, name=name, kind=kind, names=", ".join(IMPLEMENTATIONS)))
-    return dict(given)
-
-
-def _threads(asked: Any, most: int) -> int:
-    if asked is None:
-        return max(1, environment.cores() // most)
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        words = N_("threads={given!r}: it takes a number of threads for each worker, or 0 for TensorFlow's default")
-        raise ClusterConfigError(_(words, given=asked))
-    return asked
-
-
-_NO_RECORDS = N_(
-    "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or dtk.record_step "
-    "to a loop, and train some 20 steps or more"
-)
-# What lies at the path, by whether its function has another name.
-_OTHER = {
-    True: N_("{file} holds a study of `{function}`; give another path, or delete the file to begin anew"),
-    False: N_(
-        "{file} holds a study of another `{function}`, whose code or values differ; give another path, or delete the "
-        "file to begin anew"
-    ),
-}
-_OTHER_CORES = N_(
-    "{file} holds a study of a machine with {cores} cores, and here are {here}; give another path, or delete the file "
-    "to begin anew"
-)
-_OTHER_SWITCH = N_(
-    "{file} holds a study of the switch {switch!r} as {was}, and it is now {now}; give another path, or delete the "
-    "file to begin anew"
-)
-_COMMUNICATION = ("bytes_per_pack", "implementation")
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a study's table says of it."""
+        return {name: value for name, value in asdict(self).items() if name != "settings"}
 
 
 @dataclass(eq=False)
@@ -309,10 +127,6 @@ class Study:
             words = N_("{file} is no study that dtk has saved ({why})")
             raise ClusterConfigError(_(words, file=Path(path).name, why=error)) from None
 
-    @cached_property
-    def _done(self) -> set[tuple[Any, ...]]:
-        return {_key(row) for row in self.rows if not row["failed"]}
-
     def __repr__(self) -> str:
         failed = sum(bool(row["failed"]) for row in self.rows)
         said = ",".join(map(str, sorted({row["workers"] for row in self.rows})))
@@ -362,26 +176,26 @@ def study(
     Raises:
         ClusterConfigError, NotShippable: before anything starts.
     """
-    plan = make_plan(workers, global_batch, per_replica_batch, scaling, repeats, switches or {}, threads)
+    tried = {name: dict(_checked_switch(fn, name, each)) for name, each in (switches or {}).items()}
+    cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats, tried, threads)
     request.check_times(timeout, None)
-    _check_place(max(plan.workers), force)
-    for name, settings in plan.switches.items():
-        asked = [option for option in _COMMUNICATION if option in settings]
-        if asked and not ship.takes_strategy(fn):
-            words = N_(
-                "switch {name!r}: {option} is the strategy's, and `{function}` makes its own; give it a parameter "
-                "`strategy`, which dtk fills"
-            )
-            raise ClusterConfigError(_(words, name=name, option=asked[0], function=_label(fn)))
-    jobs = {cell: job_of(fn, cell, batch_argument, request.checked_seed(seed), timeout) for cell in plan.cells}
-    found = _resumed(fn, plan, path)
-    left = [cell for cell in plan.cells if _key(asdict(cell)) not in found._done]
+    most = max(cell.workers for cell in cells)
+    if most > 1 and environment.on_colab() and not force:
+        words = N_(
+            "on Colab dtk.run starts one worker, so that there is nothing to scale; dtk.study(..., force=True) "
+            "measures several on its two cores"
+        )
+        raise ClusterConfigError(_(words))
+    jobs = {cell: job_of(fn, cell, batch_argument, request.checked_seed(seed), timeout) for cell in cells}
+    found = _resumed(fn, tried, path)
+    done = {_key(row) for row in found.rows if not row["failed"]}
+    left = [cell for cell in cells if _key(cell.row) not in done]
     random.Random(seed).shuffle(left)
-    _expect(plan)
-    with _bar(len(plan.cells), len(plan.cells) - len(left)) as bar, environment.quiet():
+    _expect(most, repeats)
+    with _bar(len(cells), len(cells) - len(left)) as bar, environment.quiet():
         for cell in left:
             bar.set_description(cell.words)
-            row = {**_plain(cell), **_measure(jobs[cell], cell)}
+            row = {**cell.row, **_measure(jobs[cell], cell)}
             found.rows = [other for other in found.rows if _key(other) != _key(row)] + [row]
             if path is not None:
                 found.save(path)
@@ -394,34 +208,35 @@ def study(
     return found
 
 
-def _check_place(most: int, force: bool) -> None:
-    if most > 1 and environment.on_colab() and not force:
-        words = N_(
-            "on Colab dtk.run starts one worker, so that there is nothing to scale; dtk.study(..., force=True) "
-            "measures several on its two cores"
-        )
-        raise ClusterConfigError(_(words))
-
-
 def job_of(fn: Any, cell: Cell, batch_argument: str, seed: int | None, timeout: float | None) -> launch.Job:
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
     settings = dict(cell.settings)
-    own = {name: value for name, value in settings.items() if name not in ("threads", *PLACING, *_COMMUNICATION)}
+    own = {name: each for name, each in settings.items() if name not in ("threads", *_PROCESS, *_COMMUNICATION)}
+    job = measured_job(request.pack(fn, (), {batch_argument: batch, **own}), cell.workers, cell.threads, settings)
+    mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
+    keras, strategy = request.checked_keras(None, fn), ship.takes_strategy(fn)
+    return replace(job, mode=mode, seed=seed, keras=keras, strategy=strategy, timeout=timeout)
+
+
+def measured_job(payload: Any, workers: int, threads: int, settings: Mapping[str, Any]) -> launch.Job:
+    """A run on a cluster, of which only times are wanted. threads: 0 for TensorFlow's default; settings: a switch's."""
+    env: dict[str, str | None] = dict.fromkeys(launch.THREADS, str(threads) if threads else None)
+    env |= {variable: str(int(settings[name])) for name, variable in _PROCESS.items() if name in settings}
     return launch.Job(
         states=False,
-        payload=request.pack(fn, (), {batch_argument: batch, **own}),
-        workers=cell.workers,
+        payload=payload,
+        workers=workers,
         replicas=1,
-        mode={"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind],
-        seed=seed,
-        keras=request.checked_keras(None, fn),
-        strategy=ship.takes_strategy(fn),
-        share=cell.workers,
+        mode="cluster",
+        seed=0,
+        keras=None,
+        strategy=True,
+        share=workers,
         fork=request.fork("auto"),
-        timeout=timeout,
+        timeout=None,
         stall_timeout=60.0,
-        env=environment_of(settings, cell.threads),
+        env=env,
         communication={name: settings[name] for name in _COMMUNICATION if name in settings},
     )
 
@@ -434,29 +249,32 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
     except DtkError as error:
         return {**nothing, "failed": str(error)}
     found: dict[str, Any] = measures(run, cell.kind)
-    known = found["examples_per_second"] == found["examples_per_second"]
-    return {**found, "failed": "" if known else _(_NO_RECORDS)}
+    if found["examples_per_second"] == found["examples_per_second"]:
+        return {**found, "failed": ""}
+    words = N_(
+        "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
+        "dtk.record_step to a loop, and train some 20 steps or more"
+    )
+    return {**found, "failed": _(words)}
 
 
-def _resumed(fn: Any, plan: Plan, path: str | os.PathLike[str] | None) -> Study:
+def _resumed(fn: Any, switches: dict[str, dict[str, Any]], path: str | os.PathLike[str] | None) -> Study:
     """The study that lies at the path, if it is one of this function on as many cores; otherwise a new one."""
-    name, print_, cores = _label(fn), ship.digest(fn), environment.cores()
-    asked = {name: dict(settings) for name, settings in plan.switches.items()}
+    name, fingerprint, cores = _label(fn), ship.digest(fn), environment.cores()
     if path is None or not Path(path).exists():
         if path is not None and not Path(path).absolute().parent.is_dir():
             words = N_("path={path!r}: there is no such directory; make it first")
             raise ClusterConfigError(_(words, path=os.fspath(path)))
-        return Study([], cores, name, print_, asked, None if path is None else Path(path))
+        return Study([], cores, name, fingerprint, switches, None if path is None else Path(path))
     there = Study.load(path)
-    file = Path(path).name
-    if there.fingerprint != print_:
-        raise ClusterConfigError(_(_OTHER[there.function != name], file=file, function=there.function))
-    if there.cores != cores:
-        raise ClusterConfigError(_(_OTHER_CORES, file=file, cores=there.cores, here=cores))
-    for switch, settings in asked.items():
-        if (was := there.switches.get(switch, settings)) != settings:
-            raise ClusterConfigError(_(_OTHER_SWITCH, file=file, switch=switch, was=was, now=settings))
-    there.switches |= asked
+    changed = [switch for switch, settings in switches.items() if there.switches.get(switch, settings) != settings]
+    if changed or (there.fingerprint, there.cores) != (fingerprint, cores):
+        words = N_(
+            "{file} holds another study: of `{function}` on {cores} cores, or of it with other code, values or "
+            "switches; give another path, or delete the file to begin anew"
+        )
+        raise ClusterConfigError(_(words, file=Path(path).name, function=there.function, cores=there.cores))
+    there.switches |= switches
     return there
 
 
@@ -466,16 +284,12 @@ def _label(fn: Any) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
-def _plain(cell: Cell) -> dict[str, Any]:
-    return {name: value for name, value in asdict(cell).items() if name != "settings"}
-
-
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("kind", "workers", "global_batch", "switch", "threads", "repeat"))
 
 
-def _expect(plan: Plan) -> None:
-    most, cores = max(plan.workers), environment.cores()
+def _expect(most: int, repeats: int) -> None:
+    cores = environment.cores()
     if most > cores:
         environment.say(
             ngettext(
@@ -487,7 +301,7 @@ def _expect(plan: Plan) -> None:
                 most=most,
             )
         )
-    if plan.repeats == 1:
+    if repeats == 1:
         environment.say(_("one repeat, no range: what else the machine does may be in any figure"))
 
 
@@ -495,3 +309,125 @@ def _bar(total: int, done: int) -> Any:
     from tqdm.auto import tqdm
 
     return tqdm(total=total, initial=done, unit=_("run"), disable=environment.live_mode() == "off")
+
+
+# ---- which runs a study takes, checked before any process starts
+
+
+def study_cells(
+    workers: Any,
+    global_batch: Any,
+    per_replica_batch: Any,
+    scaling: Any,
+    repeats: Any,
+    switches: Mapping[str, Mapping[str, Any]],
+    threads: Any,
+) -> tuple[Cell, ...]:
+    """All runs of a study; see `dtk.study`.
+
+    Raises:
+        ClusterConfigError: with what to ask for instead.
+    """
+    counts = tuple(sorted(set(_listed("workers", workers))))
+    for count in counts:
+        request.check_count("workers", count, max(16, 4 * environment.cores()))
+    whole_number("repeats", repeats)
+    whole, each = (
+        [] if given is None else [whole_number(name, batch) for batch in _listed(name, given)]
+        for name, given in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch))
+    )
+    cells: dict[Cell, set[str]] = {}
+    for name, settings in {"": dict[str, Any](), **switches}.items():
+        asked = settings.get("threads", threads)
+        number = max(1, environment.cores() // max(counts)) if asked is None else whole_number("threads", asked, 0)
+        for curve, batch in _curves(counts, whole, each, scaling):
+            for cell in _curve(curve, batch, counts):
+                made = replace(cell, switch=name, threads=number, settings=tuple(settings.items()))
+                cells.setdefault(made, set()).add(curve)
+    merged = [replace(cell, scaling=", ".join(sorted(found))) for cell, found in cells.items()]
+    return tuple(replace(cell, repeat=number) for number in range(1, repeats + 1) for cell in merged)
+
+
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """The value of an argument, or ClusterConfigError where it is no whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        words = N_("{name}={value!r}: it takes a whole number of at least {least}")
+        raise ClusterConfigError(_(words, name=name, value=value, least=least))
+    return value
+
+
+def check_implementation(given: Any) -> None:
+    """Raises ClusterConfigError for an all-reduce that TensorFlow does not have."""
+    if given not in _IMPLEMENTATIONS:
+        words = N_("implementation={given!r}: it takes one of {names}")
+        raise ClusterConfigError(_(words, given=given, names=", ".join(_IMPLEMENTATIONS)))
+
+
+def _listed(name: str, given: Any) -> list[Any]:
+    found = list(given) if isinstance(given, (list, tuple, range, set)) else [given]
+    if not found:
+        raise ClusterConfigError(_("{name}=[]: a study of nothing; give one number or more", name=name))
+    return found
+
+
+def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
+    """The runs of one curve; batch: the global one for strong scaling, each replica's for weak."""
+    for workers in counts:
+        whole = batch if scaling == "strong" else batch * workers
+        each = whole // workers
+        yield Cell("", "cluster", workers, whole, each, "", 0, 0)
+        if workers > 1:  # one worker without communication is the baseline
+            yield Cell("", "ceiling", workers, whole, each, "", 0, 0)
+        for size in {batch, each}:
+            yield Cell("", "baseline", 1, size, size, "", 0, 0)
+
+
+def _curves(counts: Sequence[int], whole: list[int], each: list[int], scaling: Any) -> list[tuple[str, int]]:
+    """(scaling, batch) of each curve that is asked for."""
+    if not whole and not each:
+        words = N_(
+            "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
+            "global_batch=128"
+        )
+        raise ClusterConfigError(_(words))
+    if scaling is not None and scaling not in _SCALINGS:
+        words = N_("scaling={given!r}: it takes one of {names}, or None")
+        raise ClusterConfigError(_(words, given=scaling, names=", ".join(_SCALINGS)))
+    strong, weak, least = whole, each, min(counts)
+    if scaling in ("strong", "both") and not whole:
+        strong = [batch * least for batch in each]
+    if scaling in ("weak", "both") and not each:
+        _divide(whole, [least])
+        weak = [batch // least for batch in whole]
+    strong, weak = strong * (scaling != "weak"), weak * (scaling != "strong")
+    _divide(strong, counts)
+    return [*(("strong", batch) for batch in strong), *(("weak", batch) for batch in weak)]
+
+
+def _divide(batches: Sequence[int], counts: Sequence[int]) -> None:
+    """Every worker gets an equal part: with unequal ones the smaller parts' workers would wait, and be measured so."""
+    for batch, count in ((batch, count) for batch in batches for count in counts if batch % count):
+        words = N_(
+            "global_batch={batch} can't be divided equally among workers={count}; take {near}, or leave this number "
+            "of workers out"
+        )
+        raise ClusterConfigError(_(words, batch=batch, count=count, near=-(-batch // count) * count))
+
+
+def _checked_switch(fn: Any, name: Any, given: Any) -> Mapping[str, Any]:
+    if not isinstance(name, str) or not name or not isinstance(given, Mapping):
+        words = N_("switches: {name!r}: {given!r}; it takes names and what each changes, such as {example}")
+        raise ClusterConfigError(_(words, name=name, given=given, example="{'1 MB packs': {'bytes_per_pack': 2**20}}"))
+    for option in ("bytes_per_pack", "message_bytes"):
+        whole_number(option, given.get(option, 0), 0)
+    if not isinstance(given.get("pinned", True), bool):
+        raise ClusterConfigError(_("pinned={pinned!r}: it takes True or False", pinned=given["pinned"]))
+    check_implementation(given.get("implementation", "AUTO"))
+    asked = [option for option in _COMMUNICATION if option in given]
+    if asked and not ship.takes_strategy(fn):
+        words = N_(
+            "switch {name!r}: {option} is the strategy's, and `{function}` makes its own; give it a parameter "
+            "`strategy`, which dtk fills"
+        )
+        raise ClusterConfigError(_(words, name=name, option=asked[0], function=_label(fn)))
+    return given

@@ -126,7 +126,7 @@ def efficiency(study: Any, ax: Axes | None = None) -> Axes:
 
     The mark is the ceiling: what the same workers would reach without any communication. What lies below it, down to
     what was measured, is divided like the seconds of communication, stragglers, input and other; what lies above, up
-    to ideal, like those of cores and smaller batch (`dtk.scaling.efficiency.summary`; a gap that noise made negative
+    to ideal, like those of cores and smaller batch (`dtk.scaling.summary`; a gap that noise made negative
     is left out). The bracket is the range of the repeats.
 
     Args:
