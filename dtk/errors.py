@@ -31,8 +31,6 @@ __all__ = [
     "DatasetUnavailable",
     "DtkError",
     "NotShippable",
-    "RingBroken",
-    "RingPortTaken",
     "RunInterrupted",
     "RunTimeout",
     "VerificationError",
@@ -276,19 +274,3 @@ class RunTimeout(_RunError):
     Attributes:
         numbers: {"timeout": in seconds}.
     """
-
-
-class RingBroken(DtkError, ConnectionError):
-    """A neighbour in the ring is late, has gone, or is somewhere else in the exchange.
-
-    Attributes:
-        by_a_peer: whether another worker is the reason, so that this failure is a consequence.
-    """
-
-    def __init__(self, what: str, remedy: str = "", by_a_peer: bool = False):
-        super().__init__(what, remedy=remedy)
-        self.by_a_peer = by_a_peer
-
-
-class RingPortTaken(RingBroken):
-    """This worker's port, which the ring needs, is not free. By this type dtk knows that another attempt may help."""

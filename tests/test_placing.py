@@ -12,7 +12,7 @@ from starting import mostly_warm
 import dtk
 from dtk import limits
 from dtk.compat import transport
-from dtk.studies import plan as plans
+from dtk.studies import study as studies
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_it_can_be_switched_off_and_does_not_fight_more_threads(name, value, mon
 
 def test_a_switch_sets_variables():
     asked = {"pinned": False, "message_bytes": 0, "other": 3}
-    assert plans.environment_of(asked, 0) == {
+    assert studies.measured_job(b"", 2, 0, asked).env == {
         "TF_NUM_INTRAOP_THREADS": None,
         "TF_NUM_INTEROP_THREADS": None,
         "OMP_NUM_THREADS": None,

@@ -12,12 +12,12 @@ import pytest
 from rings import all_reduce, gradient
 
 import dtk
-from dtk.errors import RingBroken
 from dtk.launch.place import free_ports
 from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
 from dtk.scaling.ring import story
 from dtk.worker.neighbours import Neighbours
 from dtk.worker.ring import _Arrival, _use_of
+from dtk.worker.wire import RingBroken
 
 
 @pytest.fixture(autouse=True)

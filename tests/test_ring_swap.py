@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dtk
-from dtk.errors import RingBroken
 from dtk.launch.place import free_ports
 from dtk.worker.neighbours import Neighbours
+from dtk.worker.wire import RingBroken
 
 
 def together(work, workers, timeout=20.0):

@@ -12,7 +12,7 @@ from fabricate import fabricate
 from live_folder import empty, step
 
 import dtk
-from dtk.live.show import TextView
+from dtk.live.text import TextView
 from dtk.records import RunFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader

@@ -6,8 +6,9 @@ import re
 import signal
 
 from dtk import extras
-from dtk.errors import RingPortTaken, in_words
+from dtk.errors import in_words
 from dtk.language import N_, _
+from dtk.worker.wire import RingPortTaken
 
 __all__ = [
     "KNOWN",

@@ -12,8 +12,8 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from dtk.errors import RingBroken, RingPortTaken
 from dtk.language import N_, _
+from dtk.worker.wire import RingBroken, RingPortTaken
 
 __all__ = ["Neighbours"]
 

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from dtk.environment import Here, here
-from dtk.errors import ClusterConfigError, RingBroken
+from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
 from dtk.worker.neighbours import Neighbours
+from dtk.worker.wire import RingBroken
 
 __all__ = ["Ring", "ring"]
 

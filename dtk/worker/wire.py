@@ -16,7 +16,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DOOR", "Message", "Wire", "call", "is_own", "listen"]
+from dtk.errors import DtkError
+
+__all__ = ["DOOR", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "is_own", "listen"]
 
 Message = dict[str, Any]
 
@@ -117,3 +119,19 @@ def is_own(link: socket.socket) -> bool:
         return True
     _, uid, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return bool(uid == os.getuid())
+
+
+class RingBroken(DtkError, ConnectionError):
+    """A neighbour in the ring is late, has gone, or is somewhere else in the exchange.
+
+    Attributes:
+        by_a_peer: whether another worker is the reason, so that this failure is a consequence.
+    """
+
+    def __init__(self, what: str, remedy: str = "", by_a_peer: bool = False):
+        super().__init__(what, remedy=remedy)
+        self.by_a_peer = by_a_peer
+
+
+class RingPortTaken(RingBroken):
+    """This worker's port, which the ring needs, is not free. By this type dtk knows that another attempt may help."""
