@@ -154,7 +154,7 @@ def test_the_dashboard_shows_who_is_waited_for(tmp_path, monkeypatch, capsys):
 
 
 def test_the_text_says_once_that_a_silence_lasts(tmp_path, monkeypatch, capsys):
-    from dtk.live import show as text
+    from dtk.live import text
 
     monkeypatch.setattr(text, "_EVERY", 0.0)
     view = TextView(Reader(empty(tmp_path)), 1, "cluster of 2 workers")
