@@ -164,9 +164,18 @@ def _seconds(kind: str, value: Any) -> float:
 # ---- of a run
 
 
+_FILE = "faults.json"  # in a run's directory
+
+
 def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
-    """Into a run's directory, for its workers to read."""
-    (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in faults]))
+    """Writes what the run's workers read."""
+    (folder / _FILE).write_text(json.dumps([asdict(fault) for fault in faults]))
+
+
+def read_faults(folder: Path) -> list[Fault]:
+    """Reads the faults of a run; [] where it has none."""
+    file = folder / _FILE
+    return [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
 
 
 def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:

@@ -155,12 +155,7 @@ class Feed:
 
     def _elements(self, replica: int) -> Iterator[Any]:
         """An iterator's, for one replica, of all calls."""
-        while True:
-            with self._lock:
-                assert self._now is not None
-                found = self._now.next(replica)
-            if not found:
-                return
+        while found := self._next(replica, None):
             yield found[0]
 
     def _pass(self, replica: int) -> Iterator[Any]:
@@ -172,12 +167,15 @@ class Feed:
                 self._begun.append(self._parts())
             self.lost = self.lost or (number > 0 and self._again is None)
             parts = self._begun[number]
-        while True:
-            with self._lock:
-                found = parts.next(replica)
-            if not found:
-                return
+        while found := self._next(replica, parts):
             yield found[0]
+
+    def _next(self, replica: int, parts: _Parts | None) -> list[Any]:
+        """A list of what the replica reads next; [] at the end. parts: of a dataset's pass; None: an iterator's."""
+        with self._lock:
+            parts = parts or self._now
+            assert parts is not None, "an iterator has its own from the start"
+            return parts.next(replica)
 
     def _keep(self, element: Element) -> None:
         import tensorflow as tf

@@ -83,7 +83,7 @@ class Agent:
                 for key in keys:
                     self._workers.pop(key, None)
                     self._listening.discard(key)
-            case messages.Ask(key) if key in self.source.started:
+            case messages.WriteStacks(key) if key in self.source.started:
                 self.source.ask(key)
             case messages.RunEnded(run):
                 (self.root / run / ENDED).touch()

@@ -4,7 +4,7 @@ From the kernel to the parent, and to an agent on another machine:
 
     Start, Kill, Forget                      -> WorkerStarted or Refused, and Exited
     Query                                    -> Answer: a parent to "alive", an agent to what its methods have
-    Ask, FilePart, Remove, RunEnded, LinkMessage
+    WriteStacks, FilePart, Remove, RunEnded, LinkMessage
 
 A parent says once that it is Ready. An agent says by itself what workers write (FilePart), how they are (VitalSigns),
 and what workers that stay say (LinkMessage).
@@ -19,7 +19,6 @@ from dtk.worker.spec import WorkerSpec
 
 __all__ = [
     "Answer",
-    "Ask",
     "Exited",
     "FilePart",
     "Forget",
@@ -36,6 +35,7 @@ __all__ = [
     "Start",
     "VitalSigns",
     "WorkerStarted",
+    "WriteStacks",
     "as_line",
     "from_line",
 ]
@@ -91,7 +91,7 @@ class Exited(NamedTuple):
     at: float
 
 
-class Ask(NamedTuple):
+class WriteStacks(NamedTuple):
     """Have a worker write its stacks to its stacks.txt."""
 
     key: str
@@ -160,7 +160,7 @@ class Gone(NamedTuple):
 
 
 Message = (
-    Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | Ask | Query | Answer
+    Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | WriteStacks | Query | Answer
     | FilePart | Remove | RunEnded | LinkMessage | VitalSigns | Gone
 )  # fmt: skip
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}

@@ -268,7 +268,7 @@ class Remote:
         return self._vitals.get(key)
 
     def ask(self, key: str) -> None:
-        self.lent[self._member[key]].carrier.send(messages.Ask(key))
+        self.lent[self._member[key]].carrier.send(messages.WriteStacks(key))
 
     def listening(self, ports: Mapping[str, int]) -> set[str]:
         return self._listening & {*ports}

@@ -21,7 +21,7 @@ from typing import Any
 from dtk.compat.per_replica import make_nan
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
-from dtk.faults import Fault
+from dtk.faults import Fault, read_faults
 from dtk.language import N_, _
 from dtk.records import Record
 from dtk.records.events import FaultCame
@@ -40,8 +40,7 @@ class Injector:
 
     def __init__(self, place: Here):
         self.place = place
-        file = place.run.path / "faults.json"
-        listed = [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
+        listed = read_faults(place.run.path)
         attempt = place.run.attempt if listed else 1
         mine = place.worker if place.role == "worker" else None
         self.due = {n: fault for n, fault in enumerate(listed) if fault.worker == mine and fault.comes_in(attempt)}

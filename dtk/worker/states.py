@@ -55,8 +55,6 @@ SHARE = 0.03  # of the time, for larger states
 WRITING = 2e-9  # seconds a byte, of a processor: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
 
-Values = list[list[Any]]  # for each variable, of each of its copies; [] for one that is not there
-
 
 class Snapshot(NamedTuple):
     """What the variables that are compared hold at one moment; values share memory with TensorFlow's.
