@@ -13,8 +13,7 @@ import pytest
 from dtk.errors import ClusterConfigError
 from dtk.interactive import processes
 from dtk.launch import agent
-from dtk.launch.agent_links import Doors
-from dtk.launch.links import Door
+from dtk.launch.links import Door, Doors
 from dtk.launch.messages import Exited, FilePart, LinkMessage, Remove, VitalSigns
 from dtk.places.engine import Remote
 from dtk.places.machines import LentMachine

@@ -28,7 +28,7 @@ from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import messages, owned, warm
-from dtk.launch.agent_links import Doors
+from dtk.launch.links import Doors
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size

@@ -19,10 +19,10 @@ from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.place import Localhost, Machine, Place, Site
+from dtk.limits import refused_by_the_machine
 from dtk.published import page
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import blame, waiting
-from dtk.watch.hindrances import refused_by_the_machine
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs, StallPolicy
 from dtk.watch.waiting import Line, State, Waiting

@@ -141,7 +141,7 @@ class RunEnded(NamedTuple):
 
 
 class LinkMessage(NamedTuple):
-    """To or from a worker that stays; facts: of `dtk.launch.agent_links`."""
+    """To or from a worker that stays; facts: of `dtk.launch.links`."""
 
     facts: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Connections with workers that stay on other machines: their agents pass messages on (`dtk.launch.agent_links`)."""
+"""Connections with workers that stay on other machines: their agents pass messages on (`dtk.launch.links`)."""
 
 from __future__ import annotations
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dtk import limits
 from dtk.errors import in_words
 from dtk.language import _
 from dtk.records import RunFolder, events
-from dtk.watch import explain, hindrances
+from dtk.watch import explain
 from dtk.watch.waiting import STAGES, called, clauses
 
 __all__ = ["Failure", "Watch", "WorkerStatus", "port_was_taken"]
@@ -100,7 +101,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         # Of another machine this one does not know it.
-        self._memory_kills = None if any(self.hosts) else hindrances.memory_kills()
+        self._memory_kills = None if any(self.hosts) else limits.memory_kills()
         self.heard = [WorkerStatus() for _ in self.folder.members]
 
     def take_exits(self, exits: dict[int, tuple[int, float]]) -> None:
@@ -195,11 +196,11 @@ class Watch:
         if failure.error is not None:
             return explain.in_one_sentence(failure.error["type"], failure.error["message"], self._runs_a_program())
         words = explain.exit_in_words(failure.code, self._runs_a_program(), self.killer(failure.code))
-        return in_words(words, hindrances.of_the_disk(self.folder.path))
+        return in_words(words, limits.of_the_disk(self.folder.path))
 
     def killer(self, code: int | None) -> str:
         """What may have killed a process with that exit code: "" unless the system killed any for want of memory."""
-        return hindrances.of_the_memory(code, self._memory_kills)
+        return limits.of_the_memory(code, self._memory_kills)
 
     def _runs_a_program(self) -> bool:
         try:
