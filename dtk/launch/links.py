@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dtk.launch import owned
+from dtk.launch.messages import LinkCalls, LinkEnds, LinkSays
 from dtk.worker import wire
 from dtk.worker.wire import Message, Wire
 
@@ -97,7 +98,6 @@ class Door:
 class Doors:
     """An agent's door, and the connections that came by it, each with a number.
 
-    What comes is {"link": number, "worker", "channel"} of a caller, {"link", "says": message}, and {"link", "ended"}.
     As on the kernel's machine the door is in a directory of mode 0700, and who calls must be of the same user.
     """
 
@@ -107,7 +107,7 @@ class Doors:
         self._callers: list[Wire] = []  # that have not said yet who they are
         self._links: dict[int, Wire] = {}
         self._cells: set[int] = set()  # connections that cells come by
-        self._of_cells: list[Message] = []
+        self._of_cells: list[LinkSays | LinkEnds] = []
         self._numbers = itertools.count(1)
 
     def open(self) -> str:
@@ -121,14 +121,14 @@ class Doors:
         """What can be read when something has come."""
         return [*([] if self._door is None else [self._door]), *self._callers, *self._links.values()]
 
-    def of_cells(self) -> list[Message]:
+    def of_cells(self) -> list[LinkSays | LinkEnds]:
         """What the looks so far have found of cells: to be passed on after what their worker wrote before."""
         found, self._of_cells = self._of_cells, []
         return found
 
-    def look(self) -> list[Message]:
+    def look(self) -> list[LinkCalls | LinkSays | LinkEnds]:
         """What has come and can be passed on at once; what is of cells is kept."""
-        now: list[Message] = []
+        now: list[LinkCalls | LinkSays | LinkEnds] = []
         while self._door is not None and select.select([self._door], [], [], 0)[0]:
             self._admit(self._door.accept()[0])
         for caller in list(self._callers):
@@ -142,13 +142,13 @@ class Doors:
             number = next(self._numbers)
             self._links[number] = caller
             self._cells |= {number} if hello["channel"] == "cells" else set()
-            now.append({"link": number, "worker": hello["worker"], "channel": hello["channel"]})
+            now.append(LinkCalls(number, hello["worker"], hello["channel"]))
         for number, link in list(self._links.items()):
-            said = self._of_cells if number in self._cells else now
+            said: list[Any] = self._of_cells if number in self._cells else now
             while (message := link.next(0)) is not None:
-                said.append({"link": number, "says": message})
+                said.append(LinkSays(number, message))
             if link.closed:
-                said.append({"link": number, "ended": True})
+                said.append(LinkEnds(number))
                 self.hang(number)
         return now
 
