@@ -320,7 +320,7 @@ def scratch(*parts: str) -> Path:
             _own(path)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # it could be written; `dtk.watch.hindrances` has the words
+            raise  # it could be written; `dtk.limits.sentence` has the words
         where = f"{error.filename} can't" if error.filename else "no directory for temporary files can"
         raise DtkError(f"{where} be written ({error.strerror}); set TMPDIR to a directory of your own") from error
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -12,17 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import datasets as datasets  # cloudpickle names what is loaded: so the same function is the same bytes
-from dtk import environment, starts
-from dtk.errors import RunInterrupted
+from dtk import environment
+from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.faults import never_came
 from dtk.language import N_, _
-from dtk.launch import folders, launch, one_worker, program, request, tf_config
+from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, here
+from dtk.live import show
 from dtk.records import RunFolder
 from dtk.records.attempts import Attempt
 from dtk.records.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
+from dtk.watch.reader import Reader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,7 +187,7 @@ def run(
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     again = request.checked_restarts(more.restarts)
     wanted = request.checked_faults(more.faults, workers, again, fn)
-    layout = one_worker.layout(fn, workers, replicas, wanted, bool(evaluator), force)
+    layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
@@ -277,7 +280,7 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
         tf_config.notice()
     folder = launch.new_folder(job)
     try:
-        configs = starts.starts(job, folder, began, quiet)
+        configs = _starts(job, folder, began, quiet)
     except KeyboardInterrupt:
         words = N_("after {seconds:.1f} s; the workers are stopped, their logs and records are in {folder}")
         raise RunInterrupted(_(words, seconds=time.monotonic() - began, folder=folder.path), folder) from None
@@ -290,3 +293,39 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     evaluated = folder.evaluator.result if folder.has_evaluator else None
     picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])
     return Run(folder, job.mode, job.replicas, job.seed, results, seconds, picture, evaluated)
+
+
+def _starts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> list[dict[str, Any]]:
+    """Starts the cluster, and again where it fails and may; returns the TF_CONFIGs of the start that went well."""
+    for number in range(1, job.restarts + 1):
+        try:
+            return _attempt(job, folder, began, number, quiet)
+        except (WorkerFailed, WorkerStalled):
+            folders.set_aside(folder, f"attempt-{number}")
+    return _attempt(job, folder, began, job.restarts + 1, quiet)
+
+
+def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
+    note = _(" on {place}", place=job.place.name) if job.place.name else ""
+    if job.restarts:
+        note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)
+    reader, started = Reader(folder), time.monotonic() - began
+    size = job.workers, job.replicas, job.mode
+    view: show.Live = show.Silent()
+    if not quiet:
+        view = show.show(*size, reader, note=note, program=job.program)
+    elif job.follow.get("steps") and show.kind() != "off":
+        view = show.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
+    outcome = _("interrupted")
+    failed: str | None = outcome
+    try:
+        configs = launch.launch(job, reader, began, view.update)
+        outcome, failed = _("finished in {seconds:.1f} s", seconds=time.monotonic() - began), None
+        return configs
+    except DtkError as error:
+        outcome = failed = str(error)
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # a full disk must not hide how the run ended
+            folder.save_attempt(number, failed, started, time.monotonic() - began)
+        view.close(outcome, finished=failed is None)

@@ -162,7 +162,7 @@ def culprits(world):
 def play(monkeypatch):
     """play(plan): runs it; what became of it."""
     clock, stage = Clock(), SimpleNamespace()
-    for module in (launch, runs, signs, runs.starts):
+    for module in (launch, runs, signs):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(show, "show", lambda *size, **words: View(stage.world, size[3]))
     monkeypatch.setattr(records, "_append", lambda *line: stage.world.append(*line))

@@ -13,7 +13,7 @@ from training import BATCH, batches
 import dtk
 from dtk import doctor, environment, faults
 from dtk.environment import Here
-from dtk.launch import one_worker
+from dtk.launch import request
 from dtk.records import RunFolder
 
 ROOT = Path(__file__).parent.parent
@@ -83,30 +83,30 @@ def test_doctor_says_it(colab):
     ],
 )
 def test_one_worker_stands_in_for_several(colab, fn, workers, beside, started, said):
-    plan = one_worker.layout(fn, workers, 1, (), beside, False)
+    plan = request.layout(fn, workers, 1, (), beside, False)
     assert (plan.workers, plan.replicas, plan.share) == started
     assert [said in line and "force=True" in line for line in plan.said] == [True] * (said is not None)
 
 
 def test_nothing_changes_elsewhere_or_by_force(monkeypatch, colab):
-    wanted = one_worker.Layout(2, 1, 2, (faults.kill(1, 3),))
-    assert one_worker.layout(with_strategy, 2, 1, wanted.faults, False, True) == wanted
+    wanted = request.Layout(2, 1, 2, (faults.kill(1, 3),))
+    assert request.layout(with_strategy, 2, 1, wanted.faults, False, True) == wanted
     monkeypatch.setenv("DTK_COLAB", "0")
-    assert one_worker.layout(with_strategy, 2, 1, wanted.faults, False, False) == wanted
+    assert request.layout(with_strategy, 2, 1, wanted.faults, False, False) == wanted
     with pytest.raises(dtk.ClusterConfigError, match="force='yes': it takes True"):
-        one_worker.layout(with_strategy, 2, 1, (), False, "yes")
+        request.layout(with_strategy, 2, 1, (), False, "yes")
 
 
 def test_faults_of_other_workers_come_to_the_one_there_is(colab):
     asked = (faults.slow(0, 0.1), faults.slow(1, 0.1), faults.kill(1, 20))
-    plan = one_worker.layout(with_strategy, 2, 1, asked, False, False)
+    plan = request.layout(with_strategy, 2, 1, asked, False, False)
     assert plan.faults == (faults.slow(0, 0.1), faults.kill(0, 20)), "the same fault twice comes once"
     assert plan.said[1:] == (
         "slow(worker=1, seconds_per_step=0.1) needs two workers; here it comes to worker 0",
         "kill(worker=1, step=20) needs two workers; here it comes to worker 0",
     )
     with pytest.raises(dtk.ClusterConfigError, match="needs two workers: a single worker has no network to lose"):
-        one_worker.layout(with_strategy, 2, 1, (faults.drop_network(1, 2),), False, False)
+        request.layout(with_strategy, 2, 1, (faults.drop_network(1, 2),), False, False)
 
 
 @pytest.mark.trains

@@ -11,6 +11,7 @@ import pytest
 import dtk
 from dtk import limits
 from dtk.launch import request, warm
+from dtk.watch.explain import exit_in_words
 
 
 @pytest.fixture
@@ -119,3 +120,22 @@ def test_a_time_that_is_none_is_said(monkeypatch, value):
     monkeypatch.setenv("DTK_WARM_IDLE", value)
     with pytest.raises(dtk.DtkError, match=f"DTK_WARM_IDLE={value}: it takes seconds, from 0 up"):
         warm.idle_seconds()
+
+
+KILLED = "was killed by SIGKILL; the system has killed"
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "now", "words"),
+    [
+        (-9, 3, 4, f"{KILLED} 1 process for want of memory meanwhile; if it was that one: smaller batches"),
+        (-9, 0, 2, f"{KILLED} 2 processes for want of memory meanwhile; if it was one of them: smaller batches"),
+        (-9, 3, 3, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
+        (-9, None, None, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
+        (-11, 3, 4, "crashed with SIGSEGV; the last Python lines before it are in its log"),
+        (1, 3, 4, "ended itself with exit code 1 before its function returned (os._exit?)"),
+    ],
+)
+def test_want_of_memory_is_named_only_where_the_system_counted_it(monkeypatch, code, before, now, words):
+    monkeypatch.setattr(limits, "memory_kills", lambda: now)
+    assert exit_in_words(code, why=limits.of_the_memory(code, before)).startswith(words)

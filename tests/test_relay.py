@@ -13,9 +13,8 @@ import pytest
 from dtk.errors import ClusterConfigError
 from dtk.interactive import processes
 from dtk.launch import agent
-from dtk.launch.agent_links import Doors
-from dtk.launch.links import Door
-from dtk.launch.messages import Exited, FilePart, LinkMessage, Remove, VitalSigns
+from dtk.launch.links import Door, Doors
+from dtk.launch.messages import Exited, FilePart, LinkCalls, LinkEnds, LinkSays, Remove, VitalSigns
 from dtk.places.engine import Remote
 from dtk.places.machines import LentMachine
 from dtk.places.relay import Relay, Relayed
@@ -47,21 +46,21 @@ def test_what_a_worker_says_has_the_number_of_its_connection(doors):
     assert path == doors.open(), "one in another's place comes by the same door"
     with called(path, "cells", {"ready": 7}) as cells, called(path, "control") as control:
         assert doors.look() == [
-            {"link": 1, "worker": 1, "channel": "cells"},
-            {"link": 2, "worker": 1, "channel": "control"},
+            LinkCalls(1, 1, "cells"),
+            LinkCalls(2, 1, "control"),
         ]
-        assert doors.of_cells() == [{"link": 1, "says": {"ready": 7}}]
+        assert doors.of_cells() == [LinkSays(1, {"ready": 7})]
         control.send({"id": 3})
-        assert doors.look() == [{"link": 2, "says": {"id": 3}}], "it waits for no file"
+        assert doors.look() == [LinkSays(2, {"id": 3})], "it waits for no file"
         doors.say(1, {"do": "cell"})
         assert cells.next(1) == {"do": "cell"}
-    assert doors.look() == [{"link": 2, "ended": True}]
-    assert doors.of_cells() == [{"link": 1, "ended": True}]
+    assert doors.look() == [LinkEnds(2)]
+    assert doors.of_cells() == [LinkEnds(1)]
     doors.say(1, {"do": "cell"})
     doors.close()
     assert not os.path.exists(path)
     with called(doors.open(), "cells"):
-        assert doors.look() == [{"link": 3, "worker": 1, "channel": "cells"}], "of the next session"
+        assert doors.look() == [LinkCalls(3, 1, "cells")], "of the next session"
 
 
 def test_who_has_not_said_who_he_is_yet_is_waited_for(doors):
@@ -69,7 +68,7 @@ def test_who_has_not_said_who_he_is_yet_is_waited_for(doors):
     link._link.sendall(b'{"worker": 0, "cha')
     assert doors.look() == []
     link._link.sendall(b'nnel": "cells"}\n')
-    assert doors.look() == [{"link": 1, "worker": 0, "channel": "cells"}]
+    assert doors.look() == [LinkCalls(1, 0, "cells")]
     link.close()
 
 
@@ -99,13 +98,13 @@ def test_what_a_cell_says_comes_after_what_its_worker_wrote(monkeypatch, tmp_pat
     (corner / "log.txt").write_bytes(b"x" * (20 << 20))
     with called(there._doors.open(), "cells", {"id": 1}, worker=0):
         turns = [there.turn(0)]
-        while not any(isinstance(message, LinkMessage) and "says" in message.facts for message in turns[-1]):
+        while not any(isinstance(message, LinkSays) for message in turns[-1]):
             assert len(turns) < 10
             turns.append(there.turn(0))
         assert len(turns) > 1
-        kinds = [type(message) for message in turns[-1] if isinstance(message, (LinkMessage, FilePart))]
-        assert kinds[-1] is LinkMessage
-        assert kinds.count(LinkMessage) == 1, "data before it"
+        kinds = [type(message) for message in turns[-1] if isinstance(message, (LinkSays, FilePart))]
+        assert kinds[-1] is LinkSays
+        assert kinds.count(LinkSays) == 1, "data before it"
         there.take(FilePart("run", "calls/1.pkl", 0, 1, "eA==", 0))
         assert (tmp_path / "run/calls/1.pkl").read_bytes() == b"x"
         there.take(Remove("run", ["calls/1.pkl", "../run/worker-0/log.txt", "/etc/hostname"]))
@@ -153,9 +152,9 @@ def relayed(*said, reached=True):
 
 
 def test_a_connection_by_an_agent_is_as_one_here():
-    link, carrier = relayed({"says": {"id": 1}}, {"says": {"id": 2}}, {"ended": True})
+    link, carrier = relayed(LinkSays(4, {"id": 1}), LinkSays(4, {"id": 2}), LinkEnds(4))
     assert link.send({"do": "look"})
-    assert carrier.sent == [LinkMessage({"link": 4, "say": {"do": "look"}})]
+    assert carrier.sent == [LinkSays(4, {"do": "look"})]
     assert [link.next(1), link.next(1), link.next(1)] == [{"id": 1}, {"id": 2}, None]
     assert link.closed
     assert not link.send({"do": "look"})
@@ -165,7 +164,7 @@ def test_a_connection_by_an_agent_is_as_one_here():
 def test_a_message_that_came_wakes_who_selects():
     link, _ = relayed()
     assert select.select([link], [], [], 0)[0] == []
-    link.take({"says": {"id": 1}})
+    link.take(LinkSays(4, {"id": 1}))
     assert select.select([link], [], [], 0)[0] == [link]
     assert link.receive() == [{"id": 1}]
     assert select.select([link], [], [], 0)[0] == []

@@ -15,7 +15,8 @@ from error_cases import CASES, kept
 from dtk.compat import causes
 from dtk.extras import command
 from dtk.records import RunFolder
-from dtk.watch import blame, explain
+from dtk.watch import explain
+from dtk.watch import watch as watching
 from dtk.watch.explain import KNOWN, in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
 from dtk.watch.watch import Watch
 from dtk.worker import neighbours
@@ -125,7 +126,7 @@ def watch_of(tmp_path, *errors):
 
 
 def culprit(watch):
-    return blame.culprit(watch.failures()).member
+    return watching.culprit(watch.failures()).member
 
 
 @pytest.mark.parametrize(EACH, LOST_ONE)
@@ -162,7 +163,7 @@ KINDS = sorted({each.values[1] for each in LOST_ONE} & {*explain._LOST_BY} - {"I
 def test_where_only_unknown_words_are_known_dtk_says_so(tmp_path, kind):
     watch = watch_of(tmp_path / "run", (kind, "an error of tomorrow", False), (kind, "another one", False))
     assert not any(failure.is_own or failure.is_consequence for failure in watch.failures())
-    error = blame.error_of(watch, blame.decide(watch, [], 0.0, lambda: None))
+    error = watching.error_of(watch, watching.blame_of(watch, [], 0.0, lambda: None))
     assert error.reason == "unknown"
     assert str(error) == (
         f"worker 0 raised {kind}: an error of tomorrow (these words don't tell whether it failed by itself or lost "

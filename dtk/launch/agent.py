@@ -28,7 +28,7 @@ from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import messages, owned, warm
-from dtk.launch.agent_links import Doors
+from dtk.launch.links import Doors
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
@@ -87,10 +87,10 @@ class Agent:
                 self.source.ask(key)
             case messages.RunEnded(run):
                 (self.root / run / ENDED).touch()
-            case messages.LinkMessage({"link": number, "hang": _}):
-                self._doors.hang(number)
-            case messages.LinkMessage({"link": number, "say": words}):
-                self._doors.say(number, words)
+            case messages.LinkEnds(link):
+                self._doors.hang(link)
+            case messages.LinkSays(link, words):
+                self._doors.say(link, words)
             case messages.FilePart():
                 with contextlib.suppress(OSError):  # a full disk: the worker says what it did not find
                     write(self.root / message.run, message, f"coming-{message.worker}")
@@ -213,7 +213,7 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = self._said + [messages.LinkMessage(facts) for facts in self._doors.look()], []
+        said, self._said = [*self._said, *self._doors.look()], []
         ended: list[Message] = []
         all_whole = True
         for key, spec in list(self._workers.items()):
@@ -224,7 +224,7 @@ class Agent:
                 code, at = exited[key]
                 ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
-        of_cells = [messages.LinkMessage(facts) for facts in self._doors.of_cells()] if all_whole else []
+        of_cells = self._doors.of_cells() if all_whole else []
         return [*said, *of_cells, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:

@@ -19,14 +19,14 @@ from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.place import Localhost, Machine, Place, Site
+from dtk.limits import refused_by_the_machine
 from dtk.published import page
 from dtk.records import RunFolder, WorkerFolder
-from dtk.watch import blame, waiting
-from dtk.watch.hindrances import refused_by_the_machine
+from dtk.watch import waiting
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs, StallPolicy
 from dtk.watch.waiting import Line, State, Waiting
-from dtk.watch.watch import Watch
+from dtk.watch.watch import Watch, blame_in_words, blame_of, error_of, is_settled
 from dtk.worker import ship
 from dtk.worker.spec import WorkerSpec
 
@@ -287,7 +287,7 @@ def _failure(members: Members) -> WorkerFailed:
     deadline, same = now + members.site.grace, now + min(members.site.grace / 2, _SAME_SECONDS)
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
-    while time.monotonic() < deadline and not blame.is_settled(members.watch.failures(), time.monotonic() < same):
+    while time.monotonic() < deadline and not is_settled(members.watch.failures(), time.monotonic() < same):
         members.look(0.02)
     return members.failure()
 
@@ -402,14 +402,14 @@ class Members:
         self.signs.look(self.watch, anew=True)
         states = self._workers()
         slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one
-        found = blame.decide(self.watch, states, slept, lambda: self.cut(anew=True))
+        found = blame_of(self.watch, states, slept, lambda: self.cut(anew=True))
         others = {failure.member for failure in self.watch.failures()} - {found.worker}
         marked = [replace(state, what="consequence") if state.member in others else state for state in states]
         graph = waiting.explain(marked, found.worker)
         if found.cause == "collectives":  # none waited for the other
-            graph = Waiting(marked, [], "order", blame.sentence(found))
+            graph = Waiting(marked, [], "order", blame_in_words(found))
         waiting.save(self.folder, graph)
-        return blame.error_of(self.watch, found)
+        return error_of(self.watch, found)
 
     def _workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""

@@ -4,10 +4,10 @@ From the kernel to the parent, and to an agent on another machine:
 
     Start, Kill, Forget                      -> WorkerStarted or Refused, and Exited
     Query                                    -> Answer: a parent to "alive", an agent to what its methods have
-    WriteStacks, FilePart, Remove, RunEnded, LinkMessage
+    WriteStacks, FilePart, Remove, RunEnded, LinkSays, LinkEnds
 
 A parent says once that it is Ready. An agent says by itself what workers write (FilePart), how they are (VitalSigns),
-and what workers that stay say (LinkMessage).
+and what workers that stay say (LinkCalls, LinkSays, LinkEnds).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ __all__ = [
     "Gone",
     "Incoming",
     "Kill",
-    "LinkMessage",
+    "LinkCalls",
+    "LinkEnds",
+    "LinkSays",
     "Message",
     "Query",
     "Ready",
@@ -140,10 +142,25 @@ class RunEnded(NamedTuple):
     run: str
 
 
-class LinkMessage(NamedTuple):
-    """To or from a worker that stays; facts: of `dtk.launch.agent_links`."""
+class LinkCalls(NamedTuple):
+    """A worker that stays has called its agent's door (`dtk.launch.links`); `link` is the connection's number."""
 
-    facts: dict[str, Any]
+    link: int
+    worker: int
+    channel: str
+
+
+class LinkSays(NamedTuple):
+    """What a worker that stays says, or what is said to it."""
+
+    link: int
+    words: dict[str, Any]
+
+
+class LinkEnds(NamedTuple):
+    """One end of the connection has hung up; the other is to do so, too."""
+
+    link: int
 
 
 class VitalSigns(NamedTuple):
@@ -161,7 +178,7 @@ class Gone(NamedTuple):
 
 Message = (
     Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | WriteStacks | Query | Answer
-    | FilePart | Remove | RunEnded | LinkMessage | VitalSigns | Gone
+    | FilePart | Remove | RunEnded | LinkCalls | LinkSays | LinkEnds | VitalSigns | Gone
 )  # fmt: skip
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}
 

@@ -315,8 +315,8 @@ class Remote:
             # Nothing of a run that has ended.
             case messages.FilePart(run) if self._folder is not None and run == self._folder.path.name:
                 write(self._folder.path, message)
-            case messages.LinkMessage(facts) if self._relay is not None:
-                self._relay.take(member, facts)
+            case messages.LinkCalls() | messages.LinkSays() | messages.LinkEnds() if self._relay is not None:
+                self._relay.take(member, message)
             case messages.Exited(key, code, at):
                 self.exited[key] = (code, at - lent.ahead)
             case messages.WorkerStarted(key, pid):

@@ -1,4 +1,4 @@
-"""Connections with workers that stay on other machines: their agents pass messages on (`dtk.launch.agent_links`)."""
+"""Connections with workers that stay on other machines: their agents pass messages on (`dtk.launch.links`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import hashlib
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dtk.launch.links import Link
-from dtk.launch.messages import FilePart, LinkMessage, Remove
+from dtk.launch.messages import FilePart, LinkCalls, LinkEnds, LinkSays, Remove
 from dtk.places.machines import Carrier
 from dtk.worker.wire import Message
 
@@ -55,7 +55,7 @@ class Relayed:
     and says whether the agent can be reached.
     """
 
-    def __init__(self, number: int, send: Callable[[LinkMessage], None], poll: Callable[[float], bool]):
+    def __init__(self, number: int, send: Callable[[LinkSays | LinkEnds], None], poll: Callable[[float], bool]):
         self._number, self._send, self._poll = number, send, poll
         self._bell = Bell()
         self._heard: deque[Message] = deque()
@@ -66,7 +66,7 @@ class Relayed:
 
     def send(self, message: Message) -> bool:
         if not self.closed:
-            self._send(LinkMessage({"link": self._number, "say": message}))
+            self._send(LinkSays(self._number, message))
         return not self.closed
 
     def receive(self) -> list[Message]:
@@ -86,16 +86,17 @@ class Relayed:
                 break
         return self._heard.popleft() if self._heard else None
 
-    def take(self, message: Message) -> None:
+    def take(self, message: LinkSays | LinkEnds) -> None:
         """What its agent says of it."""
-        if "says" in message:
-            self._heard.append(message["says"])
-        self.closed = self.closed or "ended" in message
+        if isinstance(message, LinkSays):
+            self._heard.append(message.words)
+        else:
+            self.closed = True
         self._bell.ring()
 
     def close(self) -> None:
         if not self.closed:
-            self._send(LinkMessage({"link": self._number, "hang": 0}))
+            self._send(LinkEnds(self._number))
         self.closed = True
         self._bell.close()
 
@@ -123,15 +124,15 @@ class Relay:
         while self._called:
             yield self._called.popleft()
 
-    def take(self, member: int, message: Mapping[str, Any]) -> None:
+    def take(self, member: int, message: LinkCalls | LinkSays | LinkEnds) -> None:
         """What the agent of a member says of one of its connections."""
-        key = (member, message["link"])
-        if "channel" in message:
-            link = Relayed(message["link"], self._carriers[member].send, lambda seconds: self._poll(member, seconds))
+        key = (member, message.link)
+        if isinstance(message, LinkCalls):
+            link = Relayed(message.link, self._carriers[member].send, lambda seconds: self._poll(member, seconds))
             self._links[key] = link
-            self._called.append((message["worker"], message["channel"], link))
+            self._called.append((message.worker, message.channel, link))
         elif key in self._links:
-            self._links[key].take(dict(message))
+            self._links[key].take(message)
 
     def put(self, worker: int, name: str) -> None:
         data = (self.run / name).read_bytes()
