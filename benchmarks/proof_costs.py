@@ -4,8 +4,8 @@
 
 Trains the lessons' CNN, a model of ten million parameters and a GAN, each with two workers, with and without states,
 on one device and with a follower, and as two replicas in one process and with a follower, in turn. A time is that from
-the first step's end to the last one's; a ratio is the median over the repeats of two times that were taken beside each
-other. Run it on an idle machine.
+the first step's end to the last one's, or, as "whole", the seconds that one waits, start and end included; a ratio is
+the median over the repeats of two times that were taken beside each other. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -63,19 +64,27 @@ def trained(states: bool, **start: Any) -> Any:
         return dtk.run(**start)
 
 
+def waited(make: Callable[[], Any]) -> tuple[Any, float]:
+    """What it returns, and the seconds until then."""
+    began = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return make(), time.perf_counter() - began
+
+
 def measured(fn: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, float]:
     """One round."""
     given = {"fn": fn, "kwargs": kwargs}
     plain, recorded = trained(False, workers=2, **given), trained(True, workers=2, **given)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        alone = dtk.baseline(fn, kwargs=kwargs)
-    together = trained(False, workers=1, replicas=2, **given)
-    follower, lines = recorded.followed(recorded, 1)
-    several, _ = recorded.followed(recorded, 2)
+    alone, alone_s = waited(lambda: dtk.baseline(fn, kwargs=kwargs))
+    together, together_s = waited(lambda: trained(False, workers=1, replicas=2, **given))
+    (follower, lines), follower_s = waited(lambda: recorded.followed(recorded, 1))
+    (several, _), several_s = waited(lambda: recorded.followed(recorded, 2))
     return {
         "recording": seconds(recorded) / seconds(plain),
         "one device": seconds(follower) / seconds(alone),
+        "one device, whole": follower_s / alone_s,
         "replicas": seconds(several) / seconds(together),
+        "replicas, whole": several_s / together_s,
         "megabytes": (recorded.folder.worker(0).path / "states.bin").stat().st_size / 1e6,
         "steps followed": sum(line.get("kind") == "update" for line in lines),
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ROUNDING", "Change", "compared", "differs"]
+__all__ = ["ROUNDING", "Change", "compared", "described", "differs"]
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
@@ -26,17 +26,29 @@ class Change(NamedTuple):
     its_after: Any
 
 
-def compared(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str, Any]:
-    """What a follower writes of each, by number: "apart", "size", "own", "along", "toward" and "ratio".
+def compared(changes: Sequence[Change]) -> dict[str, Any]:
+    """By the variable's number: norms of the two changes' difference and of the cluster's change, and their ratio."""
+    line: dict[str, Any] = {name: {} for name in ("apart", "size", "ratio")}
+    with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
+        for change, sums in _sums([(change, change[2:]) for change in changes], _apart):
+            for name, value in _judged(change, *sums).items():
+                line[name][change.number] = value
+    return line
+
+
+def described(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str, Any]:
+    """How the two changes lie, by the variable's number: "own", the norm of this process's, "along", their product, and
+    "toward", how far the cluster's and ours go along a weight.
 
     weights: what the weight held that an optimizer's variable belongs to; a variable that is not here is its own.
     """
-    line: dict[str, Any] = {name: {} for name in ("apart", "size", "own", "along", "toward", "ratio")}
-    changes = [change for change in changes if np.size(change.after)]
-    with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
-        for change, sums in zip(changes, _sums(changes, weights).T.tolist(), strict=True):
-            for name, value in _judged(change, sums).items():
-                line[name][change.number] = value
+    line: dict[str, Any] = {name: {} for name in ("own", "along", "toward")}
+    with np.errstate(all="ignore"):
+        beside = [(each, (*each[2:], weights.get(each.number, each.its_before))) for each in changes]
+        for change, (own, along, *products, weight) in _sums(beside, _lie):
+            long = math.sqrt(weight) if math.isfinite(weight) else 0.0
+            line["own"][change.number], line["along"][change.number] = math.sqrt(own), along
+            line["toward"][change.number] = [each / long if long else 0.0 for each in products]
     return line
 
 
@@ -45,31 +57,38 @@ def differs(ratio: float, level: float) -> bool:
     return ratio > level and level < 1
 
 
-def _sums(changes: Sequence[Change], weights: Mapping[int, Any]) -> Any:
-    """By change: squares of the two changes' difference, of the cluster's, of ours, and of the values at the end; the
-    product of the two changes; those of the cluster's, and of ours, with the weight; its square. `(8, changes)`.
-    """
-    sums = np.zeros((8, len(changes)))
-    flat: list[list[Any]] = []
-    for change in changes:
-        toward = weights.get(change.number, change.its_before)
-        values = (change.before, change.after, change.its_before, change.its_after, toward)
-        flat.append([np.ravel(value) if np.size(value) == np.size(change.after) else 0.0 for value in values])
-    for pieces in _pieces([np.size(change.after) for change in changes]):
-        ends = np.cumsum([stop - start for _k, start, stop in pieces])
-        whole = np.zeros((5, ends[-1]))
-        for (k, start, stop), end in zip(pieces, ends, strict=True):
-            for row, value in zip(whole, flat[k], strict=True):
-                row[end - (stop - start) : end] = value[start:stop] if np.ndim(value) else value
-        before, after, its_before, its_after, toward = whole
-        made, its = after - before, its_after - its_before
-        apart = made - its
-        squares = [(each, each) for each in (apart, its, made, its_after)]
-        pairs = [*squares, (made, its), (its, toward), (made, toward), (toward, toward)]
-        places = [k for k, _start, _stop in pieces]
+Products = Callable[..., Sequence[tuple[Any, Any]]]
+
+
+def _apart(before: Any, after: Any, its_before: Any, its_after: Any) -> Sequence[tuple[Any, Any]]:
+    its = its_after - its_before
+    apart = after - before - its
+    return [(apart, apart), (its, its), (its_after, its_after)]
+
+
+def _lie(before: Any, after: Any, its_before: Any, its_after: Any, toward: Any) -> Sequence[tuple[Any, Any]]:
+    made, its = after - before, its_after - its_before
+    return [(made, made), (made, its), (its, toward), (made, toward), (toward, toward)]
+
+
+def _sums(changes: Sequence[tuple[Change, Any]], products: Products) -> Iterator[tuple[Change, list[float]]]:
+    """Each change that has values, with sums of products, in float64. changes: each with the arrays to multiply."""
+    changes = [(change, arrays) for change, arrays in changes if np.size(change.after)]
+    flat = [[_flat(array, change.after) for array in arrays] for change, arrays in changes]
+    sums: list[Any] = []
+    for pieces in _pieces([np.size(change.after) for change, _arrays in changes]):
+        parts = [[array[start:stop] for array in flat[k]] for k, start, stop in pieces]
+        pairs = products(*(np.concatenate(row, dtype=np.float64, casting="unsafe") for row in zip(*parts, strict=True)))
+        starts = np.cumsum([0, *(stop - start for _k, start, stop in pieces)])[:-1]
+        sums = sums or [np.zeros(len(changes)) for _ in pairs]
         for found, (one, other) in zip(sums, pairs, strict=True):
-            found[places] += one @ other if len(pieces) == 1 else np.add.reduceat(one * other, [0, *ends[:-1]])
-    return sums
+            found[[k for k, *_ in pieces]] += one @ other if len(pieces) == 1 else np.add.reduceat(one * other, starts)
+    yield from zip((change for change, _arrays in changes), np.transpose(sums).tolist(), strict=True)
+
+
+def _flat(array: Any, like: Any) -> Any:
+    """As one row of values; zeros where it is of another size."""
+    return np.ravel(array) if np.size(array) == np.size(like) else np.zeros(np.size(like))
 
 
 def _pieces(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
@@ -88,9 +107,8 @@ def _pieces(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
         yield found
 
 
-def _judged(change: Change, sums: Sequence[float]) -> dict[str, Any]:
-    apart, size, own, last, along, *toward, weight = sums
-    apart, size, own = math.sqrt(apart), math.sqrt(size), math.sqrt(own)
+def _judged(change: Change, apart: float, size: float, last: float) -> dict[str, Any]:
+    apart, size = math.sqrt(apart), math.sqrt(size)
     floor = FLOOR * ROUNDING.get(change.dtype, 0.0) * math.sqrt(last)
     if change.dtype not in ROUNDING:  # counters, and the state of random numbers
         apart = 0.0 if np.array_equal(change.after, change.its_after) else math.inf
@@ -98,5 +116,4 @@ def _judged(change: Change, sums: Sequence[float]) -> dict[str, Any]:
     if not math.isfinite(apart):
         alike = change.dtype in ROUNDING and np.array_equal(change.after, change.its_after, equal_nan=True)
         ratio = 0.0 if alike else math.inf
-    toward = [each / math.sqrt(weight) if weight and math.isfinite(weight) else 0.0 for each in toward]
-    return {"apart": apart, "size": size, "own": own, "along": along, "toward": toward, "ratio": ratio}
+    return {"apart": apart, "size": size, "ratio": ratio}

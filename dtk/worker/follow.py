@@ -30,7 +30,7 @@ from dtk.compat.states import Variable
 from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.records import RunFolder
-from dtk.worker.changes import Change, compared, differs
+from dtk.worker.changes import Change, compared, described, differs
 from dtk.worker.progress import progress
 from dtk.worker.recorded import Damaged, Recorded, State, as_tuple, weight_of
 from dtk.worker.rounding import Made, Repeated, one, same_bits
@@ -106,13 +106,13 @@ class Follower:
         if self.ended or not self.watched.looks_at(subject):
             return None, take(everything=True)
         self._step = progress(self.place).steps + 1
-        first = None
+        first, now = None, None
         if self._began is None:
             first = self.recorded.beginning(self.watched.position)
         if first is not None and self.watched.trains(subject):
             with self._undamaged():
-                self._between(self.recorded.before(first))
-        return first, take(everything=True)
+                now = self._between(self.recorded.before(first))
+        return first, now or take(everything=True)
 
     def ends(self, subject: Any, begun: Any, by: Made = _ONCE) -> None:
         """by: what can be made again; without it nothing can."""
@@ -159,8 +159,8 @@ class Follower:
         if line["wrong"]:
             self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
         self._followed += 1 + last - first
-        facts = {"unit": last + 1, "units": 1 + last - first, "step": self._step, "kind": "update"}
-        self._write({**facts, **_finished(line)})
+        weights = self._weights(matched, begun) if line["wrong"] else {}
+        self._write_line(line, weights, unit=last + 1, units=1 + last - first, step=self._step, kind="update")
         self._take_over(matched, there, made.after)
         if line.get("measured", True):  # of the others later steps decide
             self._stop_early(line["wrong"])
@@ -182,7 +182,11 @@ class Follower:
             names = {*(str(each.identity[0]) for each in left), *(facts[number]["name"] for number in missing)}
             self._end("unmatched", unmatched=sorted(names))
         numbers.update(zip((each.identity for each in left), missing, strict=True))
-        return {n: each for each in mine if (n := numbers.get(each.identity)) is not None and n in expected}
+        matched = {n: each for each in mine if (n := numbers.get(each.identity)) is not None and n in expected}
+        if len(matched) != len(self._belongs):
+            by_name = {v.name: n for n, v in matched.items()}
+            self._belongs = {n: by_name.get(weight_of(v.name, by_name) or "") for n, v in matched.items()}
+        return matched
 
     def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments; each iterator or dataset, and each that is read beside them, can be had again."""
@@ -227,13 +231,13 @@ class Follower:
         matched = {n: v for n, v in self._by_number(before).items() if before.of(v) and n in there}
         self._changes(matched, {n: before.of(v) for n, v in matched.items()}, there)
 
-    def _between(self, there: State) -> None:
-        """What happened since the unit before, of both; then the cluster's state is taken over."""
+    def _between(self, there: State) -> Snapshot | None:
+        """What both did since the unit before; then the cluster's state is taken over; the state where it was held."""
         snapshot = take(everything=True)
         matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
         if self._taken or self.watched.position == (0, 0):
             self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
-        self._take_over(matched, there, snapshot)
+        return None if self._take_over(matched, there, snapshot) else snapshot
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers
@@ -250,10 +254,10 @@ class Follower:
             base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
             changes.append(Change(number, variable.dtype, base, ours, base, theirs))
         if changes:
-            line = self._line(changes, {})
-            wrong = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
-            self._write({"step": self._step, "kind": "between", **_finished({**line, "wrong": wrong})})
-            self._stop_early(wrong)
+            line = self._line(changes)
+            line["wrong"] = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
+            self._write_line(line, {}, step=self._step, kind="between")
+            self._stop_early(line["wrong"])
 
     def _compare(
         self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]
@@ -269,13 +273,10 @@ class Follower:
             if variable.kept == "mirrored" and not all(same_bits(here_after[0], copy) for copy in here_after[1:]):
                 split.append(number)
             changes.append(Change(number, variable.dtype, start, one(variable, here_after), there, ended))
-        return {**self._line(changes, self._weights(matched, begun)), "split": split}
+        return {**self._line(changes), "split": split}
 
     def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
         """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
-        if len(matched) != len(self._belongs):
-            by_name = {v.name: n for n, v in matched.items()}
-            self._belongs = {n: by_name.get(weight_of(v.name, by_name) or "") for n, v in matched.items()}
         return {
             n: begun[weight][0]
             for n, weight in self._belongs.items()
@@ -285,15 +286,23 @@ class Follower:
     def _goes_on_otherwise(self, variable: Variable) -> bool:
         return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
 
-    def _line(self, changes: list[Change], weights: dict[int, Any]) -> dict[str, Any]:
-        """What changes are compared by, by the variable's number. weights: what optimizers' variables belong to."""
-        line = compared(changes, weights)
+    def _line(self, changes: list[Change]) -> dict[str, Any]:
+        """What changes are compared by, by the variable's number, and the changes."""
+        line = {"changes": changes, **compared(changes)}
         line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
-        single = [change for change in changes if np.size(change.after) == 1]
-        values = {each.number: (each.after, each.its_after) for each in single}
-        line["single"] = {number: [float(np.ravel(value)[0]) for value in both] for number, both in values.items()}
         return line
+
+    def _write_line(self, line: dict[str, Any], weights: dict[int, Any], **facts: Any) -> None:
+        """As lists, in the order of "numbers"; how the two changes lie only where one is wrong. weights: see there."""
+        changes = line.pop("changes")
+        facts["numbers"] = list(line["ratio"])
+        if line["wrong"]:
+            line |= described(changes, weights)
+            single = [each for each in changes if np.size(each.after) == 1 and each.number in line["wrong"]]
+            values = [[each.number, *(float(np.ravel(v)[0]) for v in (each.after, each.its_after))] for each in single]
+            facts |= {"single": values} if values else {}
+        self._write(facts | {name: list(v.values()) if isinstance(v, dict) else v for name, v in line.items()})
 
     def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
         """What the cluster's replicas held, for as many copies as this process has."""
@@ -305,7 +314,9 @@ class Follower:
             return [wide.astype(values[0].dtype)] * len(variable.copies)
         return values
 
-    def _take_over(self, matched: dict[int, Variable], there: State, now: Snapshot) -> None:
+    def _take_over(self, matched: dict[int, Variable], there: State, now: Snapshot) -> bool:
+        """Whether this process held anything else."""
+        other = False
         for number, variable in matched.items():
             if number not in there:
                 continue
@@ -313,7 +324,9 @@ class Follower:
             alike = len(values) == len(mine) or len(values) == 1
             if not alike or not all(same_bits(m, values[k % len(values)]) for k, m in enumerate(mine)):
                 variable.assign(values)
+                other = True
         self._taken = there
+        return other
 
     # ---- how much of it is rounding
 
@@ -443,14 +456,6 @@ class Follower:
 def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
     name, dtype, shape, *_ = identity
     return name.split("/")[-1], dtype, shape
-
-
-def _finished(line: dict[str, Any]) -> dict[str, Any]:
-    """As it is written: lists, in the order of "numbers"; how the two changes lie only where one is wrong."""
-    left_out = ("single",) if line["wrong"] else ("own", "along", "toward", "single")
-    found = {name: list(v.values()) if isinstance(v, dict) else v for name, v in line.items() if name not in left_out}
-    single = [[number, *line["single"][number]] for number in line["wrong"] if number in line["single"]]
-    return {"numbers": list(line["ratio"]), **found, **({"single": single} if single else {})}
 
 
 _follower: Follower | None = None
