@@ -57,9 +57,6 @@ def differs(ratio: float, level: float) -> bool:
     return ratio > level and level < 1
 
 
-Products = Callable[..., Sequence[tuple[Any, Any]]]
-
-
 def _apart(before: Any, after: Any, its_before: Any, its_after: Any) -> Sequence[tuple[Any, Any]]:
     its = its_after - its_before
     apart = after - before - its
@@ -71,7 +68,7 @@ def _lie(before: Any, after: Any, its_before: Any, its_after: Any, toward: Any) 
     return [(made, made), (made, its), (its, toward), (made, toward), (toward, toward)]
 
 
-def _sums(changes: Sequence[tuple[Change, Any]], products: Products) -> Iterator[tuple[Change, list[float]]]:
+def _sums(changes: Sequence[tuple[Change, Any]], products: Callable[..., Any]) -> Iterator[tuple[Change, list[float]]]:
     """Each change that has values, with sums of products, in float64. changes: each with the arrays to multiply."""
     changes = [(change, arrays) for change, arrays in changes if np.size(change.after)]
     flat = [[_flat(array, change.after) for array in arrays] for change, arrays in changes]

@@ -126,7 +126,7 @@ class Follower:
                 first, earlier = self._began
                 made = _ONCE._replace(before=earlier, after=after)
             elif first is not None and not known:
-                self._compare_start(before, self.recorded.before(first))
+                self._changes(before, self.recorded.before(first))  # what it began with, or did before it trained
             self._began, self._taken = None, {}
             if first is not None:
                 self._unit(first, made)
@@ -226,28 +226,25 @@ class Follower:
 
     # ---- comparing
 
-    def _compare_start(self, before: Snapshot, there: State) -> None:
-        """What the function began with, or what it did before a function that trains for the first time."""
-        matched = {n: v for n, v in self._by_number(before).items() if before.of(v) and n in there}
-        self._changes(matched, {n: before.of(v) for n, v in matched.items()}, there)
-
     def _between(self, there: State) -> Snapshot | None:
         """What both did since the unit before; then the cluster's state is taken over; the state where it was held."""
         snapshot = take(everything=True)
-        matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
         if self._taken or self.watched.position == (0, 0):
-            self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
-        return None if self._take_over(matched, there, snapshot) else snapshot
+            self._changes(snapshot, there)
+        return None if self._take_over(self._by_number(snapshot), there, snapshot) else snapshot
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers
         return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
 
-    def _changes(self, matched: dict[int, Variable], mine: State, there: State) -> None:
+    def _changes(self, snapshot: Snapshot, there: State) -> None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
         changes = []
-        for number, variable in matched.items():
-            ours, theirs = one(variable, mine[number]), one(variable, self._folded(variable, there[number]))
+        for number, variable in self._by_number(snapshot).items():
+            mine = snapshot.of(variable)
+            if not mine or number not in there:
+                continue
+            ours, theirs = one(variable, mine), one(variable, self._folded(variable, there[number]))
             if self._goes_on_otherwise(variable) or same_bits(ours, theirs):
                 continue
             start = self._taken.get(number)
@@ -442,12 +439,8 @@ class Follower:
         """What the function has changed since its last step; an end that was not recorded leaves the end open."""
         if self.recorded.end is None or not self._taken or self.watched.position != self.recorded.last:
             return
-        there, snapshot = self.recorded.at_end(), take(everything=True)
-        matched = {n: v for n, v in self._by_number(snapshot).items() if n in there}
-        try:
-            self._changes(matched, {n: snapshot.of(v) for n, v in matched.items()}, there)
-        except Ended:
-            pass
+        with contextlib.suppress(Ended):
+            self._changes(take(everything=True), self.recorded.at_end())
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())
