@@ -63,7 +63,7 @@ def dashboard(folder, monkeypatch):
 def shown(dashboard, *states):
     """The evaluator's words in the table."""
     dashboard.update(list(states))
-    *_, last = ET.fromstring(f"<div>{dashboard.rows.value}</div>").iter("tr")
+    *_, last = ET.fromstring(f"<div>{dashboard.page.value}</div>").iter("tr")
     _, name, state = ("".join(cell.itertext()) for cell in last.iter("td"))
     assert name == "evaluator"
     return state
@@ -81,9 +81,9 @@ def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
     tell(folder, Evaluating(1.3, step=40))
     assert shown(dashboard, *training, "running") == "evaluating step 40"
     assert shown(dashboard, *training, "finished") == "finished, evaluated step 20: accuracy 0.9123, loss 0.4"
-    assert EVALUATOR_COLOR in dashboard.rows.value
-    assert "step 3 of 20" in dashboard.rows.value, "the evaluator counts for no step"
-    assert dashboard.bar.value == 3
+    assert EVALUATOR_COLOR in dashboard.page.value
+    assert "step 3 of 20" in dashboard.page.value, "the evaluator counts for no step"
+    assert 'value="3" max="20"' in dashboard.page.value
     assert len(dashboard.panes) == 3
 
 
@@ -95,7 +95,7 @@ def announce_workers_only(folder):
 
 def test_workers_that_have_finished_wait_for_the_evaluator(folder, dashboard):
     assert shown(dashboard, "finished", "finished", "running") == "waiting for a checkpoint"
-    assert dashboard.rows.value.count("finished, waits for the others") == 2
+    assert dashboard.page.value.count("finished, waits for the others") == 2
 
 
 def test_an_evaluator_that_failed_is_shown_to_have(folder, dashboard):

@@ -12,7 +12,7 @@ import pytest
 from live_folder import BAR, announce, empty, step, write
 
 from dtk.live import show, text
-from dtk.live.pictures import curve, image
+from dtk.live.pictures import Layer, curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
 from dtk.view.cluster_picture import ClusterPicture, svg
@@ -135,15 +135,15 @@ def test_dashboard_shows_states_progress_curves_and_logs(folder, dashboard):
         step(folder, number)
     write(folder, 1, f"<b>bold?</b>\n{BAR}")
     dashboard.update(["finished", "training"])
-    rows = dashboard.rows.value
+    rows = dashboard.page.value
     assert "worker 0 (chief)" in rows
     assert "finished, waits for the others" in rows
     assert "step 5 of 20" in rows
     assert worker_color(0) in rows
     assert worker_color(1) in rows
-    assert (dashboard.bar.value, dashboard.bar.max) == (5, 20)
-    assert "ETA" in dashboard.words.value
-    assert dashboard.curves.value.count("<svg") == 2
+    assert 'value="5" max="20"' in rows
+    assert "ETA" in rows
+    assert '<svg role="img" aria-label="loss 1 at step 5, shares by worker: worker 0 0.5, worker 1 0.5"' in rows
     assert "&lt;b&gt;bold?&lt;/b&gt;\n2/2 ━━━━ loss: 1</pre>" in dashboard.panes[1].value
     assert "nothing yet" in dashboard.panes[0].value
 
@@ -154,9 +154,9 @@ def test_dashboard_ends_with_the_outcome(folder, dashboard):
     step(folder, 2)
     dashboard.update(["training", "training"])
     dashboard.close("finished in 3.2 s", finished=True)
-    assert "cluster of 2 workers: finished in 3.2 s" in dashboard.rows.value
-    assert "finished after step 2" in dashboard.rows.value
-    assert dashboard.bar.bar_style == "success"
+    assert "cluster of 2 workers: finished in 3.2 s" in dashboard.page.value
+    assert "finished after step 2" in dashboard.page.value
+    assert 'value="2" max="2" style="width:300px;accent-color:#4CAF50"' in dashboard.page.value
 
 
 def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashboard):
@@ -164,8 +164,8 @@ def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashb
     waiting.save(folder, waiting.Waiting(states, reason="failed"))
     dashboard.update(["failed", "training"])
     dashboard.close("worker 1 was killed by SIGKILL")
-    assert ">failed in consequence after step 9<" in dashboard.rows.value
-    assert ">failed after step 10<" in dashboard.rows.value
+    assert ">failed in consequence after step 9<" in dashboard.page.value
+    assert ">failed after step 10<" in dashboard.page.value
 
 
 def test_a_run_that_ended_early_has_no_time_left_to_tell(folder, dashboard):
@@ -173,10 +173,10 @@ def test_a_run_that_ended_early_has_no_time_left_to_tell(folder, dashboard):
     for number in (1, 2, 3):
         step(folder, number)
     dashboard.update(["training", "training"])
-    assert "ETA" in dashboard.words.value
+    assert "ETA" in dashboard.page.value
     dashboard.close("interrupted")
-    assert "step 3/20" in dashboard.words.value
-    assert "ETA" not in dashboard.words.value
+    assert "step 3/20" in dashboard.page.value
+    assert "ETA" not in dashboard.page.value
     assert "nothing</pre>" in dashboard.panes[0].value
 
 
@@ -187,10 +187,10 @@ def test_dashboard_shows_a_failure(folder, dashboard):
     journal.close()
     dashboard.update(["training", "training"])
     dashboard.close("worker 1 raised ValueError: <no>")
-    assert "failed after step 1" in dashboard.rows.value
-    assert "stopped after step 1" in dashboard.rows.value
-    assert "&lt;no&gt;" in dashboard.rows.value
-    assert dashboard.bar.bar_style == "danger"
+    assert "failed after step 1" in dashboard.page.value
+    assert "stopped after step 1" in dashboard.page.value
+    assert "&lt;no&gt;" in dashboard.page.value
+    assert "accent-color:#F44336" in dashboard.page.value
 
 
 def test_dashboard_leaves_out_tensorflows_notes_on_its_start(folder, dashboard):
@@ -209,7 +209,7 @@ def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     assert len(pane) < 10_000
 
 
-def test_dashboard_draws_at_most_four_times_a_second(folder, monkeypatch, capsys):
+def test_dashboard_draws_at_most_twice_a_second(folder, monkeypatch, capsys):
     pytest.importorskip("ipywidgets")
     from dtk.live import dashboard as module
 
@@ -217,11 +217,11 @@ def test_dashboard_draws_at_most_four_times_a_second(folder, monkeypatch, capsys
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     view = module.Dashboard(Reader(folder), 1, "run")
     drawn = []
-    monkeypatch.setattr(view, "_draw", drawn.append)
+    monkeypatch.setattr(view, "_draw", lambda: drawn.append(1))
     for tick in range(100):
         now[0] = tick / 10
         view.update(["running", "running"])
-    assert len(drawn) <= 40
+    assert len(drawn) <= 20
 
 
 def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
@@ -262,23 +262,68 @@ def test_a_log_is_chosen_in_the_page_without_the_kernel(dashboard):
 # ---- pictures
 
 
+def loss(*layers, **more):
+    each = [Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
+    return curve(range(1, len(layers[0]) + 1), each, **more)
+
+
 def test_a_curve_is_drawn_in_the_ink_of_the_page():
-    picture = curve([(1, 2.0), (2, float("nan")), (3, 1.0), (4, 0.5)], "loss")
+    picture = loss([2.0, float("nan"), 1.0, 0.5])
     root = ET.fromstring(picture)
     (path,) = root.iter("path")
     assert path.get("stroke") == "currentColor"
     assert path.get("d").count("M") == 2  # the gap
     assert root.get("aria-label") == "loss 0.5 at step 4"
-    assert curve([(1, 2.0)], "loss") == ""
+    assert loss([2.0]) == ""
+
+
+def test_shares_stand_one_upon_the_other_under_the_loss():
+    root = ET.fromstring(loss([1.0, 0.5, 0.5], [1.0, 1.0, 0.5], note="shares by worker"))
+    *layers, line = root.iter("path")
+    assert [layer.get("fill") for layer in layers] == [worker_color(1), worker_color(0)]
+    assert layers[0].get("d") == "M8.0 92L8.0 26.0L150.0 42.5L292.0 59.0L292.0 92Z", "the whole loss"
+    assert layers[1].get("d") == "M8.0 92L8.0 59.0L150.0 75.5L292.0 75.5L292.0 92Z"
+    assert line.get("d") == "M8.0 26.0L150.0 42.5L292.0 59.0"
+    assert root.get("aria-label") == "loss 1 at step 3, shares by worker: worker 0 0.5, worker 1 0.5"
+
+
+def test_a_loss_that_is_no_number_leaves_a_gap_in_all_layers():
+    root = ET.fromstring(loss([1.0, 1.0, float("nan"), 1.0, 1.0], [1.0] * 5))
+    assert [path.get("d").count("M") for path in root.iter("path")] == [2, 2, 2]
+    assert "nan" not in "".join(path.get("d") for path in root.iter("path"))
+
+
+def test_layers_would_lie_about_a_negative_share():
+    root = ET.fromstring(loss([1.0, -0.5], [1.0, 1.0]))
+    (line,) = root.iter("path")
+    assert line.get("fill") == "none"
+    assert root.get("aria-label") == "loss 0.5 at step 2"
 
 
 def test_a_curve_apart_from_its_page_says_what_it_shows():
-    picture = image(curve([(1, 2.0), (3, 1.0)], "loss"))
+    picture = image(loss([2.0, 1.5, 1.0]))
     assert 'alt="loss 1 at step 3"' in picture
     alone = base64.b64decode(re.search(r"base64,([^\"]+)", picture)[1]).decode()
     assert ET.fromstring(alone).tag == "{http://www.w3.org/2000/svg}svg"
     assert "currentColor" not in alone, "which is black in an image, also on a dark page"
     assert image("") == ""
+
+
+@pytest.mark.parametrize(("workers", "replicas", "note"), [(1, 4, "shares by replica"), (3, 1, "shares by worker")])
+def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, note):
+    pytest.importorskip("ipywidgets")
+    from dtk.live import dashboard as module
+
+    folder = empty(tmp_path, workers)
+    for number in (1, 2, 3):
+        step(folder, number, range(workers))
+    for worker in folder.each if replicas > 1 else []:
+        rows = (worker.path / "records.jsonl").read_text().splitlines()
+        every = [row.replace("[0,", f"[{replica},", 1) for row in rows for replica in range(replicas)]
+        (worker.path / "records.jsonl").write_text("\n".join(every) + "\n")
+    view = module.Dashboard(Reader(folder), replicas, "run", "mirrored" if workers == 1 else "cluster")
+    assert f">{note}</text>" in view.page.value
+    assert view.page.value.count("<path") == max(workers, replicas) + 1
 
 
 def configs(count=2):

@@ -147,10 +147,10 @@ def test_the_dashboard_shows_who_is_waited_for(tmp_path, monkeypatch, capsys):
     view = module.Dashboard(Reader(folder), 1, "cluster of 2 workers")
     step(folder, 1)
     view.update(waiting.board([waits(0, at=1, quiet=5.0), State(1, "worker 1", "stopped", 1)]))
-    assert "step 2, waits inside TensorFlow for 5 s, waits for worker 1" in view.rows.value
-    assert "stopped by a signal after step 1" in view.rows.value
+    assert "step 2, waits inside TensorFlow for 5 s, waits for worker 1" in view.page.value
+    assert "stopped by a signal after step 1" in view.page.value
     view.close("worker 1 is stopped")
-    assert view.rows.value.count("stopped after step 1") == 2
+    assert view.page.value.count("stopped after step 1") == 2
 
 
 def test_the_text_says_once_that_a_silence_lasts(tmp_path, monkeypatch, capsys):

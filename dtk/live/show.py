@@ -77,7 +77,7 @@ def show(
         return Dashboard(reader, replicas, label, mode)
     from dtk.live.text import TextView
 
-    return TextView(reader, replicas, label, whole=bool(program), mode=mode)
+    return TextView(reader, replicas, label, whole=bool(program))
 
 
 def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:

@@ -1,7 +1,4 @@
-"""The live view as text: what each worker prints, labelled, and every few seconds how far the run is.
-
-Every ten seconds a line says what the workers did.
-"""
+"""The live view as text: what each worker prints, labelled, and every few seconds how far the run is."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from dtk.live import Live
 from dtk.live.fold import Fold
 from dtk.live.follow import Follower
 from dtk.live.log_lines import LogLines
-from dtk.live.pictures import in_words
-from dtk.live.recent import RecentActivity
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
@@ -25,7 +20,6 @@ __all__ = ["TextView"]
 _LINES, _CHARACTERS = 100, 20_000  # of one worker's output that are printed; the log file has the rest
 _PIECE = 1 << 16  # bytes read from a log at once
 _EVERY = 2.0  # seconds between lines of progress
-_ACTIVITY = 10.0  # seconds between lines of what the workers did
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 
 
@@ -70,20 +64,18 @@ class TextView(Live):
     With `whole`, as for a program, it prints them all, and equal lines of several workers once: `[worker 0-3] ...`.
     A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the
     notes of TensorFlow's C++ start-up (`dtk.watch.explain.is_chatter`) are left out here; the log file has them.
-    mode: as in `show`.
     """
 
-    def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False, mode: str = "cluster"):
+    def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False):
         self.reader, folder = reader, reader.folder
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
-        self.activity = RecentActivity(reader, together=mode == "cluster")
         logs = [LogLines(member.path / "log.txt") for member in folder.members]
         self.voices = [_Voice(member_name(k, folder.workers), log, whole) for k, log in enumerate(logs)]
         self.fold = Fold(folder.workers, [_("evaluator")] * folder.has_evaluator) if whole else None
         self.title = title
         self._step = self._evaluations = 0  # that were printed
-        self._at = self._told = time.monotonic()
+        self._at = time.monotonic()
         self._waited: list[tuple[str, str]] = []
         print(_("dtk: {words}", words=title), flush=True)
 
@@ -98,7 +90,6 @@ class TextView(Live):
                 print(_("dtk: {words}", words=self.follower.words()), flush=True)
             self._tell_evaluation()
             self._tell_waits(states)
-            self._tell_activity(states, now)
 
     def close(self, outcome: str, finished: bool = False) -> None:
         self._print_all(last=True)
@@ -118,15 +109,6 @@ class TextView(Live):
             words = clauses([_("{name} {words}", name=voice.name, words=line) for voice, line in pairs])
             print(_("dtk: {words}", words=words), flush=True)
         self._waited = silence
-
-    def _tell_activity(self, states: Sequence[Line | str], now: float) -> None:
-        """Print what the workers did, where most of it is known."""
-        self.activity.refresh(states)
-        window = self.activity.window()
-        if now - self._told >= _ACTIVITY and window.parts.sum(axis=1).mean() > 0.5:
-            self._told = now
-            names = [voice.name for voice in self.voices[: self.activity.workers]]
-            print(_("dtk: {words}", words=in_words(window, names)), flush=True)
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""

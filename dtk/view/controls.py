@@ -16,7 +16,7 @@ from dtk.environment import live_mode
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["STYLE", "Lab", "beside", "choice", "folded", "has_widgets", "in_a_row", "number", "styled"]
+__all__ = ["STYLE", "Lab", "beside", "choice", "folded", "has_widgets", "number", "styled"]
 
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
@@ -100,17 +100,10 @@ def beside(box: Any, text: str) -> dict[str, Any]:
     return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
 
 
-def in_a_row() -> bool:
-    """Return whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
-    import ipywidgets
-
-    return hasattr(ipywidgets.RadioButtons, "orientation")
-
-
 def folded(panes: Sequence[Any]) -> Any:
-    """Show the pane number `selected_index` alone, as a Stack does from ipywidgets 8.1 on.
+    """Show the pane number `selected_index` alone: an Accordion without its headers, which the keyboard doesn't reach.
 
-    An Accordion without its headers, which the keyboard doesn't reach.
+    Not a Stack, which ipywidgets has from 8.1 on.
     """
     import ipywidgets
 
@@ -120,10 +113,13 @@ def folded(panes: Sequence[Any]) -> Any:
 
 
 def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:
-    """Create a choice of `options` (names, or pairs of name and value), if possible in a row. width: of the name."""
+    """Create a choice of `options` (names, or pairs of name and value), in a row from ipywidgets 8.1 on.
+
+    width: of the name.
+    """
     import ipywidgets
 
-    row: dict[str, Any] = {"orientation": "horizontal"} if in_a_row() else {}
+    row: dict[str, Any] = {"orientation": "horizontal"} if hasattr(ipywidgets.RadioButtons, "orientation") else {}
     style, layout = {"description_width": width}, ipywidgets.Layout(width="auto")
     return ipywidgets.RadioButtons(
         options=list(options), value=value, description=description, style=style, layout=layout, **row
