@@ -85,8 +85,8 @@ def test_a_cluster_that_starts_again_is_read_from_the_start(folder):
 
 def test_a_curve_stays_small_and_keeps_its_means():
     line = Curve()
-    for step in range(1, 1001):
-        line.add(step, float(step))
+    for number in range(1, 1001):
+        line.add(number, float(number))
     assert line.steps[-1] == 1000
     assert len(line.steps) <= 200
     starts = [0, *line.steps[:-1]]

@@ -63,8 +63,8 @@ class Follower:
     of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
     training has, None where that is not known. The first step, which includes tracing, counts for no rate.
     losses: the global loss as curves to be added up: one for each worker, or for each replica where one worker has all;
-    a single one for one replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its last evaluation, ""
-    before the first; evaluations: how many it has made.
+    a single one for one replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its
+    last evaluation, "" before the first; evaluations: how many it has made.
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
