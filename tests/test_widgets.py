@@ -17,7 +17,7 @@ import dtk
 from dtk.scaling import shares as scaling
 from dtk.view import controls
 from dtk.view import loss_scaling_lab as widgets
-from dtk.view.loss_scaling_lab import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
+from dtk.view.loss_scaling_lab import DIVISORS, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
 
 GLOBAL, LOCAL, REPLICAS = DIVISORS
@@ -63,8 +63,7 @@ def test_the_gradient_is_the_losses_slope():
 
 
 def test_the_lab_begins_with_the_common_mistake(lab):
-    assert lab.divisor.value == LOCAL
-    assert lab.numbers == numbers(2, 2, LOCAL)
+    assert [control.value for control in lab.controls.values()] == [2, 2, LOCAL]
     assert "2.5 + 4.5 = 7" in lab.words.value
     assert "2 times too large" in lab.words.value
 
@@ -72,28 +71,27 @@ def test_the_lab_begins_with_the_common_mistake(lab):
 def test_each_control_changes_the_numbers_and_the_picture(lab):
     pictures = [lab.picture.value]
     for control, value, words in (
-        (lab.divisor, GLOBAL, "1.25 + 2.25 = 3.5</b>, one device: 3.5. The loss and the gradient are one device's"),
-        (lab.examples, 3, "1.5 + 1.67 = 3.17"),
-        (lab.replicas, 4, "0.75 + 0.833 + 0.917 + 0.75 = 3.25"),
-        (lab.divisor, REPLICAS, "the step are 3 times too large"),
+        ("divisor", GLOBAL, "1.25 + 2.25 = 3.5</b>, one device: 3.5. The loss and the gradient are one device's"),
+        ("examples", 3, "1.5 + 1.67 = 3.17"),
+        ("replicas", 4, "0.75 + 0.833 + 0.917 + 0.75 = 3.25"),
+        ("divisor", REPLICAS, "the step are 3 times too large"),
     ):
-        control.value = value
+        lab.controls[control].value = value
         assert words in lab.words.value
         assert 'src="data:image/png;base64,iVBOR' in lab.picture.value
         assert lab.picture.value not in pictures
         pictures.append(lab.picture.value)
-    assert lab.numbers == numbers(4, 3, REPLICAS)
 
 
 def test_controls_stop_where_the_numbers_end(lab):
-    lab.replicas.value, lab.examples.value = 99, 99
-    assert (lab.replicas.value, lab.examples.value) == (widgets.MOST_REPLICAS, widgets.MOST_EXAMPLES)
-    lab.replicas.value = 0
-    assert lab.replicas.value == 1
+    for name, most in (("replicas", widgets.MOST_REPLICAS), ("examples", widgets.MOST_EXAMPLES)):
+        for value, kept in ((99, most), (0, 1)):
+            lab.controls[name].value = value
+            assert lab.controls[name].value == kept
 
 
 def test_the_picture_says_in_words_what_it_shows(lab):
-    lab.divisor.value = GLOBAL
+    lab.controls["divisor"].value = GLOBAL
     said = re.search(r'alt="([^"]+)"', lab.picture.value)[1]
     assert "one device" in said
     assert "2 replicas with 2 examples each" in said
@@ -102,7 +100,7 @@ def test_the_picture_says_in_words_what_it_shows(lab):
 
 def test_the_lab_leaves_no_open_figures(lab):
     for value in (3, 4, 5):
-        lab.examples.value = value
+        lab.controls["examples"].value = value
     assert plt.get_fignums() == []
 
 
@@ -111,7 +109,7 @@ def test_only_core_widgets_with_traits_of_7_and_8(lab):
     for widget in (lab.box, *lab.box.children):
         assert widget.__class__.__module__.startswith("ipywidgets.widgets")
         assert type(widget).__name__ in {"VBox", "BoundedIntText", "RadioButtons", "HTML"}
-    assert [value for _, value in lab.divisor.options] == list(DIVISORS)
+    assert [value for _, value in lab.controls["divisor"].options] == list(DIVISORS)
 
 
 def test_a_page_without_a_kernel_has_the_picture(lab, monkeypatch):
@@ -121,7 +119,7 @@ def test_a_page_without_a_kernel_has_the_picture(lab, monkeypatch):
     ((bundle, raw),) = shown
     assert raw
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
-    assert bundle["image/png"].startswith("iVBOR")
+    assert bundle["text/html"] == lab.picture.value
     assert bundle["text/plain"] == "<lab of dtk: loss scaling>"
 
 
@@ -147,7 +145,7 @@ def test_without_widgets_it_is_a_figure_of_all_divisors(mode, monkeypatch):
 def test_without_ipywidgets_it_is_the_figure_too(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "widgets")
     monkeypatch.setattr(controls.importlib.util, "find_spec", lambda name: None)
-    assert not isinstance(loss_scaling_lab(), LossScalingLab)
+    assert not isinstance(loss_scaling_lab(), controls.Lab)
 
 
 def test_one_replica_divides_by_its_own_batch(monkeypatch):

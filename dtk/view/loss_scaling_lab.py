@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dtk.language import N_, _, ngettext
 from dtk.scaling import shares as scaling
-from dtk.view.canvas import axes, headline, ink, legend_below, name_rows, note, png, row_of_blocks
+from dtk.view.canvas import axes, headline, ink, legend_below, name_rows, note, row_of_blocks
 from dtk.view.controls import Lab, choice, has_widgets, number
 from dtk.view.palette import replica_name, worker_color
 
-__all__ = ["DIVISORS", "LossScalingLab", "Numbers", "loss_scaling_lab", "numbers"]
+__all__ = ["DIVISORS", "Numbers", "loss_scaling_lab", "numbers"]
 
 _NAMES = "9em"  # width of the controls' names
 DIVISORS = (N_("global batch"), N_("per-replica batch"), N_("number of replicas"))
@@ -74,7 +73,7 @@ def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
     return Numbers(tuple(each[0]), tuple(each[1]), float(losses.mean()), float(slopes.mean()), by)
 
 
-def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | Axes:
+def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> Lab | Axes:
     """Set replicas, examples for each, and the divisor; watch shares, global loss and gradient against one device's.
 
     Args:
@@ -82,8 +81,8 @@ def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | A
         examples: of each replica, 1 to 8.
 
     Returns:
-        In a notebook the lab, which shows itself. Elsewhere (`dtk.environment.live_mode` is not "widgets") a figure of
-        all three divisors.
+        In a notebook the lab, which shows itself; `controls` has its `replicas`, `examples` and `divisor`, widgets
+        with a `value`. Elsewhere (`dtk.environment.live_mode` is not "widgets") a figure of all three divisors.
 
     Raises:
         ValueError: other numbers.
@@ -91,35 +90,22 @@ def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> LossScalingLab | A
     for name, value, most in (("replicas", replicas, MOST_REPLICAS), ("examples", examples, MOST_EXAMPLES)):
         if value not in range(1, most + 1):
             raise ValueError(_("{name}={value}: the lab has 1 to {most}", name=name, value=value, most=most))
-    if has_widgets():
-        return LossScalingLab(replicas, examples)
-    (ax,) = axes(None, size=_size(DIVISORS))
-    return _draw(ax, replicas, examples, DIVISORS)
+    if not has_widgets():
+        return _draw(replicas, examples, DIVISORS)
+    controls = {
+        "replicas": number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES),
+        "examples": number(examples, 1, MOST_EXAMPLES, _("examples of each"), _NAMES),
+        "divisor": choice([(_(name), name) for name in DIVISORS], DIVISORS[1], _("divide by the"), _NAMES),
+    }
+    return Lab("loss scaling", controls, _one)
 
 
-class LossScalingLab(Lab):
-    """The lab's controls: `replicas`, `examples`, `divisor` (widgets with a `value`), `picture` and `words`."""
-
-    title = "loss scaling"
-
-    def __init__(self, replicas: int = 2, examples: int = 2):
-        self.replicas = number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES)
-        self.examples = number(examples, 1, MOST_EXAMPLES, _("examples of each"), _NAMES)
-        self.divisor = choice([(_(name), name) for name in DIVISORS], DIVISORS[1], _("divide by the"), _NAMES)
-        self.arrange([self.replicas, self.examples, self.divisor])
-
-    @property
-    def numbers(self) -> Numbers:
-        """What the controls stand for now."""
-        return numbers(self.replicas.value, self.examples.value, self.divisor.value)
-
-    def still(self) -> bytes:
-        return png(_figure(self.replicas.value, self.examples.value, DIVISORS), 150)
-
-    def draw(self) -> tuple[str, Figure]:
-        now, total = self.numbers, f"<b>{_sum(self.numbers)}</b>"
-        words = _("{sum}, one device: {alone:.3g}. {verdict}", sum=total, alone=now.alone, verdict=_verdict(now))
-        return words, _figure(self.replicas.value, self.examples.value, (self.divisor.value,))
+def _one(replicas: int, examples: int, divisor: str) -> tuple[str, Axes]:
+    """What the lab shows of a divisor."""
+    now = numbers(replicas, examples, divisor)
+    words, total = N_("{sum}, one device: {alone:.3g}. {verdict}"), f"<b>{_sum(now)}</b>"
+    words = _(words, sum=total, alone=now.alone, verdict=_verdict(now))
+    return words, _draw(replicas, examples, (divisor,), shown=False)
 
 
 def _sum(now: Numbers) -> str:
@@ -133,19 +119,9 @@ def _verdict(now: Numbers) -> str:
     return _("The loss, the gradient and so the step are {ratio:.3g} times too large.", ratio=now.ratio)
 
 
-def _size(divisors: Sequence[str]) -> tuple[float, float]:
-    return 7.0, 1.9 + 0.8 * len(divisors)
-
-
-def _figure(replicas: int, examples: int, divisors: Sequence[str]) -> Figure:
-    # Not by pyplot, which would show the figure under the cell as well.
-    figure = Figure(figsize=_size(divisors), layout="constrained")
-    _draw(figure.subplots(), replicas, examples, divisors)
-    return figure
-
-
-def _draw(ax: Axes, replicas: int, examples: int, divisors: Sequence[str]) -> Axes:
+def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = True) -> Axes:
     """Two bars per divisor, the loss and the gradient, a block per replica's share, both in units of one device's."""
+    (ax,) = axes(None, size=(7.0, 1.9 + 0.8 * len(divisors)), shown=shown)
     rows = [numbers(replicas, examples, divisor) for divisor in divisors]
     for row, now in enumerate(rows):
         for line, values, unit, words in (
