@@ -10,7 +10,7 @@ from dtk.language import N_, _
 from dtk.proof.proof import kept as kept_proof
 from dtk.records.tables import Recorded
 from dtk.scaling import shares as scaling
-from dtk.view.canvas import NO_RECORDS, axes, by_step, edges, headline, ink, note, only_text, thinned
+from dtk.view.canvas import NO_RECORDS, axes, by_step, edges, headline, ink, legend_below, note, only_text, thinned
 from dtk.view.palette import replica_name, worker_color
 
 __all__ = ["loss_scaling"]
@@ -70,7 +70,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
         title, caption = _overlay(ax, total, run, baseline.records, count)
     by_step(ax, examples.index[0], examples.index[-1])
     ax.set_ylabel(_("loss"))
-    ax.legend(loc="upper right", frameon=False, fontsize=9, ncols=1 + count // 6)
+    legend_below(ax, ncols=4)
     headline(ax, title, caption)
     return ax
 

@@ -9,7 +9,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
@@ -25,7 +24,6 @@ __all__ = ["difference", "differences", "picture", "proof"]
 
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_BELOW = 0.16  # of the axes' height: the band for differences of 0, under the logarithmic part
 _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
 _VARIABLES = 6  # in the strip
 
@@ -40,8 +38,8 @@ def difference(
 ) -> Axes:
     """Draw the distance of the cluster's loss from the baseline's at each step, and a bound for it, as a line.
 
-    The axis of the distance is logarithmic. A distance of 0 has no logarithm: it stands in a band of its own at the
-    bottom. A step where one of the two losses is no finite number has no point, and the headline says so.
+    The axis of the distance is logarithmic, and below the smallest distance linear down to 0, where equal losses stand.
+    A step where one of the two losses is no finite number has no point, and the headline says so.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
@@ -72,52 +70,29 @@ def difference(
     (ax,) = canvas.axes(ax)
     several = len(tables) > 1
     names = names if several or labels else [""]
-    lowest, highest = _span(tables)
-    zeros = any((table.difference == 0).any() for table in tables)
-    zero = lowest * (lowest / highest) ** (_BELOW / (1 - _BELOW) / 2) if zeros else lowest  # the middle of the band
     for k, (table, name) in enumerate(zip(tables, names, strict=True)):
-        _draw(ax, table, zero, name, k if several else None)
+        _draw(ax, table, name, k if several else None)
     canvas.by_step(ax, min(table.index.min() for table in tables), max(table.index.max() for table in tables))
-    _powers(ax, (zero * zero / lowest, highest), lowest)
+    values = np.concatenate([table.to_numpy().ravel() for table in tables])
+    values = np.log10(values[np.isfinite(values) & (values > 0)])
+    lowest, highest = 10 ** np.floor(values.min()), 10 ** np.ceil(values.max() + 0.1)
+    zeros = any((table.difference == 0).any() for table in tables)
+    ax.set_yscale("symlog", linthresh=lowest, linscale=0.5)
+    ax.set(ylim=(-0.3 * lowest if zeros else lowest, highest), ylabel=_("|cluster − baseline|"))  # noqa: RUF001
     canvas.legend_below(ax, ncols=2)
     canvas.headline(ax, *_words(tables, names, rtol))
     return ax
 
 
-def _span(tables: Sequence[pandas.DataFrame]) -> tuple[float, float]:
-    """Whole powers of ten around all that is drawn but the zeros."""
-    values = np.concatenate([table.to_numpy().ravel() for table in tables])
-    values = values[np.isfinite(values) & (values > 0)]
-    if all((table.difference.dropna() == 0).all() for table in tables):
-        values = np.append(values, values.min() / 1e3)  # nothing but tolerances: they are far above 0
-    return 10.0 ** np.floor(np.log10(values.min() / 1.2)), 10.0 ** np.ceil(np.log10(values.max() * 1.5))
-
-
-def _draw(ax: Axes, table: pandas.DataFrame, zero: float, name: str, number: int | None) -> None:
-    """Points, and the tolerance as a line. number: among several runs, which then have a colour for both."""
-    color = CURVE_COLORS[(number or 0) % len(CURVE_COLORS)]
+def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> None:
+    """Points, and the bound as a line. number: among several runs, which then have a colour for both."""
+    color, marker = (kinds[(number or 0) % len(kinds)] for kinds in (CURVE_COLORS, _MARKERS))
     kept = table.iloc[canvas.thinned(table.difference.to_numpy())]
-    places = kept.difference.where(kept.difference != 0, zero)
-    size = 5.0 if len(kept) <= 100 else 2.5
-    points: dict[str, Any] = {"marker": _MARKERS[(number or 0) % len(_MARKERS)], "ms": size, "mew": 0}
-    ax.plot(kept.index, kept.difference.where(kept.difference > 0), color=color, lw=1.0, alpha=0.45)
-    ax.plot(kept.index, places, color=color, ls="", label=name or _("difference at a step"), gid="points", **points)
+    points: dict[str, Any] = {"marker": marker, "ms": 5.0 if len(kept) <= 100 else 2.5, "mew": 0, "lw": 0.5}
+    ax.plot(kept.index, kept.difference, color=color, label=name or _("difference at a step"), gid="points", **points)
     line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": canvas.ink(ax) if number is None else color}
     said = _("bound") if number is None else _("bound, {name}", name=name)
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
-
-
-def _powers(ax: Axes, ylim: tuple[float, float], lowest: float) -> None:
-    """The logarithmic axis down to `lowest`, and under it a band for what is equal."""
-    ax.set(yscale="log", ylim=ylim, ylabel=_("|cluster − baseline|"))  # noqa: RUF001
-    powers = np.arange(round(np.log10(lowest)), round(np.log10(ylim[1])) + 1)
-    powers = powers[:: max(1, -(-len(powers) // 7))]
-    at, words = list(10.0**powers), [f"$10^{{{power}}}$" for power in powers]
-    if ylim[0] < lowest:
-        ax.axhspan(ylim[0], lowest, color=canvas.ink(ax), alpha=0.1, lw=0)
-        at, words = [(ylim[0] * lowest) ** 0.5, *at], [_("equal"), *words]
-    ax.set_yticks(at, words)
-    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float) -> tuple[str, str]:
