@@ -19,10 +19,8 @@ from matplotlib.colors import to_rgba
 
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
-from dtk.launch import tf_config
 from dtk.live import show, text
 from dtk.records import Journal, RunFolder
-from dtk.view.cluster_picture import ClusterPicture, svg
 from dtk.view.palette import EVALUATOR_COLOR, member_color, worker_color
 from dtk.watch.reader import Reader
 
@@ -204,50 +202,3 @@ def test_an_evaluator_that_never_evaluated_leaves_the_figure_whole(tmp_path):
     ax = plots.timeline(beside(tmp_path / "run", workers=1))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "evaluator"]
     assert labels(ax) == []
-
-
-# ---- the picture of TF_CONFIG
-
-
-def picture(count=2):
-    ports = [4001 + k for k in range(count)]
-    return ClusterPicture(tf_config.build(ports), tf_config.evaluator(ports, 4100))
-
-
-def words(root):
-    return ["".join(node.itertext()) for node in root.iter() if node.tag.endswith("text")]
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_evaluator_is_drawn_apart(count):
-    shown = picture(count)
-    assert len(shown) == count, "a list of the workers' alone"
-    root = ET.fromstring(shown._repr_html_())
-    said = words(root)
-    assert said.count("cluster: the same for all workers") == count
-    assert said.count("cluster: theirs, and itself") == 1
-    assert said.count("\u00a0\u00a0127.0.0.1:4100") == 1, "the workers don't know of it"
-    assert said.count("\u00a0\u00a0127.0.0.1:4001") == count + 1
-    (line,) = [node for node in root.iter() if node.tag.endswith("line")]
-    groups = [node for node in root.iter() if node.tag.endswith("}g")]
-    tops = [float(node.get("transform").split()[1].rstrip(")")) for node in groups]
-    assert all(top < float(line.get("y1")) for top in tops[:-1])
-    assert tops[-1] > float(line.get("y1"))
-    height = float(root.get("height"))
-    frames = [next(iter(node)) for node in groups]
-    assert max(top + float(frame.get("height")) for top, frame in zip(tops, frames, strict=True)) <= height
-    assert EVALUATOR_COLOR in ET.tostring(groups[-1], "unicode")
-
-
-def test_without_one_nothing_is_apart():
-    alone = ClusterPicture(tf_config.build([4001, 4002]))
-    assert alone.evaluator is None
-    assert "<line" not in alone._repr_html_()
-    assert words(ET.fromstring(alone._repr_html_())).count("cluster: the same in every box") == 2
-
-
-def test_where_all_have_one_cluster_it_is_said_to_be_the_same():
-    cluster = {"worker": ["a:1"], "evaluator": ["b:2"]}
-    said = words(ET.fromstring(svg([{"cluster": cluster, "task": {"type": kind, "index": 0}} for kind in cluster])))
-    assert said.count("cluster: the same in every box") == 2
-    assert "apart from them:" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ from dtk.live import show, text
 from dtk.live.pictures import Layer, curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
-from dtk.view.cluster_picture import ClusterPicture, svg
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -324,34 +322,3 @@ def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, no
     view = module.Dashboard(Reader(folder), replicas, "run", "mirrored" if workers == 1 else "cluster")
     assert f">{note}</text>" in view.page.value
     assert view.page.value.count("<path") == max(workers, replicas) + 1
-
-
-def configs(count=2):
-    cluster = {"worker": [f"127.0.0.1:{4001 + k}" for k in range(count)]}
-    return [{"cluster": cluster, "task": {"type": "worker", "index": k}} for k in range(count)]
-
-
-def test_the_picture_has_the_same_cluster_in_every_box():
-    texts = ["".join(node.itertext()) for node in ET.fromstring(svg(configs(3))).iter() if node.tag.endswith("text")]
-    for k in range(3):
-        assert texts.count(f"\u00a0\u00a0127.0.0.1:{4001 + k}") == 3
-        assert f"task: worker {k}" in texts
-    assert [text for text in texts if "chief" in text] == ["worker 0 (chief)"]
-
-
-def test_a_named_chief_is_marked_and_worker_0_is_not():
-    cluster = {"chief": ["a:1"], "worker": ["b:2"], "evaluator": ["c<d:3"]}
-    tasks = [{"cluster": cluster, "task": {"type": kind, "index": 0}} for kind in cluster]
-    texts = ["".join(node.itertext()) for node in ET.fromstring(svg(tasks)).iter() if node.tag.endswith("text")]
-    assert "chief 0" in texts
-    assert not [text for text in texts if "(chief)" in text]
-    assert "c<d:3" in " ".join(texts)
-
-
-def test_a_cluster_picture_is_a_list():
-    picture = ClusterPicture(configs())
-    assert picture == configs()
-    assert repr(picture) == repr(configs())
-    assert json.loads(json.dumps(picture)) == configs()
-    assert picture._repr_html_().startswith("<svg")
-    assert ClusterPicture([])._repr_html_() is None
