@@ -19,9 +19,8 @@ from dtk.view.palette import replica_name, worker_color, worker_name
 __all__ = ["sharding"]
 
 _WIDTH = 6.1  # inches that a figure of 7 leaves for the axes
-_HEIGHTS = (0.42, 0.55, 0.7, 0.9, 1.15, 1.4)  # of a replica's row, inches: the first that makes numbers easy to read
-_TALLEST = 4.6  # of all rows together, inches
-_LARGEST, _EASY, _SMALLEST = 9.0, 7.5, 5.0  # points
+_TALL, _TALLEST = 0.7, 4.6  # of a replica's row, and of all rows together, inches
+_LARGEST, _SMALLEST = 9.0, 5.0  # points
 _BINS = 100
 
 
@@ -84,25 +83,18 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
 
 
 def _layout(seen: Sharding) -> _Tiles | None:
-    """The layout whose numbers are easiest to read; None where none can be read."""
+    """The layout whose numbers are easiest to read, in as few lines as may be; None where none can be read."""
     if not len(seen.table):
-        return _Tiles(1, 1, _WIDTH, _EASY, _HEIGHTS[0])
-    steps, rows = int(seen.table.step.max()), seen.replicas + bool(seen.gaps)
-    most = int(seen.table.groupby(["replica", "step"]).size().max())
-    letters = _letters(seen)
-    found: list[tuple[float, int, float, _Tiles]] = []
-    for tall in [height for height in _HEIGHTS if height * rows <= _TALLEST] or [_TALLEST / rows]:
-        for columns in range(1, most + 1):
-            lines = math.ceil(most / columns)
-            wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * tall / lines
-            points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
-            # Of those as easy to read: full rectangles first, then tiles that look like tiles.
-            likeness = -abs(math.log(wide / high / 1.6))
-            tiles = _Tiles(columns, lines, wide, points, tall)
-            found.append((min(points, _EASY), most - columns * lines, likeness, tiles))
-        if max(found)[0] >= _EASY:
-            break
-    best = max(found)[-1]
+        return _Tiles(1, 1, _WIDTH, _LARGEST, _TALL)
+    steps, tall = int(seen.table.step.max()), min(_TALL, _TALLEST / (seen.replicas + bool(seen.gaps)))
+    most, letters = int(seen.table.groupby(["replica", "step"]).size().max()), _letters(seen)
+    found = []
+    for columns in range(1, most + 1):
+        lines = math.ceil(most / columns)
+        wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * tall / lines
+        points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
+        found.append(_Tiles(columns, lines, wide, points, tall))
+    best = max(found, key=lambda tiles: (tiles.points, -tiles.lines))
     return best if best.points >= _SMALLEST else None
 
 
