@@ -14,7 +14,6 @@ from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
 from dtk.proof.losses import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
-from dtk.proof.steps import Steps
 from dtk.records.tables import Recorded
 from dtk.scaling import shares
 from dtk.view import canvas
@@ -25,7 +24,6 @@ __all__ = ["difference", "differences", "picture", "proof"]
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
-_VARIABLES = 6  # in the strip
 
 
 def difference(
@@ -173,7 +171,7 @@ def _losses(run: Recorded) -> pandas.Series:
 def proof(found: Proof, ax: Axes | None = None) -> Axes:
     """Draw, for each follower, the difference of the updates at each step, and how much of it rounding may be.
 
-    Where a step differs, it is marked; below are the variables that differ most there, if `ax` is None.
+    A line marks the first step that differs.
 
     Args:
         found: what `dtk.verify` returned, or `VerificationError.proof`.
@@ -182,25 +180,22 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     table = found.table
     if not len(table):
         return canvas.only_text(ax, N_("No step was followed"))
-    differing = [steps for steps in found.followers.values() if steps.parts and found.verdict == "failed"]
-    top, *below = canvas.axes(ax, (2.0, 1.0) if differing and ax is None else (1.0,))
+    (ax,) = canvas.axes(ax)
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
         style: dict[str, Any] = {"marker": _MARKERS[k], "ms": 3.5, "mew": 0, "color": CURVE_COLORS[k]}
-        top.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
+        ax.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
         level = np.maximum(rows.rounding, _LEAST)
-        top.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(top), label=_("rounding level"))
-    canvas.by_step(top, 1, max(found.steps, 1))
-    top.set(yscale="log", ylabel=_("difference of the updates"))
-    low, high = (np.log10(value) for value in top.get_ylim())
-    top.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    canvas.legend_below(top)
-    if differing:
-        top.axvline(differing[0].step or 0, color=canvas.ink(top), lw=0.8, ls=":")
-    for lower in below:
-        _strip(lower, differing[0])
-    canvas.headline(top, _title(found), _("Both updates start from the state that the run recorded before the step."))
-    return top
+        ax.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
+    canvas.by_step(ax, 1, max(found.steps, 1))
+    ax.set(yscale="log", ylabel=_("difference of the updates"))
+    low, high = (np.log10(value) for value in ax.get_ylim())
+    ax.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
+    canvas.legend_below(ax)
+    if found.verdict == "failed" and table.differs.any():
+        ax.axvline(table[table.differs].step.min(), color=canvas.ink(ax), lw=0.8, ls=":")
+    canvas.headline(ax, _title(found), _("Both updates start from the state that the run recorded before the step."))
+    return ax
 
 
 def picture(found: Proof) -> bytes:
@@ -209,17 +204,6 @@ def picture(found: Proof) -> bytes:
     assert drawn is not None
     plt.close(drawn)  # or the cell would show it once more
     return canvas.png(drawn)
-
-
-def _strip(ax: Axes, steps: Steps) -> None:
-    """The variables that differ at the first step that does, with their rounding levels."""
-    parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_VARIABLES]
-    places = np.arange(len(parts))
-    ax.barh(places, [max(min(part.apart, 1e3), _LEAST) for part in parts], color=CURVE_COLORS[0], height=0.6)
-    ax.plot([max(part.level, _LEAST) for part in parts], places, ls="", marker="|", ms=9, color=canvas.ink(ax))
-    ax.set_yticks(places, [part.name for part in parts], fontsize=8)
-    ax.invert_yaxis()
-    ax.set(xscale="log", xlabel=_("difference at step {step}, as a part of the variable's change", step=steps.step))
 
 
 def _title(found: Proof) -> str:
