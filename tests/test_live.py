@@ -11,7 +11,6 @@ import pytest
 from live_folder import BAR, announce, empty, step, write
 
 from dtk.live import show, text
-from dtk.live.pictures import Layer, curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
 from dtk.view.palette import worker_color
@@ -261,8 +260,9 @@ def test_a_log_is_chosen_in_the_page_without_the_kernel(dashboard):
 
 
 def loss(*layers, **more):
-    each = [Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
-    return curve(range(1, len(layers[0]) + 1), each, **more)
+    module = pytest.importorskip("dtk.live.dashboard")
+    each = [module.Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
+    return module.curve(range(1, len(layers[0]) + 1), each, **more)
 
 
 def test_a_curve_is_drawn_in_the_ink_of_the_page():
@@ -299,6 +299,7 @@ def test_layers_would_lie_about_a_negative_share():
 
 
 def test_a_curve_apart_from_its_page_says_what_it_shows():
+    image = pytest.importorskip("dtk.live.dashboard").image
     picture = image(loss([2.0, 1.5, 1.0]))
     assert 'alt="loss 1 at step 3"' in picture
     alone = base64.b64decode(re.search(r"base64,([^\"]+)", picture)[1]).decode()

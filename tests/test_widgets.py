@@ -16,8 +16,8 @@ from matplotlib.colors import to_hex
 import dtk
 from dtk.scaling import shares as scaling
 from dtk.view import controls
-from dtk.view import loss_scaling_lab as widgets
-from dtk.view.loss_scaling_lab import DIVISORS, loss_scaling_lab, numbers
+from dtk.view import loss_scaling as widgets
+from dtk.view.loss_scaling import DIVISORS, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
 
 GLOBAL, LOCAL, REPLICAS = DIVISORS

@@ -1,7 +1,7 @@
 """A run while it goes: a dashboard in a notebook, labelled lines elsewhere, nothing in CI.
 
-Runs in the kernel. `show` chooses; `follow` keeps what the workers write in bounded memory; `dashboard`, by `pictures`,
-shows it in a notebook, and `text` elsewhere.
+Runs in the kernel. `show` chooses; `follow` keeps what the workers write in bounded memory; `dashboard` shows it in a
+notebook, and `text` elsewhere.
 """
 
 from __future__ import annotations
