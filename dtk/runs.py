@@ -311,7 +311,7 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
         note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)
     reader, started = Reader(folder), time.monotonic() - began
     size = job.workers, job.replicas, job.mode
-    view: show.Live = show.Silent()
+    view = show.Live()
     if not quiet:
         view = show.show(*size, reader, note=note, program=job.program)
     elif job.follow.get("steps") and show.kind() != "off":

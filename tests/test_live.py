@@ -98,11 +98,11 @@ def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
     for mode in ("off", "text", "widgets"):
         monkeypatch.setenv("DTK_LIVE", mode)
         kinds.append(type(show.show(2, 1, "cluster", Reader(folder))).__name__)
-    assert kinds == ["Silent", "TextView", "Dashboard"]
+    assert kinds == ["Live", "TextView", "Dashboard"]
 
 
 def test_silence(folder, capsys):
-    view = show.Silent()
+    view = show.Live()
     view.update(["running", "running"])
     view.close("finished", finished=True)
     assert capsys.readouterr().out == ""

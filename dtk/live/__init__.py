@@ -14,7 +14,7 @@ __all__ = ["Live"]
 
 
 class Live:
-    """What `dtk.run` calls while it waits, from the thread that it was called in."""
+    """What `dtk.run` calls while it waits, from the thread that it was called in. This one shows nothing."""
 
     def update(self, states: Sequence[Line | str]) -> None:
         """Take each member's state ("starting", "running", "training", "finished", "failed", or a Line)."""

@@ -64,12 +64,12 @@ class Follower:
     training has, None where that is not known. The first step, which includes tracing, counts for no rate.
     losses: the global loss as curves to be added up: one for each worker, or for each replica where one worker has all;
     a single one for one replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its
-    last evaluation, "" before the first; evaluations: how many it has made.
+    last evaluation, "" before the first.
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
         self.members = [Progress() for __ in folder.members]
-        self.evaluator, self.evaluated, self.evaluations = _("waiting for a checkpoint"), "", 0
+        self.evaluator, self.evaluated = _("waiting for a checkpoint"), ""
         self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         count = self.workers if self.workers > 1 else replicas
@@ -102,7 +102,6 @@ class Follower:
         if isinstance(news, events.Evaluating):
             self.evaluator = _("evaluating") if news.step is None else _("evaluating step {step}", step=news.step)
             return
-        self.evaluations += 1
         said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
         values = [f"{k} {v:.4g}" if isinstance(v, (int, float)) else f"{k} {v}" for k, v in news.metrics.items()]
         self.evaluated = _("{name}: {words}", name=said, words=_(", ").join(values)) if values else said

@@ -14,11 +14,7 @@ from dtk.live.follow import Follower
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 
-__all__ = ["Counting", "Live", "Silent", "heading", "kind", "show"]
-
-
-class Silent(Live):
-    """The view that shows nothing."""
+__all__ = ["Counting", "Live", "heading", "kind", "show"]
 
 
 class Counting(Live):
@@ -66,7 +62,7 @@ def show(
     is added to that. program: its name, in the run of one, whose lines are all printed.
     """
     if (which := kind()) == "off":
-        return Silent()
+        return Live()
     named = heading(workers, replicas, mode, program)
     if reader.folder.has_evaluator:
         named = _("{run} and an evaluator", run=named)

@@ -74,7 +74,7 @@ class TextView(Live):
         self.voices = [_Voice(member_name(k, folder.workers), log, whole) for k, log in enumerate(logs)]
         self.fold = Fold(folder.workers, [_("evaluator")] * folder.has_evaluator) if whole else None
         self.title = title
-        self._step = self._evaluations = 0  # that were printed
+        self._step, self._evaluated = 0, ""  # that were printed
         self._at = time.monotonic()
         self._waited: list[tuple[str, str]] = []
         print(_("dtk: {words}", words=title), flush=True)
@@ -112,8 +112,8 @@ class TextView(Live):
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""
-        if self.follower.evaluations > self._evaluations:
-            self._evaluations = self.follower.evaluations
+        if self.follower.evaluated != self._evaluated:
+            self._evaluated = self.follower.evaluated
             print(_("dtk: {title}: {words}", title=_("evaluator"), words=self.follower.evaluated), flush=True)
 
     def _print_all(self, last: bool) -> None:
