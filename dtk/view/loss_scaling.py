@@ -61,8 +61,8 @@ _LOSSES = np.array([2, 3, 4, 5, 1, 4, 6, 2, 3, 3, 5, 1, 2, 4, 4, 6, 5, 2, 1, 3, 
 def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | None = None) -> Axes:
     """Draw each replica's share stacked to the global loss by step, and the baseline's loss laid over the stack.
 
-    Draws the steps that all replicas recorded, and marks where a replica's records end before the others' do. A step
-    whose loss is missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps it draws those that stand
+    Draws the steps that all replicas recorded; the axis goes to the last that any recorded. A step whose loss is
+    missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps it draws those that stand
     out most. The caption says whether the baseline's line runs along the top of the stack, and where it leaves it if
     not (by a relative difference above 1e-3).
 
@@ -86,7 +86,6 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     kept = thinned(total.to_numpy())
     _stack(ax, shares.iloc[kept], total.iloc[kept])
     _mark_gaps(ax, total.iloc[kept])
-    _mark_ends(ax, examples)
     count = shares.shape[1]
     title, caption = _("The loss of one replica"), _("The area is the loss of each step.")
     if count > 1:
@@ -133,19 +132,6 @@ def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
             span = (places[group[0]], places[group[-1] + 1])
             ax.axvspan(*span, fill=False, hatch="////", edgecolor=ink(ax), alpha=0.35, lw=0, label=label)
             label = ""
-
-
-def _mark_ends(ax: Axes, examples: pandas.DataFrame) -> None:
-    """A line where a replica's records end before the last step that any replica recorded."""
-    last = {replica: examples[replica].last_valid_index() for replica in examples.columns}
-    for step in sorted(set(last.values()) - {examples.index[-1]}):
-        who = ", ".join(str(replica) for replica in examples.columns if last[replica] == step)
-        ax.axvline(step + 0.5, color=ink(ax), lw=1, ls=":")
-        words = _("records of replica {who}\nend at step {step}", who=who, step=step)
-        right = step > examples.index[0] + 0.8 * (examples.index[-1] - examples.index[0])
-        shift, side = (-4, "right") if right else (4, "left")
-        place = ax.get_xaxis_transform()
-        note(ax, words, (step + 0.5, 0.42), (shift, 0), ha=side, va="baseline", xycoords=place, fontsize=8.5)
 
 
 def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, count: int) -> tuple[str, str]:
