@@ -76,22 +76,6 @@ def test_an_error_before_the_start_is_shown(lab, monkeypatch):
     assert lab.seen is None
 
 
-def test_only_core_widgets_with_traits_of_7_and_8(lab):
-    for widget in (lab.box, *lab.box.children):
-        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
-        assert type(widget).__name__ in {"VBox", "BoundedIntText", "RadioButtons", "Button", "HTML"}
-    assert [value for _, value in lab.prediction.options] == list(ANSWERS)
-    assert repr(lab) == "<lab of dtk: faults>"
-
-
-def test_a_page_without_a_kernel_has_the_text(lab, monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
-    lab._ipython_display_()
-    assert shown[0]["text/plain"] == "<lab of dtk: faults>"
-    assert "dtk.faults.kill(worker=1, step=3)" in shown[0]["text/html"]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_without_widgets_it_is_text(monkeypatch, workers):
     monkeypatch.setenv("DTK_LIVE", "off")

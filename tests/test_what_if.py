@@ -206,26 +206,6 @@ def test_a_measured_link_is_one_of_the_links(monkeypatch):
     assert "10 MB of gradients, loopback, as measured" in shown(lab)
 
 
-def test_only_core_widgets_with_traits_of_7_and_8(lab):
-    known = {"VBox", "HBox", "Dropdown", "SelectionSlider", "FloatSlider", "HTML", "Image"}
-    waiting = [lab.box]
-    while waiting:
-        widget = waiting.pop()
-        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
-        assert type(widget).__name__ in known
-        waiting.extend(getattr(widget, "children", ()))
-    assert repr(lab) == "<lab of dtk: what if>"
-
-
-def test_a_page_without_a_kernel_has_the_picture(lab, monkeypatch):
-    displayed = []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: displayed.append(bundle))
-    lab._ipython_display_()
-    assert displayed[0]["text/plain"] == "<lab of dtk: what if>"
-    assert displayed[0]["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
-    assert displayed[0]["text/html"] == lab.picture.value
-
-
 def test_without_widgets_it_is_the_figure(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     ax = dtk.plot.what_if_lab(workers=16)

@@ -104,25 +104,6 @@ def test_the_lab_leaves_no_open_figures(lab):
     assert plt.get_fignums() == []
 
 
-def test_only_core_widgets_with_traits_of_7_and_8(lab):
-    # What Colab's 7.7.1 has: these classes, and of their traits the ones used here.
-    for widget in (lab.box, *lab.box.children):
-        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
-        assert type(widget).__name__ in {"VBox", "BoundedIntText", "RadioButtons", "HTML"}
-    assert [value for _, value in lab.controls["divisor"].options] == list(DIVISORS)
-
-
-def test_a_page_without_a_kernel_has_the_picture(lab, monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append((bundle, raw)))
-    lab._ipython_display_()
-    ((bundle, raw),) = shown
-    assert raw
-    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
-    assert bundle["text/html"] == lab.picture.value
-    assert bundle["text/plain"] == "<lab of dtk: loss scaling>"
-
-
 # ---- the static twin
 
 
@@ -158,3 +139,42 @@ def test_numbers_that_the_lab_does_not_have(wrong):
     ((name, value),) = wrong.items()
     with pytest.raises(ValueError, match=f"{name}={value}: the lab has 1 to "):
         loss_scaling_lab(**wrong)
+
+
+# ---- all labs
+
+LABS = {
+    "loss scaling": lambda: dtk.plot.loss_scaling_lab(),
+    "what if": lambda: dtk.plot.what_if_lab(),
+    "faults": lambda: dtk.plot.fault_lab(dtk.run, lambda: None, workers=2, steps=6),
+}
+# What Colab's 7.7.1 has, too.
+CORE = {"VBox", "HBox", "BoundedIntText", "RadioButtons", "Dropdown", "SelectionSlider", "Button", "HTML"}
+
+
+@pytest.fixture(params=LABS)
+def any_lab(request, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    return request.param, LABS[request.param]()
+
+
+def test_only_core_widgets_of_7_and_8(any_lab):
+    waiting = [any_lab[1].box]
+    while waiting:
+        widget = waiting.pop()
+        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
+        assert type(widget).__name__ in CORE
+        waiting.extend(getattr(widget, "children", ()))
+
+
+def test_a_page_without_a_kernel_has_what_the_lab_began_with(any_lab, monkeypatch):
+    (title, lab), shown = any_lab, []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append((bundle, raw)))
+    lab._ipython_display_()
+    ((bundle, raw),) = shown
+    assert raw
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
+    assert bundle["text/plain"] == repr(lab) == f"<lab of dtk: {title}>"
+    words = "dtk.faults.kill(worker=1, step=3)" if title == "faults" else lab.picture.value
+    assert words in bundle["text/html"]
