@@ -91,14 +91,9 @@ def _words(table: pandas.DataFrame) -> tuple[str, str]:
         title = _("{computed} steps computed, all of them count", computed=computed)
         return title, _("The next attempt began after the last step of the one before.")
     first, end = twice[0]
-    which = (
-        N_("steps {first} to {last} were computed twice"),
-        N_("steps {first} to {last} were computed up to {times} times"),
-    )
-    if len(twice) > 1:
-        which = N_("{steps} steps were computed twice"), N_("{steps} steps were computed up to {times} times")
-    elif end == first:
-        which = N_("step {first} was computed twice"), N_("step {first} was computed up to {times} times")
-    again = _(which[int(times.max() > 2)], steps=int((times > 1).sum()), first=first, last=end, times=times.max())
+    which = N_("steps {first} to {last} were computed twice") if end > first else N_("step {first} was computed twice")
+    if len(twice) > 1 or times.max() > 2:
+        which = N_("{steps} steps were computed up to {times} times")
+    again = _(which, steps=int((times > 1).sum()), first=first, last=end, times=times.max())
     title = _("{computed} steps computed, {count} count: {again}", computed=computed, count=count, again=again)
     return title, _("Dashed: there the next attempt went on. What its checkpoint did not hold was lost.")
