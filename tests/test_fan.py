@@ -13,7 +13,6 @@ from fabricate import fabricate
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.view.canvas import NO_RECORDS
 from dtk.view.palette import worker_color
 
 SHARES = np.array([[1.0, 0.5], [1.25, 2.25]])
@@ -69,10 +68,6 @@ def test_a_step_that_not_all_recorded_is_refused(tmp_path):
 def test_a_step_that_nobody_recorded_is_refused(tmp_path):
     with pytest.raises(ValueError, match="step=4: the run has records of steps 1 to 3"):
         dtk.plot.fan(fabricate(tmp_path, steps=3), step=4)
-
-
-def test_without_records_it_says_so(tmp_path):
-    assert words(dtk.plot.fan(fabricate(tmp_path, steps=0))) == [NO_RECORDS]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 16])

@@ -19,7 +19,7 @@ import dtk
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
 from dtk.scaling.parts import step_messages
-from dtk.view.canvas import NO_RECORDS, alternative
+from dtk.view.canvas import alternative
 from dtk.view.palette import worker_color
 
 WEIGHTS = [np.zeros((10, 10), np.float32), np.zeros(10, np.float32)]  # 110 numbers, 440 bytes
@@ -137,11 +137,6 @@ def test_a_step_of_ones_own_and_one_that_a_worker_did_not_reach(tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
     error = WorkerFailed("worker 1 was killed", worker=1, folder=run.folder)
     assert "no record of this step" in words(dtk.plot.processes(error, step=3))
-
-
-def test_without_records_it_says_what_to_add(tmp_path):
-    assert dtk.plot.processes(fabricate(tmp_path, steps=0)).texts[0].get_text() == NO_RECORDS
-    assert dtk.plot.processes(WorkerFailed("worker 0 raised", worker=0)).texts[0].get_text() == NO_RECORDS
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])

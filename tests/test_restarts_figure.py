@@ -76,4 +76,3 @@ def test_of_a_run_that_failed_at_last(tmp_path):
 
 def test_without_records_it_says_what_to_add(tmp_path):
     assert dtk.plot.restarts(restarted(tmp_path, None, None)).texts[0].get_text() == NO_RECORDS
-    assert dtk.plot.restarts(WorkerFailed("worker 0 raised", worker=0)).texts[0].get_text() == NO_RECORDS
