@@ -314,7 +314,7 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
     view = show.Live()
     if not quiet:
         view = show.show(*size, reader, note=note, program=job.program)
-    elif job.follow.get("steps") and show.kind() != "off":
+    elif job.follow.get("steps") and environment.live_mode() != "off":
         view = show.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
     outcome = _("interrupted")
     failed: str | None = outcome

@@ -14,7 +14,6 @@ from dtk.interactive.session import CellOutcome
 @pytest.fixture
 def shown(tmp_path, monkeypatch, capsys):
     """A view of two workers in a notebook, both in a cell; and what is displayed."""
-    pytest.importorskip("ipywidgets")
     from dtk.live import dashboard
 
     monkeypatch.setenv("DTK_LIVE", "widgets")

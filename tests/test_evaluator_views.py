@@ -51,7 +51,6 @@ def evaluation(at, number, seconds=0.2, **metrics):
 
 @pytest.fixture
 def dashboard(folder, monkeypatch):
-    pytest.importorskip("ipywidgets")
     from dtk.live import dashboard as module
 
     monkeypatch.setattr(module, "_EVERY", 0.0)

@@ -16,7 +16,6 @@ def train(count=6):
 
 @pytest.fixture
 def lab(monkeypatch):
-    pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return dtk.plot.fault_lab(dtk.run, train, workers=2, steps=6, stall_timeout=1.0)
 

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
+from dtk.live import dashboard as module
 from dtk.live import show, text
+from dtk.live.dashboard import Layer, curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
 from dtk.view.palette import worker_color
@@ -98,7 +100,6 @@ def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkey
 
 
 def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
-    pytest.importorskip("ipywidgets")
     kinds = []
     for mode in ("off", "text", "widgets"):
         monkeypatch.setenv("DTK_LIVE", mode)
@@ -113,20 +114,11 @@ def test_silence(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_without_ipywidgets_text_stands_in(folder, monkeypatch, capsys):
-    monkeypatch.setenv("DTK_LIVE", "widgets")
-    monkeypatch.setattr(show.importlib.util, "find_spec", lambda name: None)
-    assert isinstance(show.show(2, 1, "cluster", Reader(folder)), text.TextView)
-
-
 # ---- the dashboard
 
 
 @pytest.fixture
 def dashboard(folder, monkeypatch, capsys):
-    pytest.importorskip("ipywidgets")
-    from dtk.live import dashboard as module
-
     monkeypatch.setattr(module, "_EVERY", 0.0)
     return module.Dashboard(Reader(folder), 1, "cluster of 2 workers")
 
@@ -212,9 +204,6 @@ def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
 
 
 def test_dashboard_draws_at_most_twice_a_second(folder, monkeypatch, capsys):
-    pytest.importorskip("ipywidgets")
-    from dtk.live import dashboard as module
-
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     view = module.Dashboard(Reader(folder), 1, "run")
@@ -227,9 +216,6 @@ def test_dashboard_draws_at_most_twice_a_second(folder, monkeypatch, capsys):
 
 
 def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
-    pytest.importorskip("ipywidgets")
-    from dtk.live import dashboard as module
-
     shown = []
     handle = SimpleNamespace(update=lambda bundle, raw: shown.append(bundle))
     monkeypatch.setattr(module, "display", lambda bundle, raw, display_id: shown.append(bundle) or handle)
@@ -265,9 +251,8 @@ def test_a_log_is_chosen_in_the_page_without_the_kernel(dashboard):
 
 
 def loss(*layers, **more):
-    module = pytest.importorskip("dtk.live.dashboard")
-    each = [module.Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
-    return module.curve(range(1, len(layers[0]) + 1), each, **more)
+    each = [Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
+    return curve(range(1, len(layers[0]) + 1), each, **more)
 
 
 def test_a_curve_is_drawn_in_the_ink_of_the_page():
@@ -304,7 +289,6 @@ def test_layers_would_lie_about_a_negative_share():
 
 
 def test_a_curve_apart_from_its_page_says_what_it_shows():
-    image = pytest.importorskip("dtk.live.dashboard").image
     picture = image(loss([2.0, 1.5, 1.0]))
     assert 'alt="loss 1 at step 3"' in picture
     alone = base64.b64decode(re.search(r"base64,([^\"]+)", picture)[1]).decode()
@@ -315,9 +299,6 @@ def test_a_curve_apart_from_its_page_says_what_it_shows():
 
 @pytest.mark.parametrize(("workers", "replicas", "note"), [(1, 4, "shares by replica"), (3, 1, "shares by worker")])
 def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, note):
-    pytest.importorskip("ipywidgets")
-    from dtk.live import dashboard as module
-
     folder = empty(tmp_path, workers)
     for number in (1, 2, 3):
         step(folder, number, range(workers))

@@ -139,7 +139,6 @@ def test_a_failure(tmp_path):
 
 
 def test_the_dashboard_shows_who_is_waited_for(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("ipywidgets")
     from dtk.live import dashboard as module
 
     monkeypatch.setattr(module, "_EVERY", 0.0)

@@ -26,7 +26,6 @@ LOOPBACK = Link("loopback, as measured", 2e-3, 4e8)
 
 @pytest.fixture
 def lab(monkeypatch):
-    pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return dtk.plot.what_if_lab(workers=64)
 
@@ -196,7 +195,6 @@ def test_a_larger_gradient_keeps_its_buckets(lab):
 
 
 def test_a_measured_link_is_one_of_the_links(monkeypatch):
-    pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     job, cluster = Job(per_example=0.001, batch=50, gradient_bytes=0.0), Cluster(LOOPBACK, cores=2)
     lab = dtk.plot.what_if_lab(job, cluster, workers=3)

@@ -15,7 +15,6 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.scaling import shares as scaling
-from dtk.view import controls
 from dtk.view import loss_scaling as widgets
 from dtk.view.loss_scaling import DIVISORS, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
@@ -25,7 +24,6 @@ GLOBAL, LOCAL, REPLICAS = DIVISORS
 
 @pytest.fixture
 def lab(monkeypatch):
-    pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return dtk.plot.loss_scaling_lab()
 
@@ -123,12 +121,6 @@ def test_without_widgets_it_is_a_figure_of_all_divisors(mode, monkeypatch):
     assert "loss 1.5 + 1.67 = 3.17" in said(ax)
 
 
-def test_without_ipywidgets_it_is_the_figure_too(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "widgets")
-    monkeypatch.setattr(controls.importlib.util, "find_spec", lambda name: None)
-    assert not isinstance(loss_scaling_lab(), controls.Lab)
-
-
 def test_one_replica_divides_by_its_own_batch(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     assert "one device's loss: global batch or per" in said(loss_scaling_lab(1, 2))
@@ -154,7 +146,6 @@ CORE = {"VBox", "HBox", "BoundedIntText", "RadioButtons", "Dropdown", "Selection
 
 @pytest.fixture(params=LABS)
 def any_lab(request, monkeypatch):
-    pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return request.param, LABS[request.param]()
 

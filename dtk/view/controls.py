@@ -6,16 +6,13 @@ JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/i
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-from dtk.environment import live_mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STYLE", "Lab", "beside", "choice", "display_beside", "folded", "has_widgets", "number", "styled"]
+__all__ = ["STYLE", "Lab", "beside", "choice", "display_beside", "folded", "number", "styled"]
 
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
@@ -30,11 +27,6 @@ STYLE = f"""<style>
 .{_FOLDED} .p-Collapse-header, .{_FOLDED} .jupyter-widget-Collapse-header {{display: none}}
 .{_FOLDED} .p-Collapse-contents, .{_FOLDED} .jupyter-widget-Collapse-contents {{border: 0; padding: 0}}
 </style>"""
-
-
-def has_widgets() -> bool:
-    """Return whether controls can be shown here: in a notebook that has ipywidgets."""
-    return live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None
 
 
 class Lab:

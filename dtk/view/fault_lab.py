@@ -14,7 +14,7 @@ from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, choice, display_beside, has_widgets, number, styled
+from dtk.view.controls import STYLE, choice, display_beside, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
 
@@ -103,7 +103,9 @@ def fault_lab(
             raise ClusterConfigError(_(words, name=name, count=count))
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
-    return FaultLab(run, fn, workers, steps, options) if has_widgets() else _page(fn, workers, steps)
+    if environment.live_mode() != "widgets":
+        return _page(fn, workers, steps)
+    return FaultLab(run, fn, workers, steps, options)
 
 
 def make(kind: str, worker: int, step: int) -> faults.Fault:

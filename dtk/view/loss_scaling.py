@@ -12,6 +12,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 
+from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext
 from dtk.proof.proof import kept as kept_proof
 from dtk.records.tables import Recorded
@@ -30,7 +31,7 @@ from dtk.view.canvas import (
     row_of_blocks,
     thinned,
 )
-from dtk.view.controls import Lab, choice, has_widgets, number
+from dtk.view.controls import Lab, choice, number
 from dtk.view.palette import replica_name, worker_color
 
 __all__ = ["DIVISORS", "Numbers", "loss_scaling", "loss_scaling_lab", "numbers"]
@@ -219,7 +220,7 @@ def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> Lab | Axes:
     for name, value, most in (("replicas", replicas, MOST_REPLICAS), ("examples", examples, MOST_EXAMPLES)):
         if value not in range(1, most + 1):
             raise ValueError(_("{name}={value}: the lab has 1 to {most}", name=name, value=value, most=most))
-    if not has_widgets():
+    if live_mode() != "widgets":
         return _draw(replicas, examples, DIVISORS)
     controls = {
         "replicas": number(replicas, 1, MOST_REPLICAS, _("replicas"), _NAMES),

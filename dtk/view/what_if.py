@@ -17,11 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
+from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext
 from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, LINKS, Cluster, Job, Link, check
 from dtk.scaling.prediction import LIMITS, TOLERATED, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
-from dtk.view.controls import Lab, has_widgets
+from dtk.view.controls import Lab
 
 __all__ = ["EXAMPLE", "LIMIT_COLORS", "predictions", "tell", "what_if", "what_if_lab"]
 
@@ -244,7 +245,7 @@ def what_if_lab(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int
         ClusterConfigError: what can't be predicted.
     """
     check(workers, 0, "ring", 1)
-    if not has_widgets():
+    if live_mode() != "widgets":
         return what_if(job, cluster, workers)
     import ipywidgets
 
