@@ -123,7 +123,6 @@ def live_share(place: Path) -> tuple[float, float]:
     share = (time.process_time() - used) / taken
     writer.join()
     assert view.follower.step > RATE, "it followed"
-    assert view._window.parts.sum(axis=1).min() > 0.9, "it knew what the workers did"
     return share, sum(sizes) / taken / 1e3
 
 

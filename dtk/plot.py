@@ -7,8 +7,7 @@ a new figure, and returns the Axes. Colours of text and lines follow matplotlib'
 
 from dtk.view.canvas import axes, headline
 from dtk.view.fault_lab import fault_lab
-from dtk.view.loss_scaling import loss_scaling
-from dtk.view.loss_scaling_lab import loss_scaling_lab
+from dtk.view.loss_scaling import loss_scaling, loss_scaling_lab
 from dtk.view.processes import fan, processes
 from dtk.view.proof import difference, proof
 from dtk.view.restarts import restarts

@@ -311,10 +311,10 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
         note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)
     reader, started = Reader(folder), time.monotonic() - began
     size = job.workers, job.replicas, job.mode
-    view: show.Live = show.Silent()
+    view = show.Live()
     if not quiet:
         view = show.show(*size, reader, note=note, program=job.program)
-    elif job.follow.get("steps") and show.kind() != "off":
+    elif job.follow.get("steps") and environment.live_mode() != "off":
         view = show.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
     outcome = _("interrupted")
     failed: str | None = outcome

@@ -79,12 +79,6 @@ def _late(path: Path) -> Any:
     return run
 
 
-def _missing(path: Path) -> Any:
-    run = fabricate(path, workers=4, steps=3)
-    cut(run, 2, 1)
-    return run
-
-
 def _study(scaling: str) -> Any:
     rows = [{**each, "scaling": scaling} for each in study(broken()).rows]
     return dtk.Study(rows, 2, "train", "0")
@@ -117,7 +111,6 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "fan": lambda path: plot.fan(fabricate(path, workers=4, steps=3)),
     "fan, of one": lambda path: plot.fan(fabricate(path, workers=1, steps=3)),
     "fan, of two workers": lambda path: plot.fan(fabricate(path, workers=2, replicas=2, steps=3)),
-    "fan, incomplete": lambda path: plot.fan(_missing(path), step=2),
     "proof": lambda path: plot.proof(_proof()),
     "proof, of a step that differs": lambda path: plot.proof(_proof(differs=12)),
     "fault_lab": lambda path: plot.fault_lab(dtk.run, fabricate, workers=2, steps=6),
@@ -137,7 +130,7 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "ring, interrupted": lambda path: plot.ring(_lost(path)),
     "sharding": lambda path: plot.sharding(dealt(32, 8, 2)),
     "sharding, repeated": lambda path: plot.sharding(from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], alone=8)),
-    "sharding, in bins": lambda path: plot.sharding(everywhere(2000, 128, 2)),
+    "sharding, in bars": lambda path: plot.sharding(everywhere(2000, 128, 2)),
     "step_time": lambda path: plot.step_time(with_reductions(path)),
     "step_time, of a study": lambda path: plot.step_time(study()),
     "throughput": lambda path: plot.throughput(*reversed(_pair(path))),

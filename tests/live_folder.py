@@ -35,17 +35,3 @@ def announce(folder, steps, epochs, at=0.05):
         journal = Journal(worker)
         journal.event(Training(at, steps=steps, epochs=epochs))
         journal.close()
-
-
-def busy_step(folder, number, begin, length=0.1, late=0.0, workers=(0, 1)):
-    """A step with its marks: a tenth of Python, a tenth of input, half computing, 0.2 all-reduce, 0.1 Python again.
-
-    late: how much of the step worker 1 computes longer, while the others wait.
-    """
-    for k in workers:
-        journal, at = Journal(folder.worker(k)), lambda part: begin + part * length
-        journal.mark("take", float("nan"), at(0.2), 0)
-        if folder.workers > 1:
-            journal.mark("reduce", at(0.7 - late * (k != 1)), at(0.9), 4000)
-        journal.record([Record(k, k, number, 1, 0.5, 64, at(0.1), at(0.9))])
-        journal.close()

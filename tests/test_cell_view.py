@@ -14,7 +14,6 @@ from dtk.interactive.session import CellOutcome
 @pytest.fixture
 def shown(tmp_path, monkeypatch, capsys):
     """A view of two workers in a notebook, both in a cell; and what is displayed."""
-    pytest.importorskip("ipywidgets")
     from dtk.live import dashboard
 
     monkeypatch.setenv("DTK_LIVE", "widgets")
@@ -58,10 +57,10 @@ def test_from_the_first_step_on_it_shows_the_session(shown):
     view.look(outcome)
     board = shown.made[0]
     assert board.title == "cluster of 2 workers, cell 3"
-    assert "step 2" in board.rows.value
+    assert "step 2" in board.page.value
     step(shown.started.folder, 3, workers=(0,))
     view.look(outcome)
-    assert "step 3" in board.rows.value
+    assert "step 3" in board.page.value
     shown.peers[0].running = None
     outcome.ends[0] = {"status": "ok"}
     outcome.ends[1] = {"status": "error"}

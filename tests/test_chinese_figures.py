@@ -46,8 +46,6 @@ def test_every_figure_and_lab_is_drawn():
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_nothing_is_left_in_english_or_cut_off(tmp_path, name, caplog):
-    if name.endswith("_lab"):
-        pytest.importorskip("ipywidgets")
     drawn = DRAWN[name](tmp_path)
     for text in texts(drawn):  # a letter that no font has is a warning, which is an error
         assert not re.findall(r"[A-Za-z]{2,}", ENGLISH.sub("", text)), text

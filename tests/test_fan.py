@@ -13,7 +13,6 @@ from fabricate import fabricate
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.view.canvas import NO_RECORDS
 from dtk.view.palette import worker_color
 
 SHARES = np.array([[1.0, 0.5], [1.25, 2.25]])
@@ -58,25 +57,17 @@ def test_a_loss_that_is_nan_is_shown_as_it_is(tmp_path):
     assert "global loss\nnan" in words(ax)
 
 
-def test_an_interrupted_run_has_no_sum(tmp_path):
+def test_a_step_that_not_all_recorded_is_refused(tmp_path):
     run = fabricate(tmp_path, steps=3)
     path = run.folder.worker(1).path / "records.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
-    ax = dtk.plot.fan(run, step=2)
-    assert "worker 1, replica 1: no record" in words(ax)
-    assert "global batch\nnot known" in words(ax)
-    assert "global loss\nnot known" in words(ax)
-    assert rays(ax)[-1] == (worker_color(1), "--", False), "it sends nothing on"
-    assert any("has no record of it" in text for text in words(ax))
+    with pytest.raises(ValueError, match="step=2: the run has records of steps 1 to 1"):
+        dtk.plot.fan(run, step=2)
 
 
 def test_a_step_that_nobody_recorded_is_refused(tmp_path):
     with pytest.raises(ValueError, match="step=4: the run has records of steps 1 to 3"):
         dtk.plot.fan(fabricate(tmp_path, steps=3), step=4)
-
-
-def test_without_records_it_says_so(tmp_path):
-    assert words(dtk.plot.fan(fabricate(tmp_path, steps=0))) == [NO_RECORDS]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 16])

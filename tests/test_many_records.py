@@ -80,5 +80,5 @@ def test_a_spike_in_a_long_run_is_drawn(tmp_path):
     place = tops[1].edges[int(np.nanargmax(tops[1].values))]
     assert abs(place - 4322) < 10
     assert len(tops[0].values) <= 1.5 * MOST
-    assert "no finite loss" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "no finite loss" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
     plt.close(ax.figure)

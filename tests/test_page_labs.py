@@ -16,7 +16,7 @@ import pytest
 from dtk.course.exercises.lesson_01 import CHUNK
 from dtk.scaling.job import LINKS, Cluster, slowest_mean
 from dtk.scaling.prediction import predict
-from dtk.view.loss_scaling_lab import DIVISORS, numbers
+from dtk.view.loss_scaling import DIVISORS, numbers
 from dtk.view.what_if import EXAMPLE
 
 ROOT = Path(__file__).parent.parent

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from live_folder import announce, busy_step, empty, step, write
+from live_folder import announce, empty, step, write
 
 from dtk.records import Journal, Record, events
 from dtk.watch import reader as module
@@ -157,42 +156,3 @@ def test_a_directory_that_has_gone_is_no_reason_to_fail(folder):
     shutil.rmtree(folder.path)
     reader.look()
     assert reader.members[0].sizes == [0, 0, 0]
-
-
-# ---- marks
-
-
-def test_marks_wait_until_they_are_asked_for(folder):
-    reader = Reader(folder)
-    busy_step(folder, 1, 1.0)
-    reader.look()
-    assert [(len(lines), skipped) for lines, skipped in reader.marks()] == [(2, False)] * 2
-    busy_step(folder, 2, 2.0, workers=[1])
-    (none, _), (lines, _) = reader.marks()
-    assert (none, [json.loads(line)[2] for line in lines]) == ([], pytest.approx([2.02, 2.09]))
-    assert reader.marks() == [([], False)] * 2
-
-
-def test_of_too_many_marks_the_newest_are_read(folder, monkeypatch):
-    monkeypatch.setattr(module, "_BYTES", 1000)
-    reader = Reader(folder)
-    for number in range(100):
-        busy_step(folder, number, float(number), workers=[0])
-    (lines, skipped), none = reader.marks()
-    assert (skipped, none) == (True, ([], False))
-    assert len(b"\n".join(lines)) < 1000
-    ends = [json.loads(line)[2] for line in lines]
-    assert ends == sorted(ends), "each is whole"
-    assert lines[-1] == (folder.worker(0).path / "marks.jsonl").read_bytes().splitlines()[-1]
-
-
-def test_marks_of_a_cluster_that_starts_again_are_read_from_the_start(folder):
-    reader = Reader(folder)
-    busy_step(folder, 1, 1.0)
-    reader.look()
-    reader.marks()
-    for worker in folder.each:
-        worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
-    busy_step(folder, 1, 1.0)
-    reader.look()
-    assert [len(lines) for lines, _ in reader.marks()] == [2, 2]

@@ -15,22 +15,22 @@ from dtk.scaling.timing import fates
 from dtk.view.canvas import NO_RECORDS, alternative
 
 
-def steps_drawn(ax, kind):
-    """(row, step) of every block of this kind, for a run of few steps."""
+def spans_drawn(ax, kind):
+    """(row, first step, last step) of every bar of this kind."""
     found = []
-    for blocks in ax.collections:
-        if blocks.get_gid() == kind:
-            boxes = [path.get_extents() for path in blocks.get_paths()]
-            found += [(round((box.y0 + box.y1) / 2), round((box.x0 + box.x1) / 2)) for box in boxes]
+    for bars in ax.collections:
+        if bars.get_gid() == kind:
+            boxes = [path.get_extents() for path in bars.get_paths()]
+            found += [(round((box.y0 + box.y1) / 2), round(box.x0 + 0.5), round(box.x1 - 0.5)) for box in boxes]
     return sorted(found)
 
 
 def test_every_step_is_kept_lost_or_computed_again(tmp_path):
     run = restarted(tmp_path, (1, 19), (12, 33))
     ax = dtk.plot.restarts(run)
-    assert steps_drawn(ax, "kept") == [(0, step) for step in range(1, 12)] + [(1, step) for step in range(20, 34)]
-    assert steps_drawn(ax, "lost") == [(0, step) for step in range(12, 20)]
-    assert steps_drawn(ax, "again") == [(1, step) for step in range(12, 20)]
+    assert spans_drawn(ax, "kept") == [(0, 1, 11), (1, 20, 33)]
+    assert spans_drawn(ax, "lost") == [(0, 12, 19)]
+    assert spans_drawn(ax, "again") == [(1, 12, 19)]
     assert alternative(ax).startswith("41 steps computed, 33 count: steps 12 to 19 were computed twice.")
     assert run.records.step.nunique() == 33
     assert sum(attempt.records.step.nunique() for attempt in run.attempts) == 41
@@ -47,11 +47,11 @@ def test_the_kept_steps_are_those_of_the_records(tmp_path):
 
 def test_an_attempt_without_a_step_and_one_that_is_lost_whole(tmp_path):
     ax = dtk.plot.restarts(restarted(tmp_path, (1, 19), (12, 16), None, (9, 33)))
-    assert "49 steps computed, 33 count: steps 9 to 19 were computed up to 3 times" in alternative(ax)
+    assert "49 steps computed, 33 count: 11 steps were computed up to 3 times" in alternative(ax)
     reasons = [text.get_text() for text in ax.texts if text.get_gid() == "reason"]
     assert reasons == ["worker 1 was killed by SIGKILL"] * 2 + ["made no step: worker 1 was killed by SIGKILL"]
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"attempt {number}" for number in (1, 2, 3, 4)]
-    assert (1, 12) in steps_drawn(ax, "lost")
+    assert (1, 12, 16) in spans_drawn(ax, "lost")
 
 
 def test_one_step_lost_and_none_lost(tmp_path):
@@ -59,7 +59,7 @@ def test_one_step_lost_and_none_lost(tmp_path):
     assert "step 6 was computed twice" in alternative(one)
     none = dtk.plot.restarts(restarted(tmp_path / "none", (1, 6), (7, 9)))
     assert alternative(none).startswith("9 steps computed, all of them count.")
-    assert not steps_drawn(none, "lost")
+    assert not spans_drawn(none, "lost")
 
 
 def test_a_run_that_never_failed_has_one_row(tmp_path):
@@ -76,9 +76,3 @@ def test_of_a_run_that_failed_at_last(tmp_path):
 
 def test_without_records_it_says_what_to_add(tmp_path):
     assert dtk.plot.restarts(restarted(tmp_path, None, None)).texts[0].get_text() == NO_RECORDS
-    assert dtk.plot.restarts(WorkerFailed("worker 0 raised", worker=0)).texts[0].get_text() == NO_RECORDS
-
-
-def test_of_many_steps_blocks_are_drawn_whole(tmp_path):
-    ax = dtk.plot.restarts(restarted(tmp_path, (1, 90), (51, 150)))
-    assert sum(len(blocks.get_paths()) for blocks in ax.collections) == 4

@@ -1,4 +1,4 @@
-"""The figure of who saw which example, from made-up tables: tiles, outlines, the forgotten, and bins for thousands."""
+"""The figure of who saw which example, from made-up tables: tiles, outlines, the forgotten, and bars for thousands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fabricate import fabricate, said
 from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle, StepPatch
+from matplotlib.patches import Rectangle
 
 from dtk import plot as plots
 from dtk.scaling.sharding import from_lists
@@ -115,32 +115,30 @@ def test_nobody_saw_anything():
     assert "No replica saw any of 3 examples" in said(ax)
 
 
-def heights(ax):
-    """By row of bars: the share of each bin, 0 to 1."""
-    bars = [patch.get_data() for patch in ax.patches if isinstance(patch, StepPatch)]
-    return [(bar.baseline - bar.values) / 0.8 for bar in bars]
+def bars(ax):
+    """By row of bars, from the top: the first and the last example of each."""
+    boxes = [[path.get_extents() for path in row.get_paths()] for row in ax.collections]
+    return [[(round(box.x0 + 0.5), round(box.x1 - 0.5)) for box in row] for row in boxes]
 
 
-def test_thousands_are_drawn_in_bins():
+def test_thousands_are_drawn_as_bars():
     ax = plots.sharding(dealt(2000, 128, 2))
-    first, second = heights(ax)
-    np.testing.assert_allclose(first + second, 1.0)
-    assert len(first) == 100
-    assert first[0] == 1.0, "examples 0 to 19 are all in the first half of batch 1"
-    assert "how many of 20 neighbouring examples" in said(ax)
+    first, second = bars(ax)
+    assert first[:2] == [(0, 63), (128, 191)]
+    assert second[:2] == [(64, 127), (192, 255)]
+    assert "A bar is an example" in said(ax)
 
 
 def test_thousands_seen_by_all_have_a_row_of_their_own():
     ax = plots.sharding(everywhere(2000, 128, 2))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "repeated"]
-    for row in heights(ax):
-        np.testing.assert_allclose(row, 1.0)
+    assert bars(ax) == [[(0, 1999)]] * 3
     assert "At step 1 they see, together, other examples than one device" in said(ax)
 
 
-def test_bins_show_where_the_gaps_are():
+def test_bars_show_where_the_gaps_are():
     ax = plots.sharding(from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], alone=2000))
-    np.testing.assert_allclose(heights(ax)[2], [0.0] * 95 + [1.0] * 5)
+    assert bars(ax)[2] == [(1900, 1999)]
     assert ax.get_yticklabels()[2].get_text() == "no worker"
 
 

@@ -15,9 +15,8 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.scaling import shares as scaling
-from dtk.view import controls
-from dtk.view import loss_scaling_lab as widgets
-from dtk.view.loss_scaling_lab import DIVISORS, LossScalingLab, loss_scaling_lab, numbers
+from dtk.view import loss_scaling as widgets
+from dtk.view.loss_scaling import DIVISORS, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
 
 GLOBAL, LOCAL, REPLICAS = DIVISORS
@@ -25,7 +24,6 @@ GLOBAL, LOCAL, REPLICAS = DIVISORS
 
 @pytest.fixture
 def lab(monkeypatch):
-    pytest.importorskip("ipywidgets")
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return dtk.plot.loss_scaling_lab()
 
@@ -63,8 +61,7 @@ def test_the_gradient_is_the_losses_slope():
 
 
 def test_the_lab_begins_with_the_common_mistake(lab):
-    assert lab.divisor.value == LOCAL
-    assert lab.numbers == numbers(2, 2, LOCAL)
+    assert [control.value for control in lab.controls.values()] == [2, 2, LOCAL]
     assert "2.5 + 4.5 = 7" in lab.words.value
     assert "2 times too large" in lab.words.value
 
@@ -72,28 +69,27 @@ def test_the_lab_begins_with_the_common_mistake(lab):
 def test_each_control_changes_the_numbers_and_the_picture(lab):
     pictures = [lab.picture.value]
     for control, value, words in (
-        (lab.divisor, GLOBAL, "1.25 + 2.25 = 3.5</b>, one device: 3.5. The loss and the gradient are one device's"),
-        (lab.examples, 3, "1.5 + 1.67 = 3.17"),
-        (lab.replicas, 4, "0.75 + 0.833 + 0.917 + 0.75 = 3.25"),
-        (lab.divisor, REPLICAS, "the step are 3 times too large"),
+        ("divisor", GLOBAL, "1.25 + 2.25 = 3.5</b>, one device: 3.5. The loss and the gradient are one device's"),
+        ("examples", 3, "1.5 + 1.67 = 3.17"),
+        ("replicas", 4, "0.75 + 0.833 + 0.917 + 0.75 = 3.25"),
+        ("divisor", REPLICAS, "the step are 3 times too large"),
     ):
-        control.value = value
+        lab.controls[control].value = value
         assert words in lab.words.value
         assert 'src="data:image/png;base64,iVBOR' in lab.picture.value
         assert lab.picture.value not in pictures
         pictures.append(lab.picture.value)
-    assert lab.numbers == numbers(4, 3, REPLICAS)
 
 
 def test_controls_stop_where_the_numbers_end(lab):
-    lab.replicas.value, lab.examples.value = 99, 99
-    assert (lab.replicas.value, lab.examples.value) == (widgets.MOST_REPLICAS, widgets.MOST_EXAMPLES)
-    lab.replicas.value = 0
-    assert lab.replicas.value == 1
+    for name, most in (("replicas", widgets.MOST_REPLICAS), ("examples", widgets.MOST_EXAMPLES)):
+        for value, kept in ((99, most), (0, 1)):
+            lab.controls[name].value = value
+            assert lab.controls[name].value == kept
 
 
 def test_the_picture_says_in_words_what_it_shows(lab):
-    lab.divisor.value = GLOBAL
+    lab.controls["divisor"].value = GLOBAL
     said = re.search(r'alt="([^"]+)"', lab.picture.value)[1]
     assert "one device" in said
     assert "2 replicas with 2 examples each" in said
@@ -102,27 +98,8 @@ def test_the_picture_says_in_words_what_it_shows(lab):
 
 def test_the_lab_leaves_no_open_figures(lab):
     for value in (3, 4, 5):
-        lab.examples.value = value
+        lab.controls["examples"].value = value
     assert plt.get_fignums() == []
-
-
-def test_only_core_widgets_with_traits_of_7_and_8(lab):
-    # What Colab's 7.7.1 has: these classes, and of their traits the ones used here.
-    for widget in (lab.box, *lab.box.children):
-        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
-        assert type(widget).__name__ in {"VBox", "BoundedIntText", "RadioButtons", "HTML"}
-    assert [value for _, value in lab.divisor.options] == list(DIVISORS)
-
-
-def test_a_page_without_a_kernel_has_the_picture(lab, monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append((bundle, raw)))
-    lab._ipython_display_()
-    ((bundle, raw),) = shown
-    assert raw
-    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
-    assert bundle["image/png"].startswith("iVBOR")
-    assert bundle["text/plain"] == "<lab of dtk: loss scaling>"
 
 
 # ---- the static twin
@@ -144,12 +121,6 @@ def test_without_widgets_it_is_a_figure_of_all_divisors(mode, monkeypatch):
     assert "loss 1.5 + 1.67 = 3.17" in said(ax)
 
 
-def test_without_ipywidgets_it_is_the_figure_too(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "widgets")
-    monkeypatch.setattr(controls.importlib.util, "find_spec", lambda name: None)
-    assert not isinstance(loss_scaling_lab(), LossScalingLab)
-
-
 def test_one_replica_divides_by_its_own_batch(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     assert "one device's loss: global batch or per" in said(loss_scaling_lab(1, 2))
@@ -160,3 +131,41 @@ def test_numbers_that_the_lab_does_not_have(wrong):
     ((name, value),) = wrong.items()
     with pytest.raises(ValueError, match=f"{name}={value}: the lab has 1 to "):
         loss_scaling_lab(**wrong)
+
+
+# ---- all labs
+
+LABS = {
+    "loss scaling": lambda: dtk.plot.loss_scaling_lab(),
+    "what if": lambda: dtk.plot.what_if_lab(),
+    "faults": lambda: dtk.plot.fault_lab(dtk.run, lambda: None, workers=2, steps=6),
+}
+# What Colab's 7.7.1 has, too.
+CORE = {"VBox", "HBox", "BoundedIntText", "RadioButtons", "Dropdown", "SelectionSlider", "Button", "HTML"}
+
+
+@pytest.fixture(params=LABS)
+def any_lab(request, monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    return request.param, LABS[request.param]()
+
+
+def test_only_core_widgets_of_7_and_8(any_lab):
+    waiting = [any_lab[1].box]
+    while waiting:
+        widget = waiting.pop()
+        assert widget.__class__.__module__.startswith("ipywidgets.widgets")
+        assert type(widget).__name__ in CORE
+        waiting.extend(getattr(widget, "children", ()))
+
+
+def test_a_page_without_a_kernel_has_what_the_lab_began_with(any_lab, monkeypatch):
+    (title, lab), shown = any_lab, []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append((bundle, raw)))
+    lab._ipython_display_()
+    ((bundle, raw),) = shown
+    assert raw
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == lab.box.model_id
+    assert bundle["text/plain"] == repr(lab) == f"<lab of dtk: {title}>"
+    words = "dtk.faults.kill(worker=1, step=3)" if title == "faults" else lab.picture.value
+    assert words in bundle["text/html"]

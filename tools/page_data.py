@@ -18,7 +18,7 @@ from typing import Any
 
 from dtk.scaling.job import LINKS
 from dtk.scaling.parts import PARTS
-from dtk.view.loss_scaling_lab import _LOSSES
+from dtk.view.loss_scaling import _LOSSES
 from dtk.view.palette import PART_COLORS, worker_color
 from dtk.view.what_if import EXAMPLE
 

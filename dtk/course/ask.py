@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -157,7 +156,7 @@ class Prediction:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
+        if live_mode() == "widgets":
             display(beside(self._box(), repr(self)), raw=True)
         else:
             display({"text/plain": repr(self)}, raw=True)

@@ -219,7 +219,7 @@ def _text(line: bytes) -> str:
 class View:
     """The dashboard of `dtk.run`, for one cell: `look` as long as it runs, then `end`.
 
-    Only where steps are recorded, in a notebook with ipywidgets; elsewhere what the workers print is shown as ever.
+    Only where steps are recorded, in a notebook; elsewhere what the workers print is shown as ever.
     """
 
     def __init__(self, started: Started):
@@ -229,8 +229,8 @@ class View:
         self._before, self._began = self._recorded(), time.monotonic()
 
     def look(self, outcome: CellOutcome) -> None:
-        due = self._live is None and time.monotonic() - self._began >= _VIEW_AFTER and show.kind() == "widgets"
-        if due and self._recorded() != self._before:
+        due = self._live is None and time.monotonic() - self._began >= _VIEW_AFTER
+        if due and environment.live_mode() == "widgets" and self._recorded() != self._before:
             job = self._started.job
             heading = show.heading(job.workers, job.replicas, job.mode)
             title = _("{heading}, cell {cell}", heading=heading, cell=outcome.number)

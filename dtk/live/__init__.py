@@ -1,7 +1,7 @@
 """A run while it goes: a dashboard in a notebook, labelled lines elsewhere, nothing in CI.
 
-Runs in the kernel. `show` chooses and has the text view; `follow` keeps what the workers write in bounded memory;
-`dashboard`, by `pictures`, shows it in a notebook.
+Runs in the kernel. `show` chooses; `follow` keeps what the workers write in bounded memory; `dashboard` shows it in a
+notebook, and `text` elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Live"]
 
 
 class Live:
-    """What `dtk.run` calls while it waits, from the thread that it was called in."""
+    """What `dtk.run` calls while it waits, from the thread that it was called in. This one shows nothing."""
 
     def update(self, states: Sequence[Line | str]) -> None:
         """Take each member's state ("starting", "running", "training", "finished", "failed", or a Line)."""

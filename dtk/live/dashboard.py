@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import itertools
+import re
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ipywidgets
+import numpy as np
 from IPython.display import display
 
 from dtk.environment import on_colab
@@ -16,20 +20,16 @@ from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.live.log_lines import LogLines
-from dtk.live.pictures import Layer, curve, image, in_words, strips
-from dtk.live.recent import RecentActivity
-from dtk.view.controls import STYLE, beside, choice, folded, in_a_row, styled
+from dtk.view.controls import STYLE, beside, choice, folded, styled
 from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Dashboard"]
+__all__ = ["Dashboard", "Layer", "curve", "image"]
 
-_EVERY = 0.25  # seconds between two drawings
-_PICTURES = (2, 8)  # of so many drawings one draws the curves and strips: of few workers, of very many
-_ROW = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
+_EVERY = 0.5  # seconds between two drawings
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _STATES = N_("starting"), N_("running"), N_("training"), N_("finished"), N_("failed"), N_("stopped")
 _AFTER = {
@@ -38,6 +38,12 @@ _AFTER = {
     "stopped": N_("stopped after step {step}"),
 }
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
+
+# Of the picture of the loss, in px.
+_WIDTH, _HEIGHT = 300, 110
+_LEFT, _RIGHT, _TOP, _FOOT = 8, _WIDTH - 8, 26, _HEIGHT - 18
+_GREY = "#767676"
+_SMALL = 'opacity="0.7"'
 
 
 class _LogTail:
@@ -65,8 +71,7 @@ class _LogTail:
 def _one_of(panes: list[Any], names: list[str]) -> Any:
     """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
     chosen = choice([_("nothing"), *names], _("nothing"), _("show what it printed:"), "initial")
-    shown = [ipywidgets.HTML(), *panes]
-    stack = ipywidgets.Stack(shown, selected_index=0) if in_a_row() else folded(shown)
+    stack = folded([ipywidgets.HTML(), *panes])
     ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
     return styled(ipywidgets.VBox([chosen, stack]))
 
@@ -82,27 +87,21 @@ def _what(line: Line) -> str:
 
 
 class Dashboard(Live):
-    """Where each worker and the evaluator are, progress with the time left, loss, throughput, the ends of the logs."""
+    """Where each worker and the evaluator are, progress with the time left, the loss, the ends of the logs."""
 
     def __init__(self, reader: Reader, replicas: int, title: str, mode: str = "cluster"):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
         self.follower = Follower(self.folder, replicas * self.workers)
         reader.follow(self.follower)
-        self.activity = RecentActivity(reader, together=mode == "cluster")
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
         self.states = [_line("starting")] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
-        self._drawn = self._pictured = float("-inf")
-        self._pictures: list[str] = []
-        self._window = self.activity.window()
-        self.rows, self.curves, self.words = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        self.bar = ipywidgets.IntProgress(value=0, min=0, max=1, layout=ipywidgets.Layout(width="300px"))
-        self.panes = [ipywidgets.HTML() for _ in self.tails]
+        self._drawn = float("-inf")
+        self.page, self.panes = ipywidgets.HTML(), [ipywidgets.HTML() for __ in self.tails]
         self.logs = _one_of(self.panes, [self._name(member) for member in range(len(self.tails))])
-        progress = ipywidgets.HBox([self.bar, self.words], layout=ipywidgets.Layout(flex_flow="row wrap"))
-        self.box = ipywidgets.VBox([self.rows, progress, self.curves, self.logs])
-        self._draw("")
+        self.box = ipywidgets.VBox([self.page, self.logs])
+        self._draw()
         first = beside(self.box, f"<live view of dtk: {title}>")
         self._shown = display(first, raw=True, display_id=True)
 
@@ -110,7 +109,7 @@ class Dashboard(Live):
         now = time.monotonic()
         if now - self._drawn >= _EVERY:
             self.states = [_line(state) for state in states]
-            self._draw("")
+            self._draw()
             self._drawn = now
 
     def close(self, outcome: str, finished: bool = False) -> None:
@@ -122,79 +121,57 @@ class Dashboard(Live):
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
         self.ends = {state.member: state.words() for state in ends}
         self._draw(outcome, finished)
-        if finished:
-            self.bar.value = self.bar.max
-        self.bar.bar_style = "success" if finished else "danger"
         if self._shown:
-            text, page = self._last_frame(outcome)
             # Colab's widgets end with their cell: what stays there is the page alone.
+            text = self._facts(outcome)
             bundle = {"text/plain": text} if on_colab() else beside(self.box, text)
-            self._shown.update({**bundle, "text/html": page}, raw=True)
+            self._shown.update({**bundle, "text/html": self._last_page(outcome, finished)}, raw=True)
 
-    def _last_frame(self, outcome: str) -> tuple[str, str]:
-        """The facts of the end as text, and with the curves as HTML, for a page without a kernel."""
-        words = self.follower.words(ended=True)
-        said = [(self._name(member), self._state(member)) for member in range(len(self.states))]
-        lines = [_("{name}: {words}", name=name, words=each) for name, each in [(self.title, outcome), *said]]
-        lines += [in_words(self._window, self._workers())] if self._window.known else []
-        curves = f'<div style="{_ROW}">{"".join(map(image, self._pictures))}</div>'
-        amount = f'value="{self.bar.value}" max="{self.bar.max}"'
-        color = {"success": "#4CAF50", "danger": "#F44336"}[self.bar.bar_style]
-        steps = _("steps")
-        bar = f'<progress aria-label="{steps}" {amount} style="width:300px;accent-color:{color}"></progress>'
-        heads = [_("{name}: what it printed", name=name) for name, __ in said]
-        logs = [
-            f"<details><summary>{head}</summary>{pane.value}</details>"
-            for head, pane in zip(heads, self.panes, strict=True)
-        ]
-        page = f"{self.rows.value}<div>{bar} {html.escape(words)}</div>{curves}{''.join(logs)}"
-        return "\n".join([*lines, words]), page
+    def _facts(self, outcome: str) -> str:
+        """The end of the run as text."""
+        said = [(self.title, outcome), *((self._name(k), self._state(k)) for k in range(len(self.states)))]
+        lines = [_("{name}: {words}", name=name, words=words) for name, words in said]
+        return "\n".join([*lines, self.follower.words(ended=True)])
+
+    def _last_page(self, outcome: str, finished: bool) -> str:
+        """The last frame, for a page without a kernel: with a picture that is kept there, and all logs, folded."""
+        page = self._table(outcome) + self._progress(outcome, finished) + image(self._loss())
+        for member, pane in enumerate(self.panes):
+            head = _("{name}: what it printed", name=self._name(member))
+            page += f"<details><summary>{head}</summary>{pane.value}</details>"
+        return page
 
     def _name(self, member: int) -> str:
         if self.mode == "single" and member < self.workers:
             return _("baseline")
         return member_name(member, self.workers) if member else worker_name(member, chief=True)
 
-    def _workers(self) -> list[str]:
-        """The name of each strip, short enough to stand before it."""
-        return [_("baseline")] if self.mode == "single" else [worker_name(k) for k in range(self.workers)]
-
-    def _draw(self, outcome: str, finished: bool = False) -> None:
+    def _draw(self, outcome: str = "", finished: bool = False) -> None:
+        """Show what is known now. outcome: how the run ended."""
         self.reader.look()
-        self.rows.value = self._table(outcome)
-        total = self.follower.total
-        self.bar.max = max(1, total or 0, self.follower.step)
-        self.bar.value = self.follower.step if total else 0  # how far it is, is not known
-        words = html.escape(self.follower.words(ended=bool(outcome)))
-        self.words.value = f'{STYLE}<span style="padding-left:1em">{words}</span>'
-        least, most = _PICTURES
-        if outcome or time.monotonic() - self._pictured >= _EVERY * min(most, max(least, self.workers // 2)):
-            self._draw_pictures(bool(outcome), finished)
+        self.page.value = STYLE + self._table(outcome) + self._progress(outcome, finished) + self._loss()
         for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look(none=_("nothing") if outcome else _("nothing yet"))
 
-    def _draw_pictures(self, last: bool, finished: bool) -> None:
-        """The curves and strips, less often than the rest; each as soon as it has something to show."""
-        self._pictured = time.monotonic()
-        self.activity.refresh(self.states, last)
-        self._window = self.activity.window(finished)
-        loss, rates = self._loss(), self.follower.rates.points
-        self._pictures = [loss, curve(rates, _("throughput"), _("examples/s")) if loss else ""]
-        self._pictures += [strips(self._window, self._workers())] if self._window.known else []
-        row = "".join(self._pictures)
-        self.curves.value = f'<div style="{_ROW}">{row}</div>' if row else ""
+    def _progress(self, outcome: str, finished: bool) -> str:
+        """A bar, empty where it is not known how far the run is, and the progress in words."""
+        step, most = self.follower.step, max(1, self.follower.total or 0, self.follower.step)
+        value = most if finished else step if self.follower.total else 0
+        color = "" if not outcome else "accent-color:#4CAF50" if finished else "accent-color:#F44336"
+        bar = (
+            f'<progress aria-label="{_("steps")}" value="{value}" max="{most}" style="width:300px;{color}"></progress>'
+        )
+        return f"<div>{bar} {html.escape(self.follower.words(ended=bool(outcome)))}</div>"
 
     def _loss(self) -> str:
-        """The loss, over the shares that it is the sum of."""
-        shares = [share.points for share in self.follower.shares]
-        if not shares or not shares[0]:
-            return curve(self.follower.losses.points, _("loss"))
+        """The loss, over the shares that it is the sum of; "" before there are two points."""
+        curves = self.follower.losses
+        if not curves[0].steps:
+            return ""
         several = self.workers > 1
         name, note = (worker_name, _("shares by worker")) if several else (replica_name, _("shares by replica"))
-        values = [[y for __, y in share] for share in shares]
-        layers = [Layer(name(k), worker_color(k), each) for k, each in enumerate(values)]
-        total = [(x, sum(each)) for (x, __), each in zip(shares[0], zip(*values, strict=True), strict=True)]
-        return curve(total, _("loss"), layers=layers, note=note)
+        layers = [Layer(name(k), worker_color(k), each.values) for k, each in enumerate(curves)]
+        return curve(curves[0].steps, layers, note)
 
     def _table(self, outcome: str) -> str:
         rows = []
@@ -222,3 +199,86 @@ class Dashboard(Live):
         if what == "training" and step:
             return _("step {step} of {total}", step=step, total=total) if total else _("step {step}", step=step)
         return _(_AFTER[what], step=step) if step and what in _AFTER else str(line)
+
+
+# ---- the loss as a picture in SVG, quick to draw, in the colours of the page
+
+
+class Layer(NamedTuple):
+    """One summand of the loss: its name, its colour, and its value at each point."""
+
+    name: str
+    color: str
+    values: Sequence[float]
+
+
+def curve(steps: Sequence[float], layers: Sequence[Layer], note: str = "") -> str:
+    """Draw the loss by step over the layers that it is the sum of; "" for fewer than two finite points.
+
+    A point that is not finite leaves a gap. The lower end of the scale is 0, or the least loss where that is negative.
+    A single layer is the loss itself. Where one is negative none is drawn, because areas would not be true then.
+    note: whose the layers are.
+    """
+    values = np.array([layer.values for layer in layers], float)
+    losses = values.sum(axis=0)
+    known = np.isfinite(losses)
+    if known.sum() < 2:
+        return ""
+    low, high = min(0.0, losses[known].min()), losses[known].max()
+    xs = _LEFT + (np.array(steps) - steps[0]) * ((_RIGHT - _LEFT) / ((steps[-1] - steps[0]) or 1))
+    heights = _FOOT - (values.cumsum(axis=0) - low) * ((_FOOT - _TOP) / ((high - low) or 1))
+    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=steps[-1])
+    words, areas = _("{words} at step {step:.0f}", words=said, step=steps[-1]), []
+    if len(layers) > 1 and not (values < 0).any():
+        pairs = zip(layers, heights, strict=True)
+        areas = [f'<path d="{_path(xs, ys, known, _FOOT)}" fill="{layer.color}"/>' for layer, ys in pairs]
+        shares = _(", ").join(f"{layer.name} {_figure(layer.values[-1])}" for layer in layers)
+        words = _("{words} at step {step:.0f}, {note}: {shares}", words=said, step=steps[-1], note=note, shares=shares)
+    pen = 'fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round"'
+    drawn = [
+        _text(_LEFT, 14, said, size=12),
+        _text(_RIGHT, 14, _("scale {low} to {high}", low=_figure(low), high=_figure(high)), _SMALL, "end"),
+        f'<line x1="{_LEFT}" y1="{_FOOT}" x2="{_RIGHT}" y2="{_FOOT}" stroke="currentColor" opacity="0.35"/>',
+        *reversed(areas),  # each covers the lower end of the one above
+        f'<path d="{_path(xs, heights[-1], known)}" {pen}/>',
+        _text(_LEFT, _HEIGHT - 5, _("step {step:.0f}", step=steps[0]), _SMALL),
+        _text(_WIDTH / 2, _HEIGHT - 5, note, _SMALL, "middle") if areas else "",
+        _text(_RIGHT, _HEIGHT - 5, last, _SMALL, "end"),
+    ]
+    return (
+        f'<svg role="img" aria-label="{html.escape(words)}" width="{_WIDTH}" height="{_HEIGHT}" '
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" fill="currentColor" font-family="sans-serif">{"".join(drawn)}</svg>'
+    )
+
+
+def image(svg: str) -> str:
+    """Return a picture as an `<img>` with a text alternative, which pages keep that drop SVG; "" for "".
+
+    Apart from the page it can't have the colours of the page: it is grey, legible on white and on black.
+    """
+    said = re.search(r'aria-label="([^"]*)"', svg)
+    if said is None:
+        return ""
+    alone = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace("currentColor", _GREY)
+    source = base64.b64encode(alone.replace(_SMALL, "").encode()).decode()
+    return f'<img alt="{said[1]}" src="data:image/svg+xml;base64,{source}">'
+
+
+def _path(xs: np.ndarray, ys: np.ndarray, known: np.ndarray, foot: int | None = None) -> str:
+    """A line through the places that are known, with gaps where they are not; with a foot, the area down to it."""
+    parts = []
+    for there, run in itertools.groupby(zip(known, xs, ys, strict=True), key=lambda place: bool(place[0])):
+        places = [f"{x:.1f} {y:.1f}" for __, x, y in run] if there else []
+        if places and foot is not None:
+            places = [f"{places[0].split()[0]} {foot}", *places, f"{places[-1].split()[0]} {foot}Z"]
+        parts.append("M" + "L".join(places) if places else "")
+    return "".join(parts)
+
+
+def _text(x: float, y: float, words: str, style: str = "", anchor: str = "start", size: int = 10) -> str:
+    place = f'x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
+    return f"<text {place} {style}>{html.escape(words)}</text>"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"

@@ -14,37 +14,38 @@ from dtk.watch.waiting import clauses
 __all__ = ["Curve", "Follower", "duration"]
 
 _WINDOW = 50  # steps that the present rate is taken over
+_MOST_POINTS = 200  # of a curve; an even number
 _MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not what each contributes
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
 
 
 class Curve:
-    """A curve of at most `2 * points` points, however many are added: neighbours are put together when it is full.
+    """A curve of at most `_MOST_POINTS` points, however many values are added: it keeps the means of so many steps.
 
-    Each point is a quotient, sums above and below, so that a rate put together is examples over seconds and not
-    a mean of rates.
+    steps: the last step of each point. When it is full, neighbours are put together.
     """
 
-    def __init__(self, points: int = 200):
-        self.limit = 2 * points
-        self.rows: list[list[float]] = []  # x, upper sum, lower sum
-        self._stride = 1
-        self._open = 0
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self._sums: list[float] = []
+        self._each, self._last = 1, 0  # values in a point, and in the last one
 
-    def add(self, x: float, upper: float, lower: float = 1.0) -> None:
-        if self._open == 0:
-            self.rows.append([x, 0.0, 0.0])
-        row = self.rows[-1]
-        row[0], row[1], row[2] = x, row[1] + upper, row[2] + lower
-        self._open = (self._open + 1) % self._stride
-        if len(self.rows) >= self.limit and self._open == 0:
-            pairs = zip(self.rows[::2], self.rows[1::2], strict=True)
-            self.rows = [[b[0], a[1] + b[1], a[2] + b[2]] for a, b in pairs]
-            self._stride *= 2
+    def add(self, step: int, value: float) -> None:
+        if self._last in (0, self._each):
+            self.steps.append(step)
+            self._sums.append(0.0)
+            self._last = 0
+        self.steps[-1], self._sums[-1], self._last = step, self._sums[-1] + value, self._last + 1
+        if len(self.steps) == _MOST_POINTS and self._last == self._each:
+            self.steps = self.steps[1::2]
+            self._sums = [a + b for a, b in zip(self._sums[::2], self._sums[1::2], strict=True)]
+            self._each = self._last = 2 * self._each
 
     @property
-    def points(self) -> list[tuple[float, float]]:
-        return [(x, upper / lower if lower else float("nan")) for x, upper, lower in self.rows]
+    def values(self) -> list[float]:
+        """The mean of each point's values."""
+        counts = [self._each] * (len(self._sums) - 1) + [self._last]
+        return [total / count for total, count in zip(self._sums, counts, strict=True)] if self._sums else []
 
 
 @dataclass
@@ -61,21 +62,20 @@ class Follower:
     step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
     of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
     training has, None where that is not known. The first step, which includes tracing, counts for no rate.
-    shares: of the global loss, a curve for each worker, or for each replica where one worker has all; empty for one
-    replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its last evaluation, ""
-    before the first; evaluations: how many it has made.
+    losses: the global loss as curves to be added up: one for each worker, or for each replica where one worker has all;
+    a single one for one replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its
+    last evaluation, "" before the first.
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
         self.members = [Progress() for __ in folder.members]
-        self.evaluator, self.evaluated, self.evaluations = _("waiting for a checkpoint"), "", 0
+        self.evaluator, self.evaluated = _("waiting for a checkpoint"), ""
         self.workers, self.replicas = folder.workers, replicas
         self.step, self.epoch, self.loss = 0, 0, float("nan")
-        self.losses, self.rates = Curve(), Curve()
         count = self.workers if self.workers > 1 else replicas
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
-        self.shares = [Curve(points=75) for __ in range(count)] if 1 < count <= _MOST_SHARES else []
-        # step -> replicas that recorded it, loss, examples, last end, and the shares
+        self.losses = [Curve() for __ in range(count if count <= _MOST_SHARES else 1)]
+        # step -> replicas that recorded it, examples, last end, and the loss, as many summands as there are curves
         self._open: dict[int, list[float]] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
         self._planned: tuple[int, int | None, int | None] | None = None  # steps before, steps an epoch, epochs
@@ -102,7 +102,6 @@ class Follower:
         if isinstance(news, events.Evaluating):
             self.evaluator = _("evaluating") if news.step is None else _("evaluating step {step}", step=news.step)
             return
-        self.evaluations += 1
         said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
         values = [f"{k} {v:.4g}" if isinstance(v, (int, float)) else f"{k} {v}" for k, v in news.metrics.items()]
         self.evaluated = _("{name}: {words}", name=said, words=_(", ").join(values)) if values else said
@@ -111,15 +110,13 @@ class Follower:
     def _take(self, record: Record) -> None:
         entry = self._open.get(record.step)
         if entry is None:
-            entry = self._open[record.step] = [0, 0.0, 0, 0.0, *(0.0 for __ in self.shares)]
+            entry = self._open[record.step] = [0, 0, 0.0, *(0.0 for __ in self.losses)]
         entry[0] += 1
+        entry[1] += record.examples
+        entry[2] = max(entry[2], record.ended)
         # A replica without examples adds nothing where its share is no number: see dtk.scaling.shares.
         share = record.loss if record.examples or math.isfinite(record.loss) else 0.0
-        entry[1] += share
-        if self.shares:
-            entry[4 + int(record[self._by])] += share
-        entry[2] += record.examples
-        entry[3] = max(entry[3], record.ended)
+        entry[3 + (int(record[self._by]) if len(self.losses) > 1 else 0)] += share
         if entry[0] == self.replicas:
             del self._open[record.step]
             self._complete(record.step, record.epoch, entry)
@@ -127,12 +124,10 @@ class Follower:
             del self._open[next(iter(self._open))]
 
     def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
-        self.loss, examples, ended, *shares = entry[1:]
-        self.losses.add(step, self.loss)
-        for curve, share in zip(self.shares, shares, strict=True):
+        examples, ended, *shares = entry[1:]
+        self.loss = sum(shares)
+        for curve, share in zip(self.losses, shares, strict=True):
             curve.add(step, share)
-        if self._recent and ended > self._recent[-1][0]:
-            self.rates.add(step, examples, ended - self._recent[-1][0])
         self._recent.append((ended, examples))
         if epoch != self.epoch:
             self._measured = step - 1 - self._epoch_began if self.epoch else None

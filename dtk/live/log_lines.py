@@ -11,7 +11,7 @@ __all__ = ["LogLines", "clean"]
 # ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_BACKSPACES = re.compile(r"\x08+")
+_ERASED = re.compile(r"[^\x08]\x08")
 _PENDING = 1 << 14  # bytes of an unfinished line that are kept
 
 
@@ -25,21 +25,12 @@ def clean(line: str) -> str:
     """
     if "\x1b" in line:
         line = _ESCAPES.sub("", line)
-    if "\x08" in line:
-        line = _without_backspaces(line)
+    while (erased := _ERASED.sub("", line)) != line:
+        line = erased
     if "\r" in line:
         # A progress bar writes a whole line anew each time; what an empty rest would leave is the state before.
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     return _CONTROLS.sub("", line)
-
-
-def _without_backspaces(line: str) -> str:
-    kept, position = "", 0
-    for run in _BACKSPACES.finditer(line):
-        kept += line[position : run.start()]
-        kept = kept[: max(0, len(kept) - (run.end() - run.start()))]
-        position = run.end()
-    return kept + line[position:]
 
 
 class LogLines:

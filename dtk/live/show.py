@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Sequence
@@ -14,11 +13,7 @@ from dtk.live.follow import Follower
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 
-__all__ = ["Counting", "Live", "Silent", "heading", "kind", "show"]
-
-
-class Silent(Live):
-    """The view that shows nothing."""
+__all__ = ["Counting", "Live", "heading", "show"]
 
 
 class Counting(Live):
@@ -51,22 +46,16 @@ class Counting(Live):
         self._width = len(words)
 
 
-def kind() -> str:
-    """ "widgets", "text" or "off": as `dtk.environment.live_mode`; "text" where a notebook has no ipywidgets."""
-    mode = live_mode()
-    return "text" if mode == "widgets" and importlib.util.find_spec("ipywidgets") is None else mode
-
-
 def show(
     workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "", program: str = ""
 ) -> Live:
-    """Return a view of the run that `reader` reads, of this `kind`.
+    """Return a view of the run that `reader` reads, as `live_mode` has it.
 
     replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with; note: what
     is added to that. program: its name, in the run of one, whose lines are all printed.
     """
-    if (which := kind()) == "off":
-        return Silent()
+    if (which := live_mode()) == "off":
+        return Live()
     named = heading(workers, replicas, mode, program)
     if reader.folder.has_evaluator:
         named = _("{run} and an evaluator", run=named)
@@ -77,7 +66,7 @@ def show(
         return Dashboard(reader, replicas, label, mode)
     from dtk.live.text import TextView
 
-    return TextView(reader, replicas, label, whole=bool(program), mode=mode)
+    return TextView(reader, replicas, label, whole=bool(program))
 
 
 def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:

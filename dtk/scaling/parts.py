@@ -2,7 +2,6 @@
 
 From the records (when a step began and ended) and the marks (`dtk.worker.marks`: when its data was there, when each
 all-reduce began and ended), all on one clock. The parts divide a step's time without gap or overlap, so they add up.
-The arithmetic is on arrays, as a view that is drawn while a run goes does it again and again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
     from dtk.records.tables import Recorded
 
-__all__ = ["PARTS", "Bins", "Marks", "Steps", "seconds", "step_messages", "step_parts", "step_reductions"]
+__all__ = ["PARTS", "step_messages", "step_parts", "step_reductions"]
 
 PARTS = ("python", "input", "compute", "all_reduce", "waiting")
 _LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
@@ -47,14 +46,6 @@ class Marks(NamedTuple):
     bytes: np.ndarray
 
 
-class Bins(NamedTuple):
-    """`number` spans of time of `width` seconds, the first from `first * width` on."""
-
-    first: int
-    number: int
-    width: float
-
-
 def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Where the seconds of each step went.
 
@@ -76,22 +67,8 @@ def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas
     """
     table, steps, marks = _recorded(run.folder, records)
     edges = np.stack([steps.lo, steps.ended], axis=1) + _APART * steps.worker[:, None]
-    found = _parts(steps, marks, edges, together=0)
+    found = _parts(steps, marks, edges)
     return table[["worker", "step", "period"]].assign(**{name: found[name][:, 0] for name in PARTS})
-
-
-def seconds(steps: Steps, marks: Marks, bins: Bins, whole: np.ndarray, together: bool) -> np.ndarray:
-    """How long each worker was at each part in each bin: `(workers, len(PARTS), bins.number)`, in seconds.
-
-    whole: for each worker whether its marks show all waits for data and all all-reduces. Where they don't, what is left
-    of a step may be any of these: it is not called computing. together: whether the workers' all-reduces are with each
-    other. Then a step of which one is missing at some worker is left out, as nothing says who waited there.
-    """
-    edges = (bins.first + np.arange(bins.number + 1)) * bins.width
-    edges = np.add.outer(np.arange(len(whole)) * _APART, edges)
-    found = _parts(steps, marks, edges, len(whole) if together else 0)
-    found["compute"] *= whole[:, None]
-    return np.maximum(0.0, np.stack([found[name] for name in PARTS], axis=1))
 
 
 def step_reductions(run: Recorded) -> pandas.DataFrame:
@@ -142,7 +119,7 @@ def _reductions(folder: RunFolder) -> pandas.DataFrame:
     row, marks = _of_steps(steps, marks)
     kept = np.flatnonzero(marks.reduce)[np.argsort(marks.begin[marks.reduce], kind="stable")]
     row, begin, end, size = row[kept], marks.begin[kept], marks.end[kept], marks.bytes[kept]
-    last, _ = _last(row, steps, begin, size)
+    last = _last(row, steps, begin, size)
     found = {
         "worker": steps.worker[row],
         "step": steps.step[row],
@@ -156,22 +133,18 @@ def _reductions(folder: RunFolder) -> pandas.DataFrame:
     return pd.DataFrame(found)
 
 
-def _parts(steps: Steps, marks: Marks, edges: np.ndarray, together: int) -> dict[str, np.ndarray]:
-    """The seconds of each part between each two edges, `(rows, edges - 1)`; edges are `_APART` by worker.
-
-    together: how many workers take part in each all-reduce; a step in which one has fewer is left out.
-    """
+def _parts(steps: Steps, marks: Marks, edges: np.ndarray) -> dict[str, np.ndarray]:
+    """The seconds of each part between each two edges, `(rows, edges - 1)`; edges are `_APART` by worker."""
     row, marks = _of_steps(steps, marks)
-    marks, good, waited = _exposed(row, marks, steps, together)
+    marks, waited = _exposed(row, marks, steps)
     lag = steps.worker * _APART
     lo, started, ended = steps.lo + lag, steps.started + lag, steps.ended + lag
     asked, had = _taken(row, marks, len(steps.worker))
     start = np.clip(np.where(np.isfinite(asked), asked, started), lo, ended)
     had = np.maximum(np.minimum(had, ended), start)
-    kept = marks.reduce & good[row]
+    kept = marks.reduce
     row, begin, end, waited = row[kept], marks.begin[kept], marks.end[kept], waited[kept]
     in_input = _covered(np.maximum(begin, start[row]), np.minimum(end, had[row]), edges)
-    lo, start, had, ended = lo[good], start[good], had[good], ended[good]
     found = {"waiting": _covered(begin, waited, edges)}
     found["all_reduce"] = _covered(begin, end, edges) - found["waiting"]
     found["input"] = _covered(start, had, edges) - in_input
@@ -190,23 +163,22 @@ def _of_steps(steps: Steps, marks: Marks) -> tuple[np.ndarray, Marks]:
     return row, marks._replace(begin=np.maximum(marks.begin, steps.lo[row]))  # NaN stays NaN
 
 
-def _exposed(row: np.ndarray, marks: Marks, steps: Steps, workers: int) -> tuple[Marks, np.ndarray, np.ndarray]:
-    """The marks, all-reduces from where they are exposed on; which steps are good; until when each mark waited.
+def _exposed(row: np.ndarray, marks: Marks, steps: Steps) -> tuple[Marks, np.ndarray]:
+    """The marks, all-reduces from where they are exposed on; until when each mark waited.
 
     Packs of gradients are reduced while earlier layers' gradients are computed: they are exposed from the last pack on.
     Times from here on are `_APART`.
     """
     lag, reduce = marks.worker * _APART, marks.reduce
-    good, last = np.ones(len(steps.worker), dtype=bool), np.full(len(row), -np.inf)
-    last[reduce], count = _last(row[reduce], steps, marks.begin[reduce], marks.bytes[reduce])
-    good[row[reduce][count < workers]] = False
+    last = np.full(len(row), -np.inf)
+    last[reduce] = _last(row[reduce], steps, marks.begin[reduce], marks.bytes[reduce])
     begin, end = marks.begin + lag, marks.end + lag
-    large, there = np.zeros(len(row), dtype=bool), np.full(len(good), -np.inf)
-    large[reduce] = _large(row[reduce], marks.bytes[reduce], len(good))
+    large, there = np.zeros(len(row), dtype=bool), np.full(len(steps.worker), -np.inf)
+    large[reduce] = _large(row[reduce], marks.bytes[reduce], len(steps.worker))
     np.maximum.at(there, row[large], begin[large])
     begin[large] = np.maximum(begin, there[row])[large]
     waited = np.clip(last + lag, begin, np.maximum(begin, end))
-    return marks._replace(begin=begin, end=end), good, waited
+    return marks._replace(begin=begin, end=end), waited
 
 
 def _taken(row: np.ndarray, marks: Marks, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -224,8 +196,8 @@ def _large(row: np.ndarray, size: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(size >= _LARGE * most[row])
 
 
-def _last(row: np.ndarray, steps: Steps, begin: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """When the last worker began each all-reduce, the nth of so many bytes in that step; how many workers have it."""
+def _last(row: np.ndarray, steps: Steps, begin: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """When the last worker began each all-reduce, the nth of so many bytes in that step."""
     order = np.lexsort((begin, size, row))
     nth = np.empty(len(row), dtype=int)
     nth[order] = _places(_changes(row[order], size[order]))
@@ -233,11 +205,10 @@ def _last(row: np.ndarray, steps: Steps, begin: np.ndarray, size: np.ndarray) ->
     order = np.lexsort((nth, size, step))
     new = _changes(step[order], size[order], nth[order])
     starts, group = np.flatnonzero(new), np.cumsum(new) - 1
-    last, count = np.empty(len(row)), np.zeros(len(row), dtype=int)
+    last = np.empty(len(row))
     if len(row):
         last[order] = np.maximum.reduceat(begin[order], starts)[group]
-        count[order] = np.diff(np.append(starts, len(row)))[group]
-    return last, count
+    return last
 
 
 def _changes(*columns: np.ndarray) -> np.ndarray:

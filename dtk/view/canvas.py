@@ -83,7 +83,9 @@ class Shown(Axes):
             print(repr(self.figure))
 
 
-def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE) -> list[Axes]:
+def axes(
+    ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, float] = SIZE, shown: bool = True
+) -> list[Axes]:
     """Return the axes to draw on. A new figure is pyplot's, so that a notebook shows it once, at the end of its cell.
 
     Lines that are drawn on new axes have colours that no worker has, and that a colour-blind reader can tell apart.
@@ -92,17 +94,19 @@ def axes(ax: Axes | None, rows: tuple[float, ...] = (1.0,), size: tuple[float, f
         ax: given axes, which are then all; None: a new figure.
         rows: one axes each, with these relative heights.
         size: of the new figure, width and height in inches.
+        shown: whether the figure is pyplot's; if not, it is for a page or a lab that shows it itself.
     """
     if ax is not None:
         return [ax]
+    if shown:
+        figure: Any = plt.figure(figsize=size, layout="constrained", FigureClass=Described)
+        _drawn.append(figure)
+    else:
+        figure = Described(figsize=size, layout="constrained")
     ratios = {"height_ratios": rows}
-    shape: Any = {"figsize": size, "layout": "constrained", "FigureClass": Described}
-    figure, grid = plt.subplots(
-        len(rows), 1, squeeze=False, gridspec_kw=ratios, subplot_kw={"axes_class": Shown}, **shape
-    )
+    grid = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw=ratios, subplot_kw={"axes_class": Shown})
     for each in grid[:, 0]:
         each.set_prop_cycle(color=CURVE_COLORS)
-    _drawn.append(figure)
     return list(grid[:, 0])
 
 

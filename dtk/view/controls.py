@@ -6,17 +6,13 @@ JupyterLab takes for its own (https://jupyterlab.readthedocs.io/en/stable/user/i
 
 from __future__ import annotations
 
-import base64
-import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtk.environment import live_mode
-
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
-__all__ = ["STYLE", "Lab", "beside", "choice", "folded", "has_widgets", "in_a_row", "number", "styled"]
+__all__ = ["STYLE", "Lab", "beside", "choice", "display_beside", "folded", "number", "styled"]
 
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
@@ -33,45 +29,34 @@ STYLE = f"""<style>
 </style>"""
 
 
-def has_widgets() -> bool:
-    """Return whether controls can be shown here: in a notebook that has ipywidgets."""
-    return live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None
-
-
 class Lab:
-    """Controls for a learner to set, and `words` and a `picture` of what they stand for, together in `box`."""
+    """Controls for a learner to set, and `words` and a `picture` of what they stand for, together in `box`.
 
-    title = ""
-    box: Any
-    words: Any
-    picture: Any
+    controls: widgets with a `value`, by name. rows: how they stand above the picture; none: one below the other.
+    draw: is called with the controls' values, and returns the words, as HTML, and the axes of a figure for them.
+    """
 
-    def draw(self) -> tuple[str, Figure]:
-        """Return the words, as HTML, and the figure for what the controls stand for now."""
-        raise NotImplementedError
-
-    def still(self) -> bytes | str:
-        """Return what a page shows where no kernel answers: a PNG, or HTML."""
-        raise NotImplementedError
-
-    def arrange(self, controls: Sequence[Any], rows: Sequence[Any] = ()) -> None:
-        """Set the controls, or rows of them, above the words and the picture, which change with each of them."""
+    def __init__(
+        self, title: str, controls: dict[str, Any], draw: Callable[..., tuple[str, Axes]], rows: Sequence[Any] = ()
+    ):
         import ipywidgets
 
+        self.title, self.controls, self._draw = title, controls, draw
         self.words, self.picture = ipywidgets.HTML(), ipywidgets.HTML()
-        self.box = styled(ipywidgets.VBox([*(rows or controls), self.words, self.picture]))
-        for control in controls:
+        self.box = styled(ipywidgets.VBox([*(rows or controls.values()), self.words, self.picture]))
+        for control in controls.values():
             control.observe(self._redraw, "value")
         self._redraw()
 
     def _redraw(self, change: Any = None) -> None:
         from dtk.view.canvas import alternative, image
 
-        words, figure = self.draw()
+        words, ax = self._draw(**{name: control.value for name, control in self.controls.items()})
         self.words.value = STYLE + words
+        figure: Any = ax.get_figure(root=True)
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
-        picture = image(figure, alternative(figure.axes[0]), 150, style)
+        picture = image(figure, alternative(ax), 150, style)
         self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
 
     def __repr__(self) -> str:
@@ -79,13 +64,14 @@ class Lab:
         return f"<lab of dtk: {self.title}>"
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
+        display_beside(self.box, repr(self), self.picture.value)
 
-        still = self.still()
-        page = {"text/html": still}
-        if isinstance(still, bytes):
-            page = {"image/png": base64.b64encode(still).decode()}
-        display({**beside(self.box, repr(self)), **page}, raw=True)
+
+def display_beside(box: Any, text: str, page: str) -> None:
+    """Display widgets. text, page: what stands for them where no kernel answers, the second as HTML."""
+    from IPython.display import display
+
+    display({**beside(box, text), "text/html": page}, raw=True)
 
 
 def styled(box: Any) -> Any:
@@ -100,17 +86,10 @@ def beside(box: Any, text: str) -> dict[str, Any]:
     return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
 
 
-def in_a_row() -> bool:
-    """Return whether ipywidgets can set the options of a choice side by side (from 8.1 on)."""
-    import ipywidgets
-
-    return hasattr(ipywidgets.RadioButtons, "orientation")
-
-
 def folded(panes: Sequence[Any]) -> Any:
-    """Show the pane number `selected_index` alone, as a Stack does from ipywidgets 8.1 on.
+    """Show the pane number `selected_index` alone: an Accordion without its headers, which the keyboard doesn't reach.
 
-    An Accordion without its headers, which the keyboard doesn't reach.
+    Not a Stack, which ipywidgets has from 8.1 on.
     """
     import ipywidgets
 
@@ -120,10 +99,13 @@ def folded(panes: Sequence[Any]) -> Any:
 
 
 def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:
-    """Create a choice of `options` (names, or pairs of name and value), if possible in a row. width: of the name."""
+    """Create a choice of `options` (names, or pairs of name and value), in a row from ipywidgets 8.1 on.
+
+    width: of the name.
+    """
     import ipywidgets
 
-    row: dict[str, Any] = {"orientation": "horizontal"} if in_a_row() else {}
+    row: dict[str, Any] = {"orientation": "horizontal"} if hasattr(ipywidgets.RadioButtons, "orientation") else {}
     style, layout = {"description_width": width}, ipywidgets.Layout(width="auto")
     return ipywidgets.RadioButtons(
         options=list(options), value=value, description=description, style=style, layout=layout, **row

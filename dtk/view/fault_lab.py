@@ -14,7 +14,7 @@ from dtk import environment, faults
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, Lab, choice, has_widgets, number, styled
+from dtk.view.controls import STYLE, choice, display_beside, number, styled
 
 __all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
 
@@ -95,25 +95,17 @@ def fault_lab(
         The lab; where widgets don't run (`dtk.environment.live_mode`), a page of text, and nothing is run.
 
     Raises:
-        ClusterConfigError: arguments that it can't use.
+        ClusterConfigError: other numbers of workers or steps.
     """
-    for name, value in (("run", run), ("fn", fn)):
-        if not callable(value):
-            words = N_(
-                "fault_lab: {name} is {value!r}, not a function; it takes dtk.run, then the training function: "
-                "dtk.plot.fault_lab(dtk.run, train)"
-            )
-            raise ClusterConfigError(_(words, name=name, value=value))
     for name, count in (("workers", workers), ("steps", steps)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             words = N_("fault_lab: {name}={count!r}, but it takes a whole number from 1 up")
             raise ClusterConfigError(_(words, name=name, count=count))
-    taken = {"faults", "workers"} & set(options)
-    if taken:
-        raise ClusterConfigError(_("fault_lab: {name}= is chosen in the lab; leave it out", name=min(taken)))
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
-    return FaultLab(run, fn, workers, steps, options) if has_widgets() else _page(fn, workers, steps)
+    if environment.live_mode() != "widgets":
+        return _page(fn, workers, steps)
+    return FaultLab(run, fn, workers, steps, options)
 
 
 def make(kind: str, worker: int, step: int) -> faults.Fault:
@@ -146,13 +138,11 @@ def _page(fn: Callable[..., Any], workers: int, steps: int) -> FaultPage:
     return FaultPage("\n".join([head, *calls, _("Answers:"), *answers]))
 
 
-class FaultLab(Lab):
+class FaultLab:
     """The lab's controls: `kind`, `worker`, `step`, `prediction` (widgets with a `value`), `button` and `words`.
 
     seen: what the last run showed; None before the first.
     """
-
-    title = "faults"
 
     def __init__(self, run: Runner, fn: Callable[..., Any], workers: int, steps: int, options: dict[str, Any]):
         import ipywidgets
@@ -220,5 +210,9 @@ class FaultLab(Lab):
         self.prediction.value = None
         self.words.value = ""
 
-    def still(self) -> str:
-        return f"<pre>{html.escape(_page(self._fn, self._workers, self.step.max))}</pre>"
+    def __repr__(self) -> str:
+        return "<lab of dtk: faults>"
+
+    def _ipython_display_(self) -> None:
+        page = html.escape(_page(self._fn, self._workers, self.step.max))
+        display_beside(self.box, repr(self), f"<pre>{page}</pre>")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas
 from matplotlib.axes import Axes
 
@@ -40,8 +39,8 @@ _HALF = 0.17  # a little less than half the width of a box in the middle: where 
 
 @dataclass(frozen=True)
 class _Step:
-    """One step. records: its rows; rounds: all-reduces of gradients that worker 0 noted; size: bytes of gradients, as
-    noted or else as many as the weights have, 0 where neither is known; weights: how many numbers training changes."""
+    """One step. records: its rows; rounds: all-reduces of gradients that worker 0 noted; size: their bytes; weights:
+    how many numbers training changes."""
 
     number: int
     records: pandas.DataFrame
@@ -54,8 +53,8 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
     """Draw one step: the kernel, a box for each process, in it its replicas, and the messages between them.
 
     All numbers are the run's own: examples and shares from its records, bytes from what its workers noted of their
-    all-reduces. Where they noted none (`DTK_MARKS=0`, several replicas in one process), the bytes are those of the
-    weights, as each weight has a gradient. The bar of the all-reduce is no process: workers send to each other.
+    all-reduces. Where they noted none (`DTK_MARKS=0`, several replicas in one process), there are no bytes. The bar of
+    the all-reduce is no process: workers send to each other.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
@@ -101,8 +100,7 @@ def _read(run: Recorded, step: int | None) -> _Step:
     found = run.folder.worker(0).weights("final") or run.folder.worker(0).weights("initial")
     pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
     arrays = [a for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]
-    size = int(given.sum()) if len(given) else sum(a.nbytes for a in arrays)
-    return _Step(step, table[table.step == step], len(given), size, sum(a.size for a in arrays))
+    return _Step(step, table[table.step == step], len(given), int(given.sum()), sum(a.size for a in arrays))
 
 
 def _places(count: int) -> dict[int, tuple[float, float]]:
@@ -192,8 +190,6 @@ def _words(seen: _Step, workers: int, replicas: int) -> tuple[str, str]:
     title = N_("A step: {processes}, {rounds}") if workers > 1 else N_("A step: {processes}, {rounds} inside")
     if workers > 1:
         caption.append(_("The bar is no process: workers send to each other."))
-    if not seen.rounds and seen.size:
-        caption.append(_("Bytes: those of the weights, each of which has a gradient."))
     return _(title, processes=count, rounds=rounds), " ".join(caption)
 
 
@@ -204,8 +200,7 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     """Draw one step: the global batch on the left, each replica's share of the loss, their sum on the right.
 
     The middle is what `strategy.run` returned, a PerReplica with one value for each replica. A worker's replicas are in
-    its own process: the others' values are not there, and `strategy.reduce` is how it gets the sum. A replica without a
-    record of that step has a dashed frame, and then there is no sum.
+    its own process: the others' values are not there, and `strategy.reduce` is how it gets the sum.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
@@ -213,14 +208,14 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         ax: axes to draw on; None: a new figure.
 
     Raises:
-        ValueError: no replica recorded that step.
+        ValueError: not all replicas recorded that step.
     """
     records = run.records
-    if records.empty:
+    examples = by_step(records, "examples").dropna() if len(records) else records
+    if examples.empty:
         return only_text(ax, NO_RECORDS)
-    shares = by_step(records, "loss")
-    check_step(step, list(shares.index))
-    loss, seen = shares.loc[step], by_step(records, "examples").loc[step]
+    check_step(step, list(examples.index))
+    loss, seen = by_step(records, "loss").loc[step], examples.loc[step]
     count, rows = len(loss), max(len(loss), 2)
     (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * rows))
     workers = records.drop_duplicates("replica").set_index("replica").worker
@@ -230,11 +225,8 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         if apart:
             name = _("worker {worker}, replica {replica}", worker=workers[replica], replica=replica)
         _ray(ax, (count - 1) / 2 - row, name, (loss[replica], seen[replica]), worker_color(int(replica)))
-    whole = bool(seen.notna().all())
-    batch, total = _("global batch\nnot known"), _("global loss\nnot known")
-    if whole:
-        batch = _("global batch\n{examples}", examples=ngettext("{n} example", "{n} examples", seen.sum()))
-        total = _("global loss\n{loss:.4f}", loss=loss.where(seen > 0, 0.0).sum(skipna=False))
+    batch = _("global batch\n{examples}", examples=ngettext("{n} example", "{n} examples", seen.sum()))
+    total = _("global loss\n{loss:.4f}", loss=loss.where(seen > 0, 0.0).sum(skipna=False))
     _value(ax, (_LEFT, 0), batch, ink(ax), fontsize=9)
     _value(ax, (_RIGHT, 0), total, ink(ax), fontsize=9)
     between = (_LEFT + _MIDDLE - _HALF) / 2 + 0.02, (_MIDDLE + _HALF + _RIGHT) / 2 - 0.02
@@ -242,19 +234,14 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         _write(ax, x, rows / 2 + 0.35, words, fontsize=9, style="italic")
     ax.set(xlim=(0, 1), ylim=(-rows / 2, rows / 2 + 0.6))
     blank(ax)
-    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), _fan_caption(step, count, whole))
+    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), _fan_caption(step, count))
     return ax
 
 
 def _ray(ax: Axes, y: float, name: str, values: tuple[float, float], color: str) -> None:
-    """From the batch to a replica and on to the sum. values: its share and examples, NaN without a record, which sends
-    nothing on.
-    """
+    """From the batch to a replica and on to the sum. values: its share and examples."""
     share, examples = values
     style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
-    if np.isnan(examples):
-        ax.plot([_LEFT, _MIDDLE], [0, y], **style, ls=(0, (2, 2)))
-        return _value(ax, (_MIDDLE, y), _("{name}: no record", name=name), color, dashed=True)
     ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
     ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
     words = ngettext(
@@ -267,22 +254,16 @@ def _ray(ax: Axes, y: float, name: str, values: tuple[float, float], color: str)
     _value(ax, (_MIDDLE, y), words, color)
 
 
-def _value(
-    ax: Axes, place: tuple[float, float], words: str, color: Any, dashed: bool = False, fontsize: float = 8.5
-) -> None:
+def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsize: float = 8.5) -> None:
     frame = {"boxstyle": "round,pad=0.45", "facecolor": ax.get_facecolor(), "edgecolor": color, "lw": 1.6}
-    _write(ax, *place, words, fontsize=fontsize, bbox={**frame, "ls": "--" if dashed else "-"}, zorder=3)
+    _write(ax, *place, words, fontsize=fontsize, bbox=frame, zorder=3)
 
 
-def _fan_caption(step: int, count: int, whole: bool) -> str:
+def _fan_caption(step: int, count: int) -> str:
     words = N_(
         "Step {step}: each of {count} replicas computes its share from its own examples; the shares add up to the "
         "loss of the whole batch."
     )
-    if not whole:
-        words = N_(
-            "Step {step}: a replica with a dashed frame has no record of it, so its share and the sum are not known."
-        )
-    elif count == 1:
+    if count == 1:
         words = N_("Step {step}: one replica sees the whole batch; its share is the loss.")
     return _(words, step=step, count=count)

@@ -9,13 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
 from dtk.proof.losses import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
-from dtk.proof.steps import Steps
 from dtk.records.tables import Recorded
 from dtk.scaling import shares
 from dtk.view import canvas
@@ -25,9 +23,7 @@ __all__ = ["difference", "differences", "picture", "proof"]
 
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_BELOW = 0.16  # of the axes' height: the band for differences of 0, under the logarithmic part
 _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
-_VARIABLES = 6  # in the strip
 
 
 def difference(
@@ -40,8 +36,8 @@ def difference(
 ) -> Axes:
     """Draw the distance of the cluster's loss from the baseline's at each step, and a bound for it, as a line.
 
-    The axis of the distance is logarithmic. A distance of 0 has no logarithm: it stands in a band of its own at the
-    bottom. A step where one of the two losses is no finite number has no point, and the headline says so.
+    The axis of the distance is logarithmic, and below the smallest distance linear down to 0, where equal losses stand.
+    A step where one of the two losses is no finite number has no point, and the headline says so.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
@@ -72,52 +68,29 @@ def difference(
     (ax,) = canvas.axes(ax)
     several = len(tables) > 1
     names = names if several or labels else [""]
-    lowest, highest = _span(tables)
-    zeros = any((table.difference == 0).any() for table in tables)
-    zero = lowest * (lowest / highest) ** (_BELOW / (1 - _BELOW) / 2) if zeros else lowest  # the middle of the band
     for k, (table, name) in enumerate(zip(tables, names, strict=True)):
-        _draw(ax, table, zero, name, k if several else None)
+        _draw(ax, table, name, k if several else None)
     canvas.by_step(ax, min(table.index.min() for table in tables), max(table.index.max() for table in tables))
-    _powers(ax, (zero * zero / lowest, highest), lowest)
+    values = np.concatenate([table.to_numpy().ravel() for table in tables])
+    values = np.log10(values[np.isfinite(values) & (values > 0)])
+    lowest, highest = 10 ** np.floor(values.min()), 10 ** np.ceil(values.max() + 0.1)
+    zeros = any((table.difference == 0).any() for table in tables)
+    ax.set_yscale("symlog", linthresh=lowest, linscale=0.5)
+    ax.set(ylim=(-0.3 * lowest if zeros else lowest, highest), ylabel=_("|cluster − baseline|"))  # noqa: RUF001
     canvas.legend_below(ax, ncols=2)
     canvas.headline(ax, *_words(tables, names, rtol))
     return ax
 
 
-def _span(tables: Sequence[pandas.DataFrame]) -> tuple[float, float]:
-    """Whole powers of ten around all that is drawn but the zeros."""
-    values = np.concatenate([table.to_numpy().ravel() for table in tables])
-    values = values[np.isfinite(values) & (values > 0)]
-    if all((table.difference.dropna() == 0).all() for table in tables):
-        values = np.append(values, values.min() / 1e3)  # nothing but tolerances: they are far above 0
-    return 10.0 ** np.floor(np.log10(values.min() / 1.2)), 10.0 ** np.ceil(np.log10(values.max() * 1.5))
-
-
-def _draw(ax: Axes, table: pandas.DataFrame, zero: float, name: str, number: int | None) -> None:
-    """Points, and the tolerance as a line. number: among several runs, which then have a colour for both."""
-    color = CURVE_COLORS[(number or 0) % len(CURVE_COLORS)]
+def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> None:
+    """Points, and the bound as a line. number: among several runs, which then have a colour for both."""
+    color, marker = (kinds[(number or 0) % len(kinds)] for kinds in (CURVE_COLORS, _MARKERS))
     kept = table.iloc[canvas.thinned(table.difference.to_numpy())]
-    places = kept.difference.where(kept.difference != 0, zero)
-    size = 5.0 if len(kept) <= 100 else 2.5
-    points: dict[str, Any] = {"marker": _MARKERS[(number or 0) % len(_MARKERS)], "ms": size, "mew": 0}
-    ax.plot(kept.index, kept.difference.where(kept.difference > 0), color=color, lw=1.0, alpha=0.45)
-    ax.plot(kept.index, places, color=color, ls="", label=name or _("difference at a step"), gid="points", **points)
+    points: dict[str, Any] = {"marker": marker, "ms": 5.0 if len(kept) <= 100 else 2.5, "mew": 0, "lw": 0.5}
+    ax.plot(kept.index, kept.difference, color=color, label=name or _("difference at a step"), gid="points", **points)
     line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": canvas.ink(ax) if number is None else color}
     said = _("bound") if number is None else _("bound, {name}", name=name)
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
-
-
-def _powers(ax: Axes, ylim: tuple[float, float], lowest: float) -> None:
-    """The logarithmic axis down to `lowest`, and under it a band for what is equal."""
-    ax.set(yscale="log", ylim=ylim, ylabel=_("|cluster − baseline|"))  # noqa: RUF001
-    powers = np.arange(round(np.log10(lowest)), round(np.log10(ylim[1])) + 1)
-    powers = powers[:: max(1, -(-len(powers) // 7))]
-    at, words = list(10.0**powers), [f"$10^{{{power}}}$" for power in powers]
-    if ylim[0] < lowest:
-        ax.axhspan(ylim[0], lowest, color=canvas.ink(ax), alpha=0.1, lw=0)
-        at, words = [(ylim[0] * lowest) ** 0.5, *at], [_("equal"), *words]
-    ax.set_yticks(at, words)
-    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float) -> tuple[str, str]:
@@ -198,7 +171,7 @@ def _losses(run: Recorded) -> pandas.Series:
 def proof(found: Proof, ax: Axes | None = None) -> Axes:
     """Draw, for each follower, the difference of the updates at each step, and how much of it rounding may be.
 
-    Where a step differs, it is marked; below are the variables that differ most there, if `ax` is None.
+    A line marks the first step that differs.
 
     Args:
         found: what `dtk.verify` returned, or `VerificationError.proof`.
@@ -207,25 +180,22 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     table = found.table
     if not len(table):
         return canvas.only_text(ax, N_("No step was followed"))
-    differing = [steps for steps in found.followers.values() if steps.parts and found.verdict == "failed"]
-    top, *below = canvas.axes(ax, (2.0, 1.0) if differing and ax is None else (1.0,))
+    (ax,) = canvas.axes(ax)
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
         style: dict[str, Any] = {"marker": _MARKERS[k], "ms": 3.5, "mew": 0, "color": CURVE_COLORS[k]}
-        top.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
+        ax.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
         level = np.maximum(rows.rounding, _LEAST)
-        top.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(top), label=_("rounding level"))
-    canvas.by_step(top, 1, max(found.steps, 1))
-    top.set(yscale="log", ylabel=_("difference of the updates"))
-    low, high = (np.log10(value) for value in top.get_ylim())
-    top.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    canvas.legend_below(top)
-    if differing:
-        top.axvline(differing[0].step or 0, color=canvas.ink(top), lw=0.8, ls=":")
-    for lower in below:
-        _strip(lower, differing[0])
-    canvas.headline(top, _title(found), _("Both updates start from the state that the run recorded before the step."))
-    return top
+        ax.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
+    canvas.by_step(ax, 1, max(found.steps, 1))
+    ax.set(yscale="log", ylabel=_("difference of the updates"))
+    low, high = (np.log10(value) for value in ax.get_ylim())
+    ax.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
+    canvas.legend_below(ax)
+    if found.verdict == "failed" and table.differs.any():
+        ax.axvline(table[table.differs].step.min(), color=canvas.ink(ax), lw=0.8, ls=":")
+    canvas.headline(ax, _title(found), _("Both updates start from the state that the run recorded before the step."))
+    return ax
 
 
 def picture(found: Proof) -> bytes:
@@ -234,17 +204,6 @@ def picture(found: Proof) -> bytes:
     assert drawn is not None
     plt.close(drawn)  # or the cell would show it once more
     return canvas.png(drawn)
-
-
-def _strip(ax: Axes, steps: Steps) -> None:
-    """The variables that differ at the first step that does, with their rounding levels."""
-    parts = sorted(steps.parts, key=lambda part: -min(part.apart, 1e3))[:_VARIABLES]
-    places = np.arange(len(parts))
-    ax.barh(places, [max(min(part.apart, 1e3), _LEAST) for part in parts], color=CURVE_COLORS[0], height=0.6)
-    ax.plot([max(part.level, _LEAST) for part in parts], places, ls="", marker="|", ms=9, color=canvas.ink(ax))
-    ax.set_yticks(places, [part.name for part in parts], fontsize=8)
-    ax.invert_yaxis()
-    ax.set(xscale="log", xlabel=_("difference at step {step}, as a part of the variable's change", step=steps.step))
 
 
 def _title(found: Proof) -> str:

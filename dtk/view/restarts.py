@@ -10,7 +10,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from dtk.language import N_, _, columns
+from dtk.language import N_, _
 from dtk.records.tables import Recorded
 from dtk.scaling.timing import fates, spans
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
@@ -20,16 +20,14 @@ __all__ = ["restarts"]
 
 _KEPT, _AGAIN = CURVE_COLORS[0], CURVE_COLORS[2]
 _HIGH = 0.46  # of a row; the words under the bar take the rest
-_LETTER = 0.0115  # of the axes' width, of the figures in a bar
 _WIDE = 88  # letters under a bar
-_TILES = 60  # steps up to which each has an edge of its own
 _KINDS = {"kept": N_("kept"), "lost": N_("computed, then lost"), "again": N_("computed again, kept")}
 
 
 def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw each start of the cluster as a row: the steps that it computed, and whether they were kept.
 
-    A step is lost where the next attempt's checkpoint did not hold it: that attempt computes it again. Beside a row
+    A step is lost where the next attempt's checkpoint did not hold it: that attempt computes it again. Under a row
     stands what ended the attempt.
 
     Args:
@@ -45,8 +43,8 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
     (ax,) = axes(ax, size=(7.0, 1.75 + 0.62 * count))
     for row in range(count):
         mine = table[table.attempt == row + 1]
-        _row(ax, row, mine, last)
-        _reason(ax, row, said.get(row + 1), mine, last)
+        _row(ax, row, mine)
+        _reason(ax, row, said.get(row + 1), mine)
         if row and len(mine):
             at = int(mine.step.min()) - 0.5
             ax.plot([at, at], [row - 1 - _HIGH / 2, row + _HIGH / 2], color=ink(ax), lw=1.2, ls=(0, (2, 2)), gid="from")
@@ -58,22 +56,11 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _row(ax: Axes, row: int, table: pandas.DataFrame, last: int) -> None:
-    """Blocks of steps that are alike, with their numbers where there is room."""
+def _row(ax: Axes, row: int, table: pandas.DataFrame) -> None:
+    """A bar for each span of steps that are alike."""
     for kind, part in table.groupby("kind"):
-        style = _style(ax, kind)
-        for first, end in spans(part.step.tolist()):
-            blocks = [(first - 0.5, end - first + 1)]
-            if last <= _TILES:
-                blocks = [(step - 0.5, 1) for step in range(first, end + 1)]
-                style |= {"edgecolor": style["edgecolor"] if kind == "lost" else ax.get_facecolor(), "lw": 0.8}
-            ax.broken_barh(blocks, (row - _HIGH / 2, _HIGH), gid=kind, **style)
-            words = _("{first} to {last}", first=first, last=end) if end > first else f"{first}"
-            if columns(words) * _LETTER * last <= end - first + 1:
-                face = ax.get_facecolor() if kind == "lost" else style["facecolor"]
-                color = {"lost": ink(ax), "again": "black", "kept": "white"}[kind]
-                place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
-                ax.text((first + end) / 2, row, words, color=color, bbox=_ground(face), **place)
+        bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
+        ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
 
 
 def _style(ax: Axes, kind: str) -> dict[str, Any]:
@@ -82,24 +69,15 @@ def _style(ax: Axes, kind: str) -> dict[str, Any]:
     return {"facecolor": _AGAIN if kind == "again" else _KEPT, "edgecolor": "none", "lw": 0.0}
 
 
-def _ground(color: Any) -> dict[str, Any]:
-    """What lies under words that stand on a hatched or divided bar."""
-    return {"facecolor": color, "lw": 0, "pad": 1.0}
-
-
-def _reason(ax: Axes, row: int, failed: str | None, table: pandas.DataFrame, last: int) -> None:
-    """What ended the attempt, beside its bar or, where there is no room, beneath; nothing for one that finished."""
+def _reason(ax: Axes, row: int, failed: str | None, table: pandas.DataFrame) -> None:
+    """What ended the attempt, beneath its bar; nothing for one that finished."""
     if failed is None:
         return
     first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
     words = f"{first} …" if more else first
     words = _("made no step: {why}", why=words) if table.empty else words
-    end = int(table.step.max()) if len(table) else 0
-    style: dict[str, Any] = {"fontsize": 8.5, "bbox": _ground(ax.get_facecolor()), "gid": "reason"}
-    if columns(words) * _LETTER * last <= last - end:
-        note(ax, words, (end + 0.5, row), (6, 0), **style)
-    else:
-        note(ax, words, (0.5, row + _HIGH / 2), (3, -4), va="top", **style)
+    ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
+    note(ax, words, (0.5, row + _HIGH / 2), (3, -4), va="top", fontsize=8.5, gid="reason", bbox=ground)
 
 
 def _words(table: pandas.DataFrame) -> tuple[str, str]:
@@ -113,14 +91,9 @@ def _words(table: pandas.DataFrame) -> tuple[str, str]:
         title = _("{computed} steps computed, all of them count", computed=computed)
         return title, _("The next attempt began after the last step of the one before.")
     first, end = twice[0]
-    which = (
-        N_("steps {first} to {last} were computed twice"),
-        N_("steps {first} to {last} were computed up to {times} times"),
-    )
-    if len(twice) > 1:
-        which = N_("{steps} steps were computed twice"), N_("{steps} steps were computed up to {times} times")
-    elif end == first:
-        which = N_("step {first} was computed twice"), N_("step {first} was computed up to {times} times")
-    again = _(which[int(times.max() > 2)], steps=int((times > 1).sum()), first=first, last=end, times=times.max())
+    which = N_("steps {first} to {last} were computed twice") if end > first else N_("step {first} was computed twice")
+    if len(twice) > 1 or times.max() > 2:
+        which = N_("{steps} steps were computed up to {times} times")
+    again = _(which, steps=int((times > 1).sum()), first=first, last=end, times=times.max())
     title = _("{computed} steps computed, {count} count: {again}", computed=computed, count=count, again=again)
     return title, _("Dashed: there the next attempt went on. What its checkpoint did not hold was lost.")

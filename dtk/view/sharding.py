@@ -1,4 +1,4 @@
-"""The figure of who saw which example: a tile per example, or bins where they are too many to number."""
+"""The figure of who saw which example: a tile per example, or bars where they are too many to number."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from dtk.language import _
 from dtk.scaling.sharding import Sharding, from_lists, in_words
+from dtk.scaling.timing import spans
 from dtk.view.canvas import axes, headline, ink, name_rows
 from dtk.view.palette import replica_name, worker_color, worker_name
 
 __all__ = ["sharding"]
 
 _WIDTH = 6.1  # inches that a figure of 7 leaves for the axes
-_HEIGHTS = (0.42, 0.55, 0.7, 0.9, 1.15, 1.4)  # of a replica's row, inches: the first that makes numbers easy to read
-_TALLEST = 4.6  # of all rows together, inches
-_LARGEST, _EASY, _SMALLEST = 9.0, 7.5, 5.0  # points
-_BINS = 100
+_TALL, _TALLEST = 0.7, 4.6  # of a replica's row, and of all rows together, inches
+_LARGEST, _SMALLEST = 9.0, 5.0  # points
 
 
 class _Tiles(NamedTuple):
@@ -41,7 +40,7 @@ class _Tiles(NamedTuple):
 def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None) -> Axes:
     """Draw which example went to which replica at which step; outlined if seen twice, those not seen in a last row.
 
-    Where the numbers can't be read in 7 by 7 inches, the picture is by bins of examples and leaves the steps out.
+    Where the numbers can't be read in 7 by 7 inches, the picture has bars without numbers and leaves the steps out.
 
     Args:
         seen: what `dtk.shards` returned; or a run whose function returned, by step, the numbers of the examples that
@@ -66,10 +65,8 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
         what += [_("Outlined: seen more than once.")] if seen.repeated else []
     else:
         labels += [_("repeated")] if seen.repeated else []
-        size = _draw_bins(ax, seen)
+        _draw_spans(ax, seen)
         what = [_("A bar is an example: its row says who was given it.")]
-        if size > 1:
-            what = [_("Height: how many of {size:,} neighbouring examples the replica was given.", size=size)]
     name_rows(ax, [*labels, _("no worker")] if seen.gaps else labels)
     last = math.floor(ax.get_xlim()[1])
     few = tiles is not None and last <= 20
@@ -84,25 +81,18 @@ def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None)
 
 
 def _layout(seen: Sharding) -> _Tiles | None:
-    """The layout whose numbers are easiest to read; None where none can be read."""
+    """The layout whose numbers are easiest to read, in as few lines as may be; None where none can be read."""
     if not len(seen.table):
-        return _Tiles(1, 1, _WIDTH, _EASY, _HEIGHTS[0])
-    steps, rows = int(seen.table.step.max()), seen.replicas + bool(seen.gaps)
-    most = int(seen.table.groupby(["replica", "step"]).size().max())
-    letters = _letters(seen)
-    found: list[tuple[float, int, float, _Tiles]] = []
-    for tall in [height for height in _HEIGHTS if height * rows <= _TALLEST] or [_TALLEST / rows]:
-        for columns in range(1, most + 1):
-            lines = math.ceil(most / columns)
-            wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * tall / lines
-            points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
-            # Of those as easy to read: full rectangles first, then tiles that look like tiles.
-            likeness = -abs(math.log(wide / high / 1.6))
-            tiles = _Tiles(columns, lines, wide, points, tall)
-            found.append((min(points, _EASY), most - columns * lines, likeness, tiles))
-        if max(found)[0] >= _EASY:
-            break
-    best = max(found)[-1]
+        return _Tiles(1, 1, _WIDTH, _LARGEST, _TALL)
+    steps, tall = int(seen.table.step.max()), min(_TALL, _TALLEST / (seen.replicas + bool(seen.gaps)))
+    most, letters = int(seen.table.groupby(["replica", "step"]).size().max()), _letters(seen)
+    found = []
+    for columns in range(1, most + 1):
+        lines = math.ceil(most / columns)
+        wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * tall / lines
+        points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
+        found.append(_Tiles(columns, lines, wide, points, tall))
+    best = max(found, key=lambda tiles: (tiles.points, -tiles.lines))
     return best if best.points >= _SMALLEST else None
 
 
@@ -156,21 +146,15 @@ def _tile(
     ax.text(x + w / 2, y + h / 2, str(number), color=words, fontsize=points, ha="center", va="center_baseline")
 
 
-def _draw_bins(ax: Axes, seen: Sharding) -> int:
-    """Rows of bars over the examples' numbers; returns how many numbers a bin holds."""
-    known = np.unique(np.r_[seen.alone.example, seen.table.example])
-    size = math.ceil((known[-1] - known[0] + 1) / _BINS)
-    edges = np.arange(known[0], known[-1] + size + 1, size)
-    there = np.maximum(np.histogram(known, edges)[0], 1)
-    rows = [(group.example.unique(), worker_color(k), k) for k, group in seen.table.groupby("replica")]
+def _draw_spans(ax: Axes, seen: Sharding) -> None:
+    """Rows of bars over the examples' numbers; those of neighbours make one."""
+    rows = [(k, group.example, worker_color(k)) for k, group in seen.table.groupby("replica")]
     extra = [numbers for numbers in (seen.repeated, seen.gaps) if numbers]
-    rows += [(numbers, ink(ax), seen.replicas + k) for k, numbers in enumerate(extra)]
-    for numbers, color, row in rows:
-        part = np.histogram(numbers, edges)[0] / there
-        ax.stairs(row + 0.4 - 0.8 * part, edges - 0.5, baseline=row + 0.4, fill=True, color=color, lw=0)
-        ax.plot(edges[[0, -1]] - 0.5, [row + 0.4] * 2, color=ink(ax), lw=0.6, alpha=0.4)
-    ax.set(xlim=(edges[0] - 0.5, edges[-1] - 0.5), xlabel=_("example"))
-    return size
+    rows += [(seen.replicas + k, numbers, ink(ax)) for k, numbers in enumerate(extra)]
+    for row, numbers, color in rows:
+        bars = [(first - 0.5, last - first + 1) for first, last in spans(sorted({*numbers}))]
+        ax.broken_barh(bars, (row - 0.4, 0.8), color=color, lw=0)
+    ax.set_xlabel(_("example"))
 
 
 def _steps(seen: Sharding) -> list[str]:

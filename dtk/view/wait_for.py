@@ -13,7 +13,7 @@ from dtk.language import N_, _, columns
 from dtk.records.tables import Recorded
 from dtk.view.canvas import axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import worker_color
-from dtk.watch.waiting import Line, State, Waiting, graph, names
+from dtk.watch.waiting import State, Waiting, graph, names
 
 __all__ = ["wait_for"]
 
@@ -105,21 +105,13 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
         corner = left + 0.07, low + 0.08 + k * high
         ax.add_patch(Rectangle(corner, 0.09, high, facecolor=worker_color(each.member), lw=0, zorder=4))
     state = max(states, key=lambda each: each.quiet)
-    lines = wrapped(_unbroken(state.said()), _CHARACTERS)[:2]
+    lines = wrapped(str(state.said()), _CHARACTERS)[:2]
     lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
     name = names(states) if len(states) <= _APART else _("{count} workers", count=len(states))
     text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
     ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
     ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
     return frame
-
-
-def _unbroken(line: Line) -> str:
-    """The line without a break before its unit."""
-    if line.seconds is None:
-        return str(line)
-    words = _("{words} for {seconds:.0f} s", words=line.words, seconds=line.seconds)
-    return "\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1))
 
 
 def _title(run: Recorded, found: Waiting) -> str:

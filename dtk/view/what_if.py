@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from dtk.digits import three
-from dtk.language import N_, _, columns, ngettext
-from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, LINKS, Cluster, Job, check
+from dtk.environment import live_mode
+from dtk.language import N_, _, ngettext
+from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, LINKS, Cluster, Job, Link, check
 from dtk.scaling.prediction import LIMITS, TOLERATED, predict
-from dtk.view.canvas import axes, headline, ink, legend_below, note, png
-from dtk.view.controls import Lab, has_widgets
+from dtk.view.canvas import axes, headline, ink, legend_below, note
+from dtk.view.controls import Lab
 
-__all__ = ["EXAMPLE", "LIMIT_COLORS", "WhatIfLab", "predictions", "tell", "what_if", "what_if_lab"]
+__all__ = ["EXAMPLE", "LIMIT_COLORS", "predictions", "tell", "what_if", "what_if_lab"]
 
 # ResNet-50 on ImageNet with P100 GPUs: TensorFlow's benchmarks of May 2017 for the seconds, 25.6 million float32 for
 # the gradients, "tens of thousands" for the critical batch (McCandlish et al. 2018). Overlap and spread are made up.
@@ -57,8 +57,6 @@ _COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a
 _COLOUR_WITH_CORES = N_(
     "Colour: where most of the lost throughput goes (compute: at most a tenth is lost, or the cores are too few)."
 )
-_STRIP = (106, 124)  # above the efficiency, in %
-_CHARACTER = 0.013  # of the width of the axis, of a name in the strip
 
 
 def what_if(
@@ -183,20 +181,12 @@ def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster,
 
 
 def _efficiency(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
-    """The share of the ideal, and above it the limits by name where there is room; elsewhere the legend has them."""
+    """The share of the ideal."""
     ax.axhline(100, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
-    whole = np.log(table.workers.iloc[-1] / table.workers.iloc[0]) or 1.0
     for first, last, limit in _runs(table):
         part = table.iloc[first : last + 2]
-        fill: dict[str, Any] = {"color": LIMIT_COLORS[limit], "alpha": 0.8, "lw": 0}
-        ax.fill_between(part.workers, 0, 100 * part.efficiency, **fill)
-        low, high = part.workers.iloc[0], part.workers.iloc[-1]
-        ax.fill_between([low, high], *_STRIP, **fill)
-        name = _(_LIMITS[limit])
-        if np.log(high / low) >= columns(name) * _CHARACTER * whole:
-            middle = (low * high) ** 0.5, sum(_STRIP) / 2
-            ax.text(*middle, name, ha="center", va="center_baseline", fontsize=8.5, gid="limit")
-    ax.set(ylim=(0, _STRIP[1]), yticks=range(0, 101, 25), ylabel=_("% of the ideal"))
+        ax.fill_between(part.workers, 0, 100 * part.efficiency, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
+    ax.set(ylim=(0, 106), yticks=range(0, 101, 25), ylabel=_("% of the ideal"))
 
 
 def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
@@ -239,7 +229,7 @@ def _layout(job: Job) -> tuple[tuple[float, ...], tuple[float, float]]:
 # ---- the lab
 
 
-def what_if_lab(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 256) -> WhatIfLab | Axes:
+def what_if_lab(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 256) -> Lab | Axes:
     """`dtk.plot.what_if` with sliders: workers, batch, gradient size, link, algorithm, overlap, stragglers.
 
     Args:
@@ -248,88 +238,62 @@ def what_if_lab(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int
         workers: where the slider begins.
 
     Returns:
-        The lab; where widgets don't run (`dtk.environment.live_mode`), the figure for what was given.
+        The lab; its `controls` are `workers`, `batch`, `megabytes`, `spread`, `link`, `algorithm` and `overlap`,
+        widgets with a `value`. Where widgets don't run (`dtk.environment.live_mode`), the figure for what was given.
 
     Raises:
         ClusterConfigError: what can't be predicted.
     """
     check(workers, 0, "ring", 1)
-    if has_widgets():
-        return WhatIfLab(job, cluster or Cluster(), workers)
-    return what_if(job, cluster, workers)
+    if live_mode() != "widgets":
+        return what_if(job, cluster, workers)
+    import ipywidgets
+
+    cluster = cluster or Cluster()
+    links, size = {**LINKS, cluster.link.name: cluster.link}, round(sum(job.buckets) / 1e6, 3)
+    controls = _controls(job, cluster, workers, links, size)
+
+    def draw(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
+        now = replace(job, **given)
+        if megabytes != size:  # the job's buckets, each as much larger
+            buckets = tuple(each * megabytes / size for each in job.buckets) if size else (megabytes * 1e6,)
+            now = replace(now, gradient_bytes=buckets)
+        there = replace(cluster, link=links[link], algorithm=algorithm)
+        table = predictions(now, there, workers)
+        lines = [html.escape(line) for line in tell(table, workers)[1:]]
+        grid = axes(None, *_layout(now), shown=False)
+        _draw(grid, table, now, there, workers)
+        return _("Workers: {limits}.", limits=_("; ").join(lines)), grid[0]
+
+    every = list(controls.values())
+    halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
+    return Lab("what if", controls, draw, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
 
 
-class WhatIfLab(Lab):
-    """The lab's controls: `workers`, `batch`, `megabytes`, `link`, `algorithm`, `overlap`, `spread` (widgets with a
-    `value`), `picture` and `words`."""
+def _controls(job: Job, cluster: Cluster, workers: int, links: Mapping[str, Link], size: float) -> dict[str, Any]:
+    """The lab's, by name. size: MB of gradients."""
+    import ipywidgets
 
-    title = "what if"
+    style, wide = {"description_width": "8.5em"}, ipywidgets.Layout(width="26em")
 
-    def __init__(self, job: Job, cluster: Cluster, workers: int):
-        import ipywidgets
+    def slider(name: str, value: float, some: Sequence[float], form: str = ",g") -> Any:
+        options = [(f"{each:{form}}", each) for each in sorted({*some, value})]
+        given: dict[str, Any] = {"continuous_update": False, "style": style}
+        return ipywidgets.SelectionSlider(options=options, value=value, description=name, **given)
 
-        self._start = job, cluster, workers
-        self._links = {**LINKS, cluster.link.name: cluster.link}
-        style, wide = {"description_width": "8.5em"}, ipywidgets.Layout(width="26em")
+    def menu(name: str, value: str, some: Mapping[str, str]) -> Any:
+        options = [(words, key) for key, words in some.items()]
+        return ipywidgets.Dropdown(options=options, value=value, description=name, style=style, layout=wide)
 
-        def slider(name: str, value: float, some: list[float], form: str = ",g") -> Any:
-            options = [(f"{each:{form}}", each) for each in sorted({*some, value})]
-            given: dict[str, Any] = {"continuous_update": False, "style": style}
-            return ipywidgets.SelectionSlider(options=options, value=value, description=name, **given)
-
-        def menu(name: str, value: str, some: Mapping[str, str]) -> Any:
-            options = [(words, key) for key, words in some.items()]
-            return ipywidgets.Dropdown(options=options, value=value, description=name, style=style, layout=wide)
-
-        powers: list[float] = [2**power for power in range(14)]
-        self.workers = slider(_("workers"), workers, [*powers, BIGGEST_CLUSTER])
-        self.batch = slider(_("per-replica batch"), job.batch, powers[:11])
-        sizes = [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
-        self.megabytes = slider(_("gradients, MB"), round(sum(job.buckets) / 1e6, 3), sizes)
-        self.spread = slider(_("stragglers ±"), job.spread, [k / 100 for k in range(51)], ".0%")
-        self.link = menu(_("link"), cluster.link.name, {name: str(link) for name, link in self._links.items()})
-        kinds = {name: _(_ALGORITHMS[name]) for name in ALGORITHMS}
-        self.algorithm = menu(_("all-reduce"), cluster.algorithm, kinds)
-        self.overlap = slider(_("overlap"), job.overlap, [k / 20 for k in range(21)], ".0%")
-        left = [self.workers, self.batch, self.megabytes, self.spread]
-        right = [self.link, self.algorithm, self.overlap]
-        rows = ipywidgets.HBox([ipywidgets.VBox(left), ipywidgets.VBox(right)], layout={"flex_flow": "row wrap"})
-        self.arrange([*left, *right], [rows])
-
-    @property
-    def job(self) -> Job:
-        """What the controls stand for now; of another size, the job's buckets are as much larger, each."""
-        first = self._start[0]
-        now = replace(first, batch=self.batch.value, overlap=self.overlap.value, spread=self.spread.value)
-        size = round(sum(first.buckets) / 1e6, 3)
-        if self.megabytes.value == size:
-            return now
-        factor = self.megabytes.value / size if size else 0.0
-        buckets = tuple(each * factor for each in first.buckets) if size else (self.megabytes.value * 1e6,)
-        return replace(now, gradient_bytes=buckets)
-
-    @property
-    def cluster(self) -> Cluster:
-        return replace(self._start[1], link=self._links[self.link.value], algorithm=self.algorithm.value)
-
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The predictions that are drawn: see `dtk.scaling.prediction.predict`."""
-        return predictions(self.job, self.cluster, self.workers.value)
-
-    def still(self) -> bytes:
-        return png(_figure(*self._start))
-
-    def draw(self) -> tuple[str, Figure]:
-        lines = [html.escape(line) for line in tell(self.table, self.workers.value)[1:]]
-        words = _("Workers: {limits}.", limits=_("; ").join(lines))
-        return words, _figure(self.job, self.cluster, self.workers.value)
-
-
-def _figure(job: Job, cluster: Cluster, workers: int) -> Figure:
-    # Not by pyplot, which would show the figure under the cell as well.
-    rows, size = _layout(job)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = list(figure.subplots(len(rows), 1, gridspec_kw={"height_ratios": rows}))
-    _draw(grid, predictions(job, cluster, workers), job, cluster, workers)
-    return figure
+    powers = [2**power for power in range(14)]
+    kinds = {name: _(_ALGORITHMS[name]) for name in ALGORITHMS}
+    sizes = [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
+    return {
+        "workers": slider(_("workers"), workers, [*powers, BIGGEST_CLUSTER]),
+        "batch": slider(_("per-replica batch"), job.batch, powers[:11]),
+        "megabytes": slider(_("gradients, MB"), size, sizes),
+        "spread": slider(_("stragglers ±"), job.spread, [k / 100 for k in range(51)], ".0%"),
+        "link": menu(_("link"), cluster.link.name, {name: str(link) for name, link in links.items()}),
+        "algorithm": menu(_("all-reduce"), cluster.algorithm, kinds),
+        "overlap": slider(_("overlap"), job.overlap, [k / 20 for k in range(21)], ".0%"),
+    }

@@ -1,7 +1,6 @@
 """The one reader of what a run's members write while it goes: it serves the watch, the signs of life, the live view.
 
-Each line is read once. Events are handed on as soon as they are there; records too, where they are asked for. Marks, of
-which there are most, wait until a view asks for them.
+Each line is read once. Events are handed on as soon as they are there; records too, where they are asked for.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from dtk.records.lines import Tail
 __all__ = ["Member", "Reader", "size"]
 
 _FILES = ("records.jsonl", "events.jsonl", "log.txt")
-_MARKS = "marks.jsonl"
-_BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next; so of marks
+_BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next
 _ENDS = 100  # looks at which a worker's steps are timed
 _STEADY = 5  # steps that may take longer, being the first
 
@@ -42,21 +40,19 @@ class Member:
     _inode: int = 0
     _events: Tail = field(init=False)
     _records: Tail = field(init=False)
-    _marks: Tail = field(init=False)
     _folder: str = field(init=False)
     _paths: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         # As text: these are asked for so often that joining paths would be most of the work.
         self._folder = str(self.folder.path)
-        self._paths = [str(self.folder.path / name) for name in (*_FILES, _MARKS)]
+        self._paths = [str(self.folder.path / name) for name in _FILES]
         self._begin()
 
     def _begin(self) -> None:
         self.step = 0
         self.ends.clear()
         self._records, self._events = (Tail(self.folder.path / name) for name in _FILES[:2])
-        self._marks = Tail(self.folder.path / _MARKS)
 
     def look(self) -> tuple[list[Event], list[bytes]]:
         """New events, and the lines of new records."""
@@ -64,7 +60,7 @@ class Member:
         if inode != self._inode:  # a cluster that found a port taken starts again in new directories
             self._begin()
             self._inode = inode
-        self.sizes = [size(path) for path in self._paths[: len(_FILES)]]
+        self.sizes = [size(path) for path in self._paths]
         (records, events, _), before = self.sizes, self._records.offset
         # Most looks find nothing new, and open no file.
         found = [parse(line) for line in self._events.lines()] if events > self._events.offset else []
@@ -75,14 +71,6 @@ class Member:
             self.ends.append((last.step, last.ended))
         self.behind = before < self._records.offset < records
         return found, lines
-
-    def marks(self) -> tuple[list[bytes], bool]:
-        """The lines of new marks, the newest where one reading can't hold all; whether some were left out."""
-        written = size(self._paths[-1])
-        ahead = written - _BYTES - self._marks.offset
-        self._marks.offset += max(0, ahead)
-        lines = self._marks.lines(_BYTES) if written > self._marks.offset else []
-        return (lines[1:], True) if ahead > 0 else (lines, False)  # the first may be the end of one
 
     def pace(self) -> float | None:
         """Seconds of a step, at most, by the last looks that found new ones; None where these are the first steps."""
@@ -127,10 +115,6 @@ class Reader:
             for following in self._following:
                 for each in news:
                     following.take(number, each)
-
-    def marks(self) -> list[tuple[list[bytes], bool]]:
-        """What each worker's `Member.marks` finds."""
-        return [member.marks() for member in self.members[: self.folder.workers]]
 
     def catch_up(self) -> None:
         """Looks until it has read all that was there."""

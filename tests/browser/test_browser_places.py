@@ -111,4 +111,4 @@ def test_a_saved_lesson_opened_another_day(tmp_path, visit):
         assert "finished in" in cell.locator(".jp-OutputArea").text_content()
         # Not trusted, as one that came by mail: JupyterLab drops what it doesn't know to be harmless.
         curves = cell.get_by_role("img").evaluate_all("curves => curves.map(curve => curve.naturalWidth > 0)")
-        assert curves == [True] * 4, "loss, throughput, strips, and the picture of the processes"
+        assert curves == [True] * 2, "the loss, and the picture of the processes"

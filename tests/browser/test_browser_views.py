@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 # Elements of the live view that are wider than the room they have.
@@ -26,24 +24,17 @@ def test_the_live_view_moves_and_fits(server, visit, width, dark):
     page.open_log_at_work(view)
     page.shot(f"{name}-2-middle", view)
     places = view.evaluate(_PLACES)
-    assert len(places) == 3, "loss, throughput, strips"
+    assert len(places) == 1, "the loss"
     page.wait_idle(120)
     page.shot(f"{name}-3-end", view)
     assert view.evaluate(_PLACES) == places, "nothing jumps"
-    said = str(view.get_by_role("img", name="the last 10 s").get_attribute("aria-label"))
-    waited = re.search(r"worker 0 .*; worker 1 .*waiting (\d+) %", said)
-    assert waited, said
-    assert int(waited[1]) > 25, "for worker 0, which is slow"
     assert view.evaluate(_WIDE) == []
     page.assert_came_to_its_end(view)
 
 
 @pytest.mark.timeout(600)
-def test_logs_open_by_keyboard_without_a_stack(server, visit):
-    """As with ipywidgets before 8.1, Colab's for one."""
+def test_logs_open_by_keyboard(server, visit):
     page = visit(server, "00_start_here")
-    page.type("from dtk.live import dashboard\ndashboard.in_a_row = lambda: False")
-    page.run("dashboard.in_a_row")
     page.start_slow()
     view = page.dashboards.first
     page.open_log_at_work(view)
