@@ -38,11 +38,11 @@ __all__ = [
     "WorkerStalled",
 ]
 
-# The message for a function whose workers don't know of each other; to be filled with their number.
+# The message for a function, or a program, whose workers don't know of each other; to be filled with their number.
 ALONE = N_(
-    "the function makes no strategy, so each of the {workers} workers trains alone, on everything; give it a parameter "
-    "`strategy`, which dtk fills, or make tf.distribute.MultiWorkerMirroredStrategy() in its first line, and make "
-    "model and optimizer inside `with strategy.scope():`"
+    "nothing makes a strategy, so each of the {workers} workers trains alone, on everything; two lines make it one "
+    "training: strategy = tf.distribute.MultiWorkerMirroredStrategy(), and `with strategy.scope():` around model and "
+    "optimizer"
 )
 _PACKAGE = os.path.dirname(__file__) + os.sep
 

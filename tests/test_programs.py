@@ -16,6 +16,7 @@ from dtk import cli
 from dtk.errors import ClusterConfigError, WorkerFailed
 from dtk.launch import program as programs
 from dtk.launch.program import Program
+from dtk.runs import opened
 
 # As multi_worker_with_keras has it: the global batch from the number of workers in TF_CONFIG, no Recorder anywhere.
 TRAIN = """
@@ -42,6 +43,35 @@ if __name__ == "__main__":
     print("trained on batches of", batch)
 """
 
+
+# A loop that records nothing, its model built in the first call of its step.
+LOOP = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+batch = {batch}
+draw = np.random.default_rng(0)
+x, y = (draw.normal(size=(192, size)).astype("float32") for size in (8, 1))
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(8, "relu"), {layer} tf.keras.layers.Dense(1)])
+    optimizer = tf.keras.optimizers.Adam()
+
+@tf.function
+def train_step(given):
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.reduce_sum((model(x, training=True) - y) ** 2, -1)) / {divisor}
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    strategy.run(step, args=given)
+
+for each in strategy.experimental_distribute_dataset(data):
+    train_step(each)
+"""
 
 LIVE = {**os.environ, "DTK_LIVE": "text"}  # the lessons' tests switch it off in this process
 
@@ -157,6 +187,34 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_pat
 
 @pytest.mark.slow  # tests/test_failures.py has it of functions
 @pytest.mark.trains
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("batch", "divisor", "layer", "verdict", "said"),
+    [
+        pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", "replicas", (), marks=pytest.mark.slow),
+        ("32", "tf.cast(tf.shape(x)[0], x.dtype)", "", "failed", ("local mean", "global batch", "gradient scale")),
+        # Without a loss nothing tells whether what divides it should have grown with the batch.
+        ("16 * strategy.num_replicas_in_sync", "16", "", "not decidable", ()),
+    ],
+)
+def test_a_loop_that_records_nothing_is_proved_by_its_states(script, here, batch, divisor, layer, verdict, said):
+    program = script(LOOP.format(batch=batch, divisor=divisor, layer=layer))
+    _code, out, _errors = here("--workers=2", "--verify", "--json", program)
+    found = json.loads(out)
+    assert found["verdict"] == verdict
+    run, baseline = opened(found["dir"]), opened(found["baseline"])
+    assert set(said) <= set(dtk.diagnose(run, baseline).also)
+
+
+@pytest.mark.trains
+def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_is_told_so(script, here):
+    grows = TRAIN.replace(
+        '8 * len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])', "8 * strategy.num_replicas_in_sync"
+    )
+    _code, out, _errors = here("--workers=2", "--verify", "--json", script(grows))
+    assert json.loads(out)["verdict"] == "replicas"
+
+
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, _, error = here(script(alone.format("sys.exit(3)")))

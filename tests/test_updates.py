@@ -126,14 +126,14 @@ def test_steps_before_the_first_that_is_recorded_are_found():
 
 
 def test_a_cluster_function_without_a_strategy_is_told_at_its_first_step():
-    with pytest.raises(dtk.WorkerFailed, match="the function makes no strategy, so each of the 2 workers trains alone"):
+    with pytest.raises(dtk.WorkerFailed, match="nothing makes a strategy, so each of the 2 workers trains alone"):
         dtk.run(alone, workers=2)
     assert len(dtk.baseline(alone).records) == COUNT // BATCH
 
 
 def test_it_is_told_too_where_nothing_is_recorded(capsys):
     dtk.run(alone, workers=2, kwargs={"record": False})
-    assert "makes no strategy, so each of the 2 workers trains alone" in capsys.readouterr().out
+    assert "nothing makes a strategy, so each of the 2 workers trains alone" in capsys.readouterr().out
 
 
 @pytest.mark.slow  # the gallery and the fuzzed programs have it, too

@@ -40,13 +40,15 @@ def join_once() -> None:
     wrapt.register_post_import_hook(_share_the_first, _MODULE)
 
 
-def several(replicas: int) -> None:
+def several(replicas: int, follows: bool = False) -> None:
     """From now on, MultiWorkerMirroredStrategy has so many replicas in this process, also where that has no GPU.
+
+    follows: a follower adds without collectives, which fail where variables are made in a step.
 
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
-    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), _MODULE)
+    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas, follows), _MODULE)
 
 
 @functools.total_ordering
@@ -107,14 +109,17 @@ class Told:
 
 
 def counts(replicas: int) -> None:
-    """From now on, a program on one device reads that there are so many replicas; TensorFlow and Keras read 1."""
+    """From now on, a program on one device reads that there are so many replicas; TensorFlow and Keras read 1.
+
+    Of the strategy that it is given, and of each that it makes.
+    """
 
     def watch(library: Any) -> None:
         def num_replicas_in_sync(self: Any) -> Any:
             reader = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
             return 1 if reader in ("tensorflow", "keras", "tf_keras") else Told(replicas)
 
-        library._DefaultDistributionStrategy.num_replicas_in_sync = property(num_replicas_in_sync)
+        library.StrategyBase.num_replicas_in_sync = property(num_replicas_in_sync)
 
     def convert(tensorflow: Any) -> None:
         def as_one(value: Told, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
@@ -126,8 +131,9 @@ def counts(replicas: int) -> None:
     wrapt.register_post_import_hook(convert, "tensorflow")
 
 
-def _take_all(strategies: Any, replicas: int) -> None:
+def _take_all(strategies: Any, replicas: int, follows: bool) -> None:
     extended = strategies.CollectiveAllReduceExtended
+    init = extended.__init__
     original = extended._initialize_local_devices
 
     def devices(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
@@ -136,7 +142,14 @@ def _take_all(strategies: Any, replicas: int) -> None:
             found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
         return found, kind
 
+    def add_here(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self._cross_device_ops = strategies.cross_device_ops_lib.ReductionToOneDevice()
+
     extended._initialize_local_devices = devices
+    if follows:
+        extended.__init__ = add_here
+        extended._replica_ctx_all_reduce = extended.__mro__[1]._replica_ctx_all_reduce  # MirroredStrategy's
 
 
 def _share_the_first(strategies: Any) -> None:

@@ -155,12 +155,16 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     if value is None:
         return None
     of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
-    key = of_loss[value] if case.failed.reason == "loss" else "gradient scale"
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
     what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
-    if key == "gradient scale" and not (_moments_alone(case.one) or _rate_compared(case)):
-        return either(what, [key, "learning rate"], tested, case.facts())
-    return case.found(key, what, tested)
+    suspects = [of_loss[value]]
+    if case.failed.reason != "loss":
+        more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
+        rate = [] if _moments_alone(case.one) or _rate_compared(case) else ["learning rate"]
+        suspects = [*more, "gradient scale", *rate]
+    if len(suspects) > 1:
+        return either(what, suspects, tested, case.facts())
+    return case.found(suspects[0], what, tested)
 
 
 def look_at_update(case: Case) -> Diagnosis | None:
@@ -252,7 +256,8 @@ def _own_numbers(case: Case) -> tuple[str, ...] | None:
                 )
             tested = N_("at all {n} steps it lies between them, above their average at some and below at others")
             return "own mean", _(why, times=times), _(tested, n=len(steps))
-    if _steady_ratio(case, steps):
+    ratio = case.ratio[steps]
+    if np.ptp(ratio) <= RTOL * abs(ratio[0]):
         return None
     why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
     if outside.any():
@@ -262,11 +267,6 @@ def _own_numbers(case: Case) -> tuple[str, ...] | None:
         tested = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
         return "whole batch", _(why), _(tested, n=int(telling.sum())), "own mean"  # which lies between them, too
     return None
-
-
-def _steady_ratio(case: Case, steps: list[int]) -> bool:
-    ratio = case.ratio[steps]
-    return bool(np.ptp(ratio) <= RTOL * abs(ratio[0]))
 
 
 def _own_gradients(case: Case) -> tuple[str, ...] | None:
@@ -297,9 +297,9 @@ def _where(case: Case) -> str:
         return _("{losses}, and these updates differ: {names}", losses=losses, names=names) if names else losses
     if not names:
         return case.failed.what
-    what = N_("at step {step} the loss is one device's, and the update is not: {names}")
-    if case.followed[1].replicas > 1:
-        what = N_("at step {step} the loss is that of {whom}, and the update is not: {names}")
+    what = N_("at step {step} the loss is that of {whom}, and the update is not: {names}")
+    if not case.steps:
+        what = N_("at step {step} the update is not that of {whom}: {names}")
     return _(what, step=_step(case), names=names, whom=case.followed[1].whom)
 
 

@@ -28,7 +28,7 @@ from dtk.proof.bisection import (
     unknown,
 )
 from dtk.proof.case import Case
-from dtk.proof.evidence import Evidence, collect
+from dtk.proof.evidence import Evidence, collect, seen_of
 from dtk.proof.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
@@ -105,7 +105,7 @@ def _explain(
             )
         return found("records", what, _("the records of each replica were read, from step 1 to the last"))
     try:
-        ours = collect(run, name_of(run))
+        ours = seen_of(run, name_of(run))
         theirs = collect(baseline, _("baseline")) if baseline is not None and len(baseline.records) else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
@@ -125,6 +125,8 @@ def _explain(
     if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
         stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
     looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
+    if not ours.steps:  # nothing but states was recorded
+        looks = tuple((look, case) for look in (look_at_parting, look_at_between, look_at_settings, look_at_factor))
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)

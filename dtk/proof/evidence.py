@@ -16,7 +16,7 @@ from dtk.records.facts import RunLike
 from dtk.records.tables import NAMED
 from dtk.scaling.shares import by_step
 
-__all__ = ["Evidence", "check_arguments", "collect"]
+__all__ = ["Evidence", "check_arguments", "collect", "seen_of"]
 
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
 
@@ -139,6 +139,14 @@ def collect(run: RunLike, name: str) -> Evidence:
     table = by_step(records, "loss")
     epochs = records.groupby("step").epoch.first()
     return Evidence(run, name, table.to_numpy(), by_step(records, "examples").to_numpy(np.int64), epochs.to_numpy())
+
+
+def seen_of(run: RunLike, name: str) -> Evidence:
+    """What `collect` reads; without steps where only the states were recorded."""
+    if len(run.records):
+        return collect(run, name)
+    nothing = np.zeros((0, _replicas(run)))
+    return Evidence(run, name, nothing, nothing.astype(np.int64), np.zeros(0))
 
 
 def _replicas(run: RunLike) -> int:

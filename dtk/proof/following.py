@@ -8,6 +8,7 @@ and the run proves itself once that is switched off; wrongly otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
-from dtk.proof.evidence import Evidence, collect
+from dtk.proof.evidence import Evidence, collect, seen_of
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged, parted
 from dtk.records import facts
@@ -32,13 +33,11 @@ __all__ = [
     "can_be_followed",
     "check_every_step",
     "check_replicas_agree",
-    "check_states_agree",
     "followed",
     "has_parts_of_its_own",
 ]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
-CLOSE = 1.5  # of the mean losses of two batches, by the same weights
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
@@ -88,7 +87,11 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     if many.failed is not None:
         drawn = [one for one in facts.operations(ours.run).draws or [] if not one.startswith("Stateless")]
         if drawn and many.failed.reason != "not followed" and list(_by_replicas(ours, source, alone, found)):
-            raise _not_drawn_again(drawn)
+            what = _(
+                "the steps draw by {operations}, whose numbers can't be drawn again", operations=first_three(drawn)
+            )
+            remedy = _("without draws every step agrees; draw by a tf.random.Generator or tf.random.stateless_*")
+            raise _not_decidable(what, remedy)
         # Where a right program differs from one device as well, the replicas alone tell what is wrong.
         explained = has_parts_of_its_own(ours) or _scaled(ours, alone)
         raise many.failed if failed.reason != "not followed" and explained else failed
@@ -148,13 +151,8 @@ def _passed(ours: Evidence, following: Following | None) -> str:
     return _(words, whom=following.whom, followed=followed - undecided, steps=ours.steps)
 
 
-def _not_drawn_again(drawn: list[str]) -> VerificationError:
-    what = N_("not decidable: the steps draw by {operations}, whose numbers can't be drawn again")
-    return VerificationError(
-        _(what, operations=first_three(drawn)),
-        reason="not decidable",
-        remedy=_("without draws every step agrees; draw by a tf.random.Generator or tf.random.stateless_*"),
-    )
+def _not_decidable(what: str, remedy: str) -> VerificationError:
+    return VerificationError(_("not decidable: {what}", what=what), reason="not decidable", remedy=remedy)
 
 
 def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[int, Following]) -> Iterator[str]:
@@ -165,32 +163,35 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     """
     assert alone.failed is not None
     reasons, mine, scaled = dict(_on_its_own(ours)), ours, _scaled(ours, alone)
-    if not reasons and not scaled:
-        raise alone.failed
     if reasons:
         run: Any = ours.run
         try:
-            mine = collect(run.again(without=tuple(reasons)), ours.name)
+            mine = seen_of(run.again(without=tuple(reasons)), ours.name)
         except DtkError:
             raise alone.failed from None
         if not can_be_followed(mine.run):
             raise alone.failed
-    again = followed(mine, source, 1, counts=ours.replicas if scaled else 1)
-    if again.failed is not None and scaled:
-        raise alone.failed
+    again = alone
+    if reasons or scaled:
+        again = followed(mine, source, 1, counts=ours.replicas if scaled else 1)
     if again.failed is not None:
+        if not ours.steps and not followed(mine, source, 1, counts=ours.replicas).failed:
+            what = N_(
+                "the program takes its batch or its learning rate from num_replicas_in_sync; one device that is told "
+                "of {n} replicas makes the same updates; no recorded loss tells whether the whole batch divides it"
+            )
+            remedy = _("record the loss: after each step, dtk.record_step(per_replica_losses, batch=batch)")
+            raise _not_decidable(_(what, n=ours.replicas), remedy)
+        if scaled or again is alone:
+            raise alone.failed
         found[1] = again
         raise again.failed
     yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
-    words = N_("check every step vs one device without {these}: PASS ({steps} steps)")
-    if scaled:
-        words = N_("check every step vs one device, with num_replicas_in_sync={n}: PASS ({steps} steps)")
-        if reasons:
-            words = N_(
-                "check every step vs one device without {these}, with num_replicas_in_sync={n}: PASS ({steps} steps)"
-            )
-    without = _(" and ").join(_(_WITHOUT[switch]) for switch in reasons)
-    yield _(words, these=without, n=ours.replicas, steps=mine.steps)
+    how = [_("without {these}", these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons))] if reasons else []
+    how += [_("with num_replicas_in_sync={n}", n=ours.replicas)] if scaled else []
+    assert again.steps is not None
+    steps = mine.steps or len(again.steps.followed)
+    yield _("check every step vs one device {how}: PASS ({steps} steps)", how=_(", ").join(how), steps=steps)
 
 
 def has_parts_of_its_own(ours: Evidence) -> bool:
@@ -204,8 +205,9 @@ def _scaled(ours: Evidence, alone: Following) -> list[str]:
         return []
     theirs, found = alone.theirs, []
     if ours.global_batch != theirs.global_batch and (ours.examples[0].sum() != theirs.examples[0].sum()):
-        mine, other = (float(global_loss(side.shares, side.examples)[0]) for side in (ours, theirs))
-        if not 1 / CLOSE < mine / other < CLOSE:
+        mine, other = _like_losses(ours, theirs)
+        root = math.sqrt(ours.replicas)  # a divisor that does not grow makes the losses differ by its square
+        if not (other and 1 / root < mine / other < root):
             raise _other_divisor(ours, theirs, mine, other)
         words = N_("the global batch depends on the number of replicas: {mine} examples here, {other} there")
         found.append(_(words, mine=ours.global_batch, other=theirs.global_batch))
@@ -214,14 +216,27 @@ def _scaled(ours: Evidence, alone: Following) -> list[str]:
     return found
 
 
+def _like_losses(ours: Evidence, theirs: Evidence) -> tuple[float, float]:
+    """Losses by the same weights that are about the same, though the run's batch is larger.
+
+    Of the first replica's examples, where one device reads these; else the means of all steps that both made.
+    """
+    first = abs(ours.prints[0, 0] - theirs.prints[0, 0]) <= facts.SAME_DATA
+    if first and ours.examples[0, 0] == theirs.examples[0, 0]:
+        return float(ours.shares[0, 0] * ours.replicas), float(theirs.shares[0, 0])
+    common = min(ours.steps, theirs.steps)
+    mine, other = (float(global_loss(side.shares, side.examples)[:common].mean()) for side in (ours, theirs))
+    return mine, other
+
+
 def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) -> VerificationError:
     what = N_(
-        "step 1, by the same weights: the loss of {n} examples is {mine:.3g}, of {fewer} on one device {other:.3g} "
+        "by the same weights the loss is {mine:.3g} with {n} examples a step, {other:.3g} with {fewer} on one device "
         "({ratio:.2g} times as much): what it is divided by does not grow with the batch"
     )
     examples = [int(side.examples[0].sum()) for side in (ours, theirs)]
     return VerificationError(
-        _(what, n=examples[0], mine=mine, fewer=examples[1], other=other, ratio=mine / other),
+        _(what, n=examples[0], mine=mine, fewer=examples[1], other=other, ratio=mine / other if other else math.inf),
         step=1,
         reason="divisor",
         remedy=_("divide the sum over the examples by the global batch, that of all replicas"),
@@ -289,15 +304,15 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
 
 
 def _undecided(steps: Steps, made: int) -> VerificationError:
-    what = N_("not decidable: at {n} of {steps} steps rounding is as large as the update in over a tenth of all values")
+    what = N_("at {n} of {steps} steps rounding is as large as the update in over a tenth of all values")
     remedy = N_("compute in float32, or with a larger learning rate")
     if any(line.get("open") for line in steps.lines):
         what = N_(
-            "not decidable: at {n} of {steps} steps nothing tells how much of the difference is rounding, as the call "
-            "can't be made again: it reads data of its own, or very many steps' data"
+            "at {n} of {steps} steps nothing tells how much of the difference is rounding, as the call can't be made "
+            "again: it reads data of its own, or very many steps' data"
         )
         remedy = N_("give the step its batch, or its iterator, as an argument, and make fewer steps in a call")
-    return VerificationError(_(what, n=steps.undecided, steps=made), reason="not decidable", remedy=_(remedy))
+    return _not_decidable(_(what, n=steps.undecided, steps=made), _(remedy))
 
 
 def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
@@ -413,7 +428,19 @@ def check_replicas_agree(ours: Evidence) -> None:
 
     Synchronous replicas add the same sum to the same start. Moving statistics are each replica's own.
     """
-    check_states_agree(ours)
+    found = parted(ours.run.folder)
+    if found is not None:
+        what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
+        if found.before:
+            what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
+        if found.worker == 0:
+            what = N_("the replicas of worker 0 diverge at step {step}: {names}")
+        raise VerificationError(
+            _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
+            step=found.step,
+            reason="replicas",
+            remedy=_remedy(ours),
+        )
     for worker, (first, its) in enumerate(zip(ours.final[:1] * ours.replicas, ours.final[1:], strict=False), start=1):
         pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
         if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
@@ -428,24 +455,6 @@ def check_replicas_agree(ours: Evidence) -> None:
             what = N_("worker 0 and worker {worker} hold different final weights: {names}")
             said = _(what, worker=worker, names=first_three(apart))
             raise VerificationError(said, reason="replicas", remedy=_remedy(ours))
-
-
-def check_states_agree(ours: Evidence) -> None:
-    """What all replicas are to hold alike is the same, to the last bit, before and after each recorded step."""
-    found = parted(ours.run.folder)
-    if found is None:
-        return
-    what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
-    if found.before:
-        what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
-    if found.worker == 0:
-        what = N_("the replicas of worker 0 diverge at step {step}: {names}")
-    raise VerificationError(
-        _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
-        step=found.step,
-        reason="replicas",
-        remedy=_remedy(ours),
-    )
 
 
 def _remedy(ours: Evidence) -> str:

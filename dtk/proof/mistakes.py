@@ -49,6 +49,7 @@ MISTAKES = {
     "global batch": Mistake(
         N_("the examples of step 1 are not as many as the baseline's"),
         N_("pass the global batch as an argument, the same to both"),
+        N_("each replica reads a whole batch"),
     ),
     "steps": Mistake(
         N_("one ran more steps, or made more updates, than the other, or batches of another size later on"),
@@ -108,6 +109,7 @@ MISTAKES = {
             "divide by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B) instead of "
             "tf.reduce_mean(per_example)"
         ),
+        N_("the loss is divided by a replica's batch, not by the global one"),
     ),
     "divided twice": Mistake(
         N_("the global loss is N times too small"),
@@ -115,6 +117,7 @@ MISTAKES = {
             "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not "
             "by num_replicas_in_sync as well"
         ),
+        N_("the loss is divided by the replicas once more"),
     ),
     "scaled twice": Mistake(
         N_("the global loss is N² times too large or too small"),
@@ -122,6 +125,7 @@ MISTAKES = {
             "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and leave "
             "num_replicas_in_sync out of it"
         ),
+        N_("the loss is scaled by the replicas twice"),
     ),
     "not divided": Mistake(
         N_("the global loss is the sum over the examples"),

@@ -20,7 +20,6 @@ from dtk.proof.verdict import Diagnosis
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
-_LOCAL = N_("{n} times, the number of replicas: each divides by its own batch, or multiplies its share by {n}")
 EXACT = 1e-4  # of a ratio: a hundred times rounding
 
 
@@ -101,7 +100,8 @@ def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
     n, batch = case.replicas, int(case.examples[step - 1])
     by_examples, twice = _("the number of examples"), _("a mean was divided by the examples again")
     if n > 1:
-        yield "local mean", n, _(_LOCAL, n=n)
+        local = N_("{n} times, the number of replicas: each divides by its own batch, or multiplies its share by {n}")
+        yield "local mean", n, _(local, n=n)
         yield "divided twice", 1 / n, _("1/{n}, divided by the {n} replicas once more", n=n)
         yield "scaled twice", n * n, _("{n}² times, the number of replicas squared", n=n)
         yield "scaled twice", 1 / n**2, _("1/{n}², divided by the {n} replicas twice more", n=n)

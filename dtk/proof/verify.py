@@ -25,12 +25,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dtk.errors import VerificationError
 from dtk.language import N_, _
-from dtk.proof.evidence import Evidence, check_arguments, collect
-from dtk.proof.following import Following, can_be_followed, check_every_step, check_replicas_agree, check_states_agree
+from dtk.proof.evidence import Evidence, check_arguments, collect, seen_of
+from dtk.proof.following import Following, can_be_followed, check_every_step, check_replicas_agree
 from dtk.proof.proof import Proof
 
 if TYPE_CHECKING:
@@ -112,28 +110,16 @@ def _checks(
 ) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
     check_arguments(run, baseline)
-    if not len(run.records) and can_be_followed(run):
-        yield from _unrecorded(run, baseline or run, found)
-        return
-    ours = collect(run, name_of(run))
+    # Where nothing recorded steps, states prove every update, and that all workers hold the same.
+    ours = (seen_of if can_be_followed(run) else collect)(run, name_of(run))
     yield from _header(ours)
-    yield updates_line(ours, allow_unrecorded)
+    if ours.steps:
+        yield updates_line(ours, allow_unrecorded)
     if ours.replicas > 1:
         check_replicas_agree(ours)
-        yield _("check replicas agree: PASS ({steps} steps)", steps=ours.steps)
+        words = N_("check replicas agree: PASS ({steps} steps)")
+        yield _(words if ours.steps else N_("check replicas agree: PASS (the state of every call)"), steps=ours.steps)
     yield from check_every_step(ours, baseline or run, found)
-
-
-def _unrecorded(run: RunLike, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
-    """Of training that nothing recorded but its states: every update, and that all workers hold the same."""
-    replicas = run.folder.workers * run.replicas
-    nothing = np.zeros((0, replicas))
-    ours = Evidence(run, name_of(run), nothing, nothing.astype(np.int64), np.zeros(0))
-    yield f"mode={run.mode} workers={run.folder.workers} replicas={replicas}"
-    if replicas > 1:
-        check_states_agree(ours)
-        yield _("check replicas agree: PASS (the state of every call)")
-    yield from check_every_step(ours, source, found)
 
 
 def name_of(run: RunLike) -> str:
@@ -143,10 +129,11 @@ def name_of(run: RunLike) -> str:
 
 def _header(ours: Evidence) -> Iterator[str]:
     run, workers = ours.run, ours.run.folder.workers
-    yield (
-        f"mode={run.mode} workers={workers} replicas={ours.replicas} "
-        f"global_batch={ours.global_batch} steps={ours.steps}"
-    )
+    known = f"mode={run.mode} workers={workers} replicas={ours.replicas}"
+    if not ours.steps:
+        yield known
+        return
+    yield f"{known} global_batch={ours.global_batch} steps={ours.steps}"
     words = (N_("worker {worker} (chief): {steps} steps, exit 0"), N_("worker {worker}: {steps} steps, exit 0"))
     for worker in range(workers):
         # `collect` found each worker's "finished" event, which a worker writes only when its exit code is 0.

@@ -383,6 +383,12 @@ KNOWN = [
         N_("the optimizer has no argument lr; Keras calls it learning_rate"),
     ),
     (
+        re.compile(
+            r"(filepath provided must end in `\.\w+`|Invalid filepath extension for saving|must end in `\.weights\.h5`)"
+        ),
+        N_("written for Keras 2 ({0}): run it by dtk run --keras 2, or dtk.run(..., keras=2)"),
+    ),
+    (
         re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
         N_("{0} has no reset_states: Keras 3 calls it reset_state"),
     ),

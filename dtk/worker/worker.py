@@ -193,7 +193,7 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     strategies.join_once()
     if spec["replicas"] > 1:
         wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
-        strategies.several(spec["replicas"])
+        strategies.several(spec["replicas"], follows=bool(spec["follow"]))
 
 
 def _record_every_fit() -> None:
