@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from IPython.core.inputtransformer2 import TransformerManager
+
+import dtk
+from dtk.course.exercise import CheckFailed
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 
@@ -75,3 +79,15 @@ def needed(cells: list[Any], chosen: Callable[[Any], bool], also: set[str] = fro
             wanted |= names(cell.source, ast.Load)
             kept.append(cell)
     return kept[::-1]
+
+
+def hint(name: str, answer: Any, *objects: Any) -> str:
+    """What `dtk.check` answers to a wrong answer."""
+    with pytest.raises(CheckFailed) as failed:
+        dtk.check(name, answer, *objects)
+    return failed.value.remedy
+
+
+def passes(capsys: pytest.CaptureFixture[str], name: str, answer: Any, *objects: Any) -> bool:
+    dtk.check(name, answer, *objects)
+    return capsys.readouterr().out.endswith(f"check {name}: PASS\n")

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 
 from IPython.core.inputtransformer2 import TransformerManager
 from lessons import cells_of
 
-__all__ = ["pasted", "training_functions"]
-
-# What trains: calls that make an update, and those that record one.
-_TRAINS = r"\.fit\(|train_and_evaluate\(|apply_gradients\(|optimizer\.minimize\(|dtk\.ring\(|Recorder\(|record_step\("
+__all__ = ["pasted"]
 
 
 @functools.cache
@@ -48,8 +44,3 @@ def pasted(lesson, names):
         wanted |= more
     assert wanted, (lesson, names)
     return "\n\n".join(source for _, source in sorted({there[name][:2] for name in wanted}))
-
-
-def training_functions(lesson):
-    """The names of a lesson's functions that train, or are part of one that does."""
-    return {name for name, (_, source, _) in _pieces(lesson).items() if re.search(_TRAINS, source)}

@@ -16,13 +16,8 @@ LESSONS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 HEAD = re.compile(r"\*\*Time\.\*\* (\d+) minutes\. \*\*Before\.\*\* (.+?) \*\*Afterwards you can\*\* .+")
 NEXT = re.compile(r"\*\*Next:\*\* \[(\w+)\]\((\w+)\.ipynb\)")
 LINK = re.compile(r"\[([^\]]+)\]\(glossary\.md#([^)]*)\)")
-NOT_PROSE = re.compile(r"```.*?```|`[^`]*`|^#.*?$|\]\([^)]*\)|<[^>]+>", flags=re.DOTALL | re.MULTILINE)
 GLOSSARY = (FOLDER / "glossary.md").read_text(encoding="utf-8")
 WORDS = re.findall(r"^## (.+)$", GLOSSARY, flags=re.MULTILINE)
-ENTRIES = dict(zip(WORDS, re.split(r"^## .+$", GLOSSARY, flags=re.MULTILINE)[1:], strict=True))
-TAUGHT = {
-    word: re.findall(r"Taught\s+in\s+\[(\w+)\]\(\1\.ipynb\)\.$", entry.strip()) for word, entry in ENTRIES.items()
-}
 
 
 def prose(name):
@@ -34,45 +29,12 @@ def test_all_lessons_of_the_chain_are_there():
     assert list(ORDER) == [name for name in LESSONS if name[0].isdigit()]
 
 
-def test_the_glossary_is_in_order_and_each_entry_short():
-    assert sorted(WORDS, key=str.lower) == WORDS
-    assert len(set(map(anchor, WORDS))) == len(WORDS) > 40
-    for word, entry in ENTRIES.items():
-        sentences = re.findall(r"[.?](?=\s)", entry.partition("Taught")[0])
-        assert 1 <= len(sentences) <= 3, word
-        assert len(entry.split()) < 60, word
-        (lesson,) = TAUGHT[word]
-        assert lesson in ORDER, word
-
-
 @pytest.mark.parametrize("name", LESSONS)
 def test_each_link_to_the_glossary_leads_to_a_word(name):
     there = set(map(anchor, WORDS))
     linked = [LINK.findall(text) for text in prose(name)]
     assert {target for links in linked for _, target in links} <= there
     assert any(linked), "a lesson links to words of the glossary"
-
-
-def first_use(name, word):
-    """Of a lesson's Markdown cells the first that has the word, its title cell left out; None where it has none."""
-    pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?:s|es)?(?![\w-])", re.IGNORECASE)
-    for number, text in enumerate(prose(name)[1:], 1):
-        if pattern.search(NOT_PROSE.sub(" ", text)) or f"glossary.md#{anchor(word)})" in text:
-            return number
-    return None
-
-
-@pytest.mark.parametrize("word", WORDS)
-def test_each_word_is_linked_at_its_first_use(word):
-    """In one lesson at least."""
-    linking = {}
-    for name in LESSONS:
-        numbers = [number for number, text in enumerate(prose(name)) if f"glossary.md#{anchor(word)})" in text]
-        if numbers:
-            linking[name] = numbers[0]
-    assert linking, f"no lesson links to glossary.md#{anchor(word)}"
-    early = [name for name, number in linking.items() if number <= (first_use(name, word) or 0)]
-    assert early, f"{word}: used before it is linked in {', '.join(linking)}"
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -102,16 +64,6 @@ def stored(name):
     return "\n".join(f"{output.get('text', '')} {output.get('data', {}).get('text/plain', '')}" for output in outputs)
 
 
-@pytest.mark.parametrize("name", ORDER)
-def test_each_number_of_the_goal_is_in_what_the_lesson_computes(name):
-    """1 part in 10,000 is verify's rtol=1e-4."""
-    goal = re.search(r"\*\*Goal\.\*\*(.*?)\n\n", prose(name)[0], re.DOTALL)[1]
-    numbers = [number.rstrip(".,") for number in re.findall(r"(?<![\w-])\d[\d.,]*", goal)]
-    made = "".join(code_of(name)) + stored(name).replace("rtol=1e-4", "10000")
-    assert numbers
-    assert [number for number in numbers if number.replace(",", "") not in re.sub(r"[,_]", "", made)] == []
-
-
 @pytest.mark.parametrize("name", LESSONS)
 def test_each_question_is_compared_with_a_run_in_a_later_cell(name):
     code = [cell.source for cell in cells_of(name) if cell.cell_type == "code"]
@@ -121,12 +73,6 @@ def test_each_question_is_compared_with_a_run_in_a_later_cell(name):
     assert "".join(code).count("dtk.ask(") == len(asked) >= (name in ORDER)
     for at, variable, question in asked:
         assert any(f"{variable}.came_out(" in text for text in code[at + 1 :]), question
-
-
-@pytest.mark.parametrize("name", ORDER)
-def test_each_lesson_has_four_exercises(name):
-    checks = re.findall(r'^dtk\.check\("([^"]+)"', "\n".join(code_of(name)), flags=re.MULTILINE)
-    assert len(set(checks)) == len(checks) >= 4
 
 
 @pytest.mark.parametrize("name", ORDER)

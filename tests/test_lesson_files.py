@@ -12,7 +12,7 @@ import pytest
 
 import dtk
 from dtk import cli, language
-from dtk.course import build, lesson_files
+from dtk.course import lesson_files
 from dtk.errors import DtkError
 
 FIRST = lesson_files.FIRST
@@ -54,19 +54,6 @@ def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken, edit
     assert to_docs >= 9
 
 
-def test_without_an_edition_a_lesson_is_copied_as_it_is(tmp_path):
-    copied = lesson_files.bring(tmp_path / "mine")
-    assert (copied.folder / FIRST).read_bytes() == (lesson_files.brought() / FIRST).read_bytes()
-
-
-def test_editions_are_those_of_a_class(tmp_path):
-    folder = lesson_files.brought()
-    build.build("student", build.lessons(folder), folder, tmp_path / "class")
-    lesson_files.bring(tmp_path / "mine", edition="student")
-    assert names(tmp_path / "mine") == names(tmp_path / "class")
-    assert (tmp_path / "mine" / FIRST).read_bytes() == (tmp_path / "class" / FIRST).read_bytes()
-
-
 def test_another_language_has_a_folder_that_has_figures_speak_it(tmp_path, monkeypatch):
     assert cli.main(["lessons", "mine", "--language", "zh"]) == 0
     assert (tmp_path / "mine" / "zh" / FIRST).is_file()
@@ -90,16 +77,6 @@ def test_what_a_learner_changed_stays_until_asked(tmp_path, capsys):
     assert lesson_files.copy(newer, folder, overwrite=True).kept == ()
     assert [(folder / name).read_text() for name in newer] == ["2", "2", "2"]
     assert lesson_files.copy({"b.md": "3"}, folder).kept == ()
-
-
-def test_what_is_the_same_is_not_written_again(tmp_path):
-    lesson_files.copy({"a.md": "1"}, tmp_path)
-    os.utime(tmp_path / "a.md", (1, 1))
-    lesson_files.copy({"a.md": "1"}, tmp_path)
-    assert (tmp_path / "a.md").stat().st_mtime == 1
-    (tmp_path / "a.md").unlink()
-    lesson_files.copy({"a.md": "1"}, tmp_path)
-    assert (tmp_path / "a.md").read_text() == "1"
 
 
 @pytest.mark.parametrize("note", ["", "[1]", '{"a.md"', b"\xff"])
@@ -175,10 +152,6 @@ def test_lab_copies_where_there_are_none_and_never_again(tmp_path, became):
     assert first[1:3] == ["-m", "jupyterlab"]
     assert first[3:] == [f"--notebook-dir={tmp_path / 'mine'}", f"--LabApp.default_url=/lab/tree/{FIRST}"]
     assert second == [*first, "--no-browser", "--port=8899"]
-
-
-def test_lab_opens_a_folder_without_the_first_lesson(tmp_path):
-    assert lesson_files.lab_command(tmp_path)[3:] == [f"--notebook-dir={tmp_path}"]
 
 
 def test_lab_without_jupyterlab_copies_and_installs_nothing(tmp_path, monkeypatch, capsys, became):

@@ -12,7 +12,6 @@ from IPython.core.inputtransformer2 import TransformerManager
 from lessons import FOLDER
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-import dtk
 import notebooks as tool
 
 NAME = "08_made_up.ipynb"
@@ -64,19 +63,9 @@ def test_a_new_version_or_address_replaces_the_old(made_up, monkeypatch):
     assert len(made_up.cells) == 3
 
 
-def test_the_tag_is_this_versions():
-    assert f"/v{dtk.__version__}/dtk_toolkit-{dtk.__version__}-" in heads.setup_source()
-    assert f"/blob/v{dtk.__version__}/notebooks/{NAME})" in heads.badge(NAME)
-
-
 def test_a_lesson_without_a_title_is_refused():
     with pytest.raises(ValueError, match=f"{NAME}: no Markdown cell begins with a title"):
         heads.write_heads(new_notebook(cells=[new_markdown_cell("## A part")]), NAME)
-
-
-def test_the_setup_cell_does_nothing_where_dtk_is(capsys):
-    assert run_setup() == []
-    assert capsys.readouterr() == ("", "")
 
 
 def test_the_setup_cell_installs_the_release_where_dtk_is_not(monkeypatch):

@@ -6,7 +6,6 @@ import heads
 import lint_notebooks as tool
 import nbformat
 import pytest
-import slides
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 NAME = "01_made_up.ipynb"
@@ -42,7 +41,6 @@ def lesson(*cells):
     start = [new_markdown_cell("# Made up\n\n**Goal.** None."), proof, *more, check(1), check(2)]
     notebook = new_notebook(cells=[*start, *cells])
     heads.write_heads(notebook, NAME)
-    slides.write(notebook)
     return counted(notebook)
 
 
@@ -83,12 +81,6 @@ def widget(**more):
     return code("x", new_output("display_data", data={**named, **more}))
 
 
-def said(cell, slide_type):
-    cell.metadata["slideshow"] = {"slide_type": slide_type}
-    return cell
-
-
-SOLUTION = "<details>\n<!-- ### BEGIN SOLUTION -->\n\nOne line.\n\n</details>\n\n## The next section"
 IGNORE, REASON = ["nbval-ignore-output"], {"dtk": {"ignored_because": "it prints measured seconds"}}
 MODEL_FN = "def model_fn(features, labels, mode, params):"
 MAKES_ONE = "def train():\n    strategy = tf.distribute.MirroredStrategy()"
@@ -124,12 +116,6 @@ BROKEN = [
     ("setup_first", lambda: lesson(code("%pip install keras")), "only the set-up cell may"),
     ("short_cells", lambda: long(13), "has 13 lines; at most 12"),
     ("short_cells", lambda: long(31, "def train(strategy):"), "has 31 lines; at most 30"),
-    ("a_talk", lambda: changed(lambda it: it.cells[0].metadata.clear()), "does not say what it is in a talk"),
-    ("a_talk", lambda: changed(lambda it: said(it.cells[0], "title")), "does not say what it is in a talk"),
-    ("a_talk", lambda: changed(lambda it: said(it.cells[1], "-")), "set-up, exercises, solutions and the report"),
-    ("a_talk", lambda: lesson(said(new_markdown_cell(SOLUTION), "slide")), "set-up, exercises, solutions and"),
-    ("a_talk", lambda: lesson(*(said(code("a = 1\n" * 12), "-") for _ in range(4))), "pixels, and has 1050"),
-    ("a_talk", lambda: lesson(*(said(new_markdown_cell("So."), "notes") for _ in range(2))), "two cells of notes"),
     ("one_title", lambda: lesson(new_markdown_cell("# Another")), "2 headings"),
     ("one_title", lambda: changed(lambda it: it.cells[0].update(source="## Made up")), "0 headings"),
     ("pictures_in_words", lambda: lesson(code("x", picture("<Figure size 700x360 with 1 Axes>"))), "says nothing"),

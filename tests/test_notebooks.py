@@ -77,29 +77,6 @@ def test_a_second_run_changes_nothing(lesson, capsys):
 
 
 @pytest.mark.trains
-def test_what_changed_in_a_lesson_is_stored(lesson):
-    path = lesson(new_code_cell("print(1)"), new_code_cell(PICTURE))
-    tool.main([str(path)])
-    before = cells_of(path)
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells[2].source = "print(2)"
-    notebook.cells[3].source = PICTURE.replace("a figure", "another figure")
-    nbformat.write(notebook, path)
-    tool.main([str(path)])
-    after = cells_of(path)
-    assert after[0].outputs[0].text == "2\n"
-    assert after[1].outputs[0].data["text/plain"] == "another figure"
-    assert after[1].outputs[0].data["image/png"] != before[1].outputs[0].data["image/png"]
-
-
-@pytest.mark.trains
-def test_the_kernel_is_this_environments(lesson):
-    path = lesson(new_code_cell(f"import sys\nsys.prefix == {sys.prefix!r}"))
-    tool.main([str(path)])
-    assert cells_of(path)[0].outputs[0].data["text/plain"] == "True"
-
-
-@pytest.mark.trains
 def test_a_lesson_that_fails_is_not_stored(lesson):
     path = lesson(new_code_cell("1 / 0"))
     before = path.read_text()

@@ -1,17 +1,13 @@
-"""The question bank: read strictly; dtk computes its answers; its package is the same each time."""
+"""The question bank: read strictly; dtk computes its answers."""
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import gift
 import numpy as np
 import pytest
-import questions as tool
 from lessons import ORDER
 
 from dtk.course.check import all_exercises
@@ -42,11 +38,6 @@ def test_the_bank_has_sixty_questions_and_three_of_each_lesson():
         assert [title.split(" ")[0] for title in mine] == [f"{lesson[:2]}.{k}" for k in range(1, len(mine) + 1)]
     assert sum(question.numerical for question in QUESTIONS) >= 20
     assert all(len(answer.feedback) > 12 for question in QUESTIONS for answer in question.answers)
-
-
-def test_the_right_choice_is_not_always_the_same():
-    places = [question.answers.index(question.right) for question in QUESTIONS if not question.numerical]
-    assert max(map(places.count, {0, 1, 2})) < 0.6 * len(places)
 
 
 @pytest.mark.parametrize(
@@ -127,24 +118,3 @@ OTHERWISE = {
 def test_dtk_computes_the_same_number(number):
     answer = BY_NUMBER[number].right
     assert float(answer.text) == pytest.approx(OTHERWISE[number], abs=answer.tolerance + 1e-12)
-
-
-def test_the_two_nodes_wait_for_their_cable_as_lesson_12_computes():
-    seconds = predict(Job(1 / 16, 16, 3e9), Cluster(ethernet(1)), [2]).seconds[0]
-    assert BY_NUMBER["12.1"].right.text == f"About {seconds:.0f} s"
-
-
-def test_two_builds_are_equal_to_the_byte(tmp_path):
-    for name in ("one.zip", "two.zip"):
-        assert tool.main([str(BANK), str(tmp_path / name)]) == 0
-    made = [(tmp_path / name).read_bytes() for name in ("one.zip", "two.zip")]
-    assert made[0] == made[1]
-    with zipfile.ZipFile(io.BytesIO(made[0])) as package:
-        assert package.testzip() is None
-        assert package.namelist()[0] == "imsmanifest.xml"
-
-
-def test_code_and_signs_are_marked_up():
-    (question,) = gift.read(bank(CHOICE.replace("Which?", r"Is `a < b` & c?")))
-    shown = ET.fromstring(tool.package([question])["00_start_here.xml"]).find(f".//{{{tool.QTI}}}mattext").text
-    assert shown == "Is <code>a &lt; b</code> &amp; c?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dtk.course import rehearsal
 from dtk.course.rehearsal import NoMessage, rehearse
 
 
@@ -47,7 +48,8 @@ def test_a_message_is_a_copy():
     ],
     ids=["round", "one ends"],
 )
-def test_workers_that_wait_for_ever_are_found_at_once(function):
+def test_workers_that_wait_for_ever_are_found(function, monkeypatch):
+    monkeypatch.setattr(rehearsal, "_PATIENCE", 0.2)
     with pytest.raises(NoMessage, match=r"worker \d waits for a message from worker \d, which sends none"):
         rehearse(function, [(), (), ()])
 

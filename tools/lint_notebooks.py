@@ -18,7 +18,6 @@ import nbformat
 from heads import IS_BADGE, IS_SETUP, badge, place_of, setup_source, title_cell
 from IPython.core.inputtransformer2 import TransformerManager
 from nbval.plugin import find_comment_markers, find_metadata_tags
-from slides import HEIGHT, SHOWN, TYPES, height, is_talk, kind, private, slides
 
 __all__ = ["RULES", "lint"]
 
@@ -186,20 +185,6 @@ def widgets_have_a_still(notebook: Notebook, name: str) -> Iterator[str]:
                 yield f"{_named(cell)} stores a widget without HTML or a picture of it: a page made of it shows nothing"
 
 
-def a_talk(notebook: Notebook, name: str) -> Iterator[str]:
-    for cell in notebook.cells if is_talk(name) else ():
-        if kind(cell) not in TYPES:
-            yield f"cell {cell.get('id')} does not say what it is in a talk: metadata, slideshow; run tools/slides.py"
-        elif kind(cell) in SHOWN and private(cell):
-            yield f"cell {cell.get('id')} is on a slide; set-up, exercises, solutions and the report are left out"
-    for slide in slides(notebook) if is_talk(name) else ():
-        used, where = sum(height(cell) for cell in slide if kind(cell) in SHOWN), slide[0].get("id")
-        if used > HEIGHT:
-            yield f"the slide of cell {where} takes some {used:.0f} pixels, and has {HEIGHT}: begin a subslide in it"
-        if sum(kind(cell) == "notes" for cell in slide) > 1:
-            yield f"the slide of cell {where} has two cells of notes, and the speaker sees the first alone"
-
-
 RULES: tuple[Rule, ...] = (
     counts,
     nothing_skipped,
@@ -216,7 +201,6 @@ RULES: tuple[Rule, ...] = (
     one_title,
     pictures_in_words,
     widgets_have_a_still,
-    a_talk,
 )
 
 

@@ -1,7 +1,6 @@
 """Runs the lessons and stores their outputs: `python tools/notebooks.py notebooks/*.ipynb`.
 
-Each gets its badge and its set-up cell first (tools/heads.py), and what its cells are in a talk, where they don't say
-it (tools/slides.py); with `--heads` that is all, nothing is run.
+Each gets its badge and its set-up cell first (tools/heads.py); with `--heads` that is all, nothing is run.
 
 What is stored holds nothing of this machine or this hour: the kernel is called python3, execution counts run from
 1, cells carry no times, a traceback no temporary files. A picture's text form becomes its alternative text in HTML.
@@ -25,12 +24,11 @@ from typing import Any
 import nbformat
 from heads import place_of, write_heads
 from nbclient import NotebookClient
-from slides import is_talk, write
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 CELL_SECONDS = 600  # a lesson's longest cell takes well under a minute on 2 cores
 # jupyter: a solution's folded source; dtk: why a cell's output is not compared (tools/lint_notebooks.py);
-# slideshow: what a cell is in a talk (tools/slides.py)
+# slideshow: what a cell is in a talk (docs/teaching/slides.md)
 KEPT_CELL_METADATA = {"tags", "jupyter", "dtk", "slideshow"}
 IGNORED = "nbval-ignore-output"
 # Whether the others, too, had failed before they were stopped differs from run to run.
@@ -134,8 +132,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         before = path.read_text(encoding="utf-8")
         stored, fresh = (nbformat.reads(before, as_version=4) for _ in range(2))
         write_heads(fresh, place_of(path))
-        if is_talk(path.name):
-            write(fresh)
         if not options.heads:
             execute(fresh, path.parent)
         normalise(fresh)

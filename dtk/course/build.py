@@ -33,6 +33,7 @@ from dtk.course.check import all_exercises
 from dtk.course.exercise import Exercise, Trial
 from dtk.errors import DtkError
 from dtk.language import ENGLISH, _, languages
+from dtk.published import with_addresses
 
 __all__ = [
     "EDITIONS",
@@ -179,9 +180,8 @@ def _odd(file: Path, cell: Cell, what: str) -> DtkError:
 
 
 _BADGE = re.compile(
-    r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\(https://colab[^)]*/github/([^)]*)/notebooks/[^)]*\)\n*", re.MULTILINE
+    r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\(https://colab[^)]*/github/[^)]*/notebooks/[^)]*\)\n*", re.MULTILINE
 )
-_UP = re.compile(r"\]\(((?:\.\./)+)")
 _NBGRADER = """\
 # Written by `dtk class build`. What takes the place of a solution stands behind the exercise as it is handed out.
 c = get_config()
@@ -223,11 +223,12 @@ def texts(edition: str, lessons: Sequence[Lesson], folder: Path, variant: str = 
     found: dict[str, str] = {}
     for lesson in lessons:
         place, notebook = EDITIONS[edition](lesson, hidden)
-        cells = [_for_class(cell, _settings(folder, variant), _published(lesson)) for cell in notebook]
+        cells = [_for_class(cell, _settings(folder, variant)) for cell in notebook]
         metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
         whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
         found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
-    return found | _beside(edition, lessons, folder)
+    found |= _beside(edition, lessons, folder)
+    return {place: with_addresses(text) for place, text in found.items()}
 
 
 def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:
@@ -255,18 +256,11 @@ def _readme(lessons: Sequence[Lesson]) -> str:
 # ---- cells
 
 
-def _published(lesson: Lesson) -> str:
-    """Where the repository is that the lesson's badge opens it from; "" without a badge."""
-    found = [match[1] for cell in lesson.cells for match in _BADGE.finditer(cell["source"])]
-    return f"https://github.com/{found[0]}/" if found else ""
-
-
-def _for_class(cell: Cell, settings: list[str], published: str) -> Cell:
+def _for_class(cell: Cell, settings: list[str]) -> Cell:
     """A cell without output, set up as the class is; without the badge, which opens the lesson with solutions."""
     source, metadata = cell["source"], {key: value for key, value in cell["metadata"].items() if key != "dtk"}
     if cell["cell_type"] == "markdown":
         source = _BADGE.sub("", source)
-        source = _UP.sub(f"]({published}", source) if published else source
     if cell["id"] == "setup":
         source = "\n".join([source, "", *settings])
     kept: Cell = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}

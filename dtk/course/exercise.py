@@ -195,16 +195,20 @@ class Trial:
     """An exercise whose answer only a run can judge, such as a training function to be corrected.
 
     name: "LESSON.WORD". hint_for: takes the answer, the learner's objects and `draw`, makes its runs on inputs of its
-    own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is.
+    own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is. stub: what to
+    do first where a function that does nothing is no answer, marked by `N_`; "": such a function is run as well.
     """
 
     name: str
     hint_for: Callable[..., str]
+    stub: str = ""
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case."""
         if answer is None or answer is ...:
             raise not_solved(self.name)
+        if self.stub and _does_nothing(answer):
+            raise not_solved(self.name, self.stub)
         hint_for = functools.partial(self.hint_for, draw=random.Random(self.name + seed))
         _handed_over(self.name, hint_for, (answer, *objects))
         hint = hint_for(answer, *objects)
@@ -215,6 +219,12 @@ class Trial:
 
 def _hint(hint: str) -> str:
     return _("hint: {hint}", hint=hint)
+
+
+def _does_nothing(answer: Any) -> bool:
+    """Whether a function is the stub that was handed out: it returns None or `...`, and nothing else."""
+    code = getattr(answer, "__code__", None)
+    return code is not None and not code.co_names and set(code.co_consts) <= {None, ..., answer.__doc__}
 
 
 def _handed_over(name: str, judge: Callable[..., Any], given: tuple[Any, ...]) -> None:

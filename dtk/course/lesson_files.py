@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,12 @@ from pathlib import Path
 
 from dtk.errors import DtkError
 from dtk.language import ENGLISH, _, languages
-from dtk.published import REPOSITORY, page
+from dtk.published import REPOSITORY, with_addresses
 
 __all__ = ["Copied", "bring", "brought", "copy", "lab", "lab_command", "texts"]
 
 FIRST = "00_start_here.ipynb"
 NOTE = ".dtk-lessons.json"  # in the folder: which text each file had when it was copied
-_TO_DOCS = re.compile(r"\]\((?:\.\./)+docs/")
 
 
 @dataclass(frozen=True)
@@ -63,11 +61,9 @@ def texts(language: str = ENGLISH, edition: str = "") -> dict[str, str]:
     if edition:
         from dtk.course import build
 
-        found = build.texts(edition, build.lessons(folder), folder)
-    else:
-        files = sorted([*folder.glob("*.ipynb"), *folder.glob("*.md")])
-        found = {file.name: file.read_bytes().decode() for file in files}
-    return {name: _TO_DOCS.sub(lambda _match: f"]({page('')}", text) for name, text in found.items()}
+        return build.texts(edition, build.lessons(folder), folder)
+    files = sorted([*folder.glob("*.ipynb"), *folder.glob("*.md")])
+    return {file.name: with_addresses(file.read_bytes().decode()) for file in files}
 
 
 def bring(to: Path, language: str = ENGLISH, edition: str = "", overwrite: bool = False) -> Copied:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import Empty, Queue
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from dtk.language import N_, _
 
 __all__ = ["Outcome", "Team", "all_gather", "on_parts", "reduce_scatter", "rehearse", "teams"]
 
+_PATIENCE = 3.0  # seconds until a message counts as one that nobody sends
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 
 
@@ -76,57 +77,16 @@ class Outcome(dict[str, Any]):
 
 
 class NoMessage(Exception):
-    """A worker waits for a message that no worker will send."""
-
-
-class _Board:
-    """The messages under way, by (sender, receiver), and who waits for which."""
-
-    def __init__(self, workers: int):
-        self.workers = workers
-        self.changed = threading.Condition()
-        self._boxes: dict[tuple[int, int], deque[tuple[int, np.ndarray]]] = defaultdict(deque)
-        self._waiting: set[tuple[int, int]] = set()
-        self._ended = 0
-        self._stuck = False
-
-    def put(self, sender: int, receiver: int, message: tuple[int, np.ndarray]) -> None:
-        with self.changed:
-            self._boxes[sender, receiver].append(message)
-            self.changed.notify_all()
-
-    def take(self, sender: int, receiver: int) -> tuple[int, np.ndarray]:
-        with self.changed:
-            self._waiting.add((sender, receiver))
-            while not self._boxes[sender, receiver]:
-                self._look()
-                if self._stuck:
-                    words = N_("worker {to} waits for a message from worker {by}, which sends none")
-                    raise NoMessage(_(words, to=receiver, by=sender))
-                self.changed.wait(_SECONDS)
-            self._waiting.discard((sender, receiver))
-            return self._boxes[sender, receiver].popleft()
-
-    def end(self) -> None:
-        with self.changed:
-            self._ended += 1
-            self._look()
-
-    def _look(self) -> None:
-        """Whether all that have not ended wait for messages that are not there: then none will ever come."""
-        idle = len(self._waiting) + self._ended == self.workers
-        if idle and not any(self._boxes[way] for way in self._waiting):
-            self._stuck = True
-            self.changed.notify_all()
+    """A worker waits for a message that no worker sends."""
 
 
 class _Ring:
     """`dtk.ring()` as a thread has it: the same methods, and the same arrays come out of them."""
 
-    def __init__(self, worker: int, board: _Board):
-        self.worker, self.workers = worker, board.workers
+    def __init__(self, worker: int, boxes: list[list[Queue[tuple[int, np.ndarray]]]]):
+        self.worker, self.workers = worker, len(boxes)
         self.bytes_sent = self.messages_sent = 0
-        self._board = board
+        self._boxes = boxes  # the messages under way, by sender and receiver
         self._shape: tuple[int, ...] = ()
 
     def split(self, gradient: Any) -> list[np.ndarray]:
@@ -139,7 +99,7 @@ class _Ring:
             words = N_("ring.exchange: chunk {chunk}, but there are the chunks 0 to {last}")
             raise ValueError(_(words, chunk=number, last=self.workers - 1))
         self._send((self.worker + 1) % self.workers, int(number), values)
-        return self._board.take((self.worker - 1) % self.workers, self.worker)
+        return self._received((self.worker - 1) % self.workers)
 
     def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
         sender = receiver if sender is None else sender
@@ -148,7 +108,7 @@ class _Ring:
                 words = N_("ring.swap: worker {other}, but this is worker {own} of {workers}")
                 raise ValueError(_(words, other=other, own=self.worker, workers=self.workers))
         self._send(receiver, 0, values)
-        return self._board.take(sender, self.worker)[1]
+        return self._received(sender)[1]
 
     def join(self, chunks: Sequence[Any]) -> np.ndarray:
         if len(chunks) != self.workers:
@@ -160,7 +120,14 @@ class _Ring:
         array = np.array(values).ravel()
         self.bytes_sent += array.nbytes
         self.messages_sent += 1
-        self._board.put(self.worker, receiver, (number, array))
+        self._boxes[self.worker][receiver].put((number, array))
+
+    def _received(self, sender: int) -> tuple[int, np.ndarray]:
+        try:
+            return self._boxes[sender][self.worker].get(timeout=_PATIENCE)
+        except Empty:
+            words = N_("worker {to} waits for a message from worker {by}, which sends none")
+            raise NoMessage(_(words, to=self.worker, by=sender)) from None
 
 
 def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Outcome | None:
@@ -173,8 +140,8 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         NoMessage: the workers wait for each other for ever, or one of them has a loop without an end.
         Exception: what a worker's function raised.
     """
-    board = _Board(len(arguments))
-    rings = [_Ring(worker, board) for worker in range(len(arguments))]
+    boxes: list[list[Queue[tuple[int, np.ndarray]]]] = [[Queue() for _to in arguments] for _by in arguments]
+    rings = [_Ring(worker, boxes) for worker in range(len(arguments))]
     results: list[Any] = [None] * len(rings)
     errors: dict[int, Exception] = {}
 
@@ -183,8 +150,6 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
             results[worker] = function(rings[worker], *arguments[worker])
         except Exception as error:
             errors[worker] = error
-        finally:
-            board.end()
 
     threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in range(len(rings))]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""What trials need, the exercises that a run decides: both runs of a function, their first loss, what verify says."""
+"""Trials, the exercises that a run decides: a share of the loss on two replicas and on one device; a tried function."""
 
 from __future__ import annotations
 
@@ -7,75 +7,67 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import returns_nothing
+from dtk.course.exercise import CheckFailed, returns_nothing
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
 from dtk.language import _
-from dtk.proof.following import Following
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["both", "first_loss", "hint_for_share", "left_empty", "not_verified", "watched", "why_it_fails"]
+__all__ = ["hint_for_share", "trains_otherwise", "watched", "why_it_fails"]
 
 
-def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
-    """The same function on two workers and on one device, without a live view."""
-    with quiet():
-        return run(train, workers=2, kwargs=kwargs), baseline(train, kwargs=kwargs)
+def trains_otherwise(cluster: Run, alone: Run) -> bool:
+    """Whether verify refuses the two runs, or finds that one device trains something else."""
+    try:
+        return prove(cluster, alone).verdict == "replicas"
+    except VerificationError:
+        return True
 
 
-def first_loss(run: Run) -> float:
+def _first_loss(run: Run) -> float:
     """The global loss of step 1: the sum of its shares."""
     records = run.records
     return float(records[records.step == records.step.min()].loss.sum())
 
 
-def not_verified(cluster: Run, alone: Run) -> str:
-    """Why verify refuses the two runs, or says that one device trains otherwise; "" where both train the same."""
-    found: dict[int, Following] = {}
-    try:
-        proof = prove(cluster, alone, found=found)
-    except VerificationError as error:
-        return str(error)
-    return str(found[1].failed) if proof.verdict == "replicas" else ""
+def hint_for_share(
+    train: Callable[..., Any], argument: str, share: Any, whole: Any, workers: int = 1, **kwargs: Any
+) -> str:
+    """What is wrong with a replica's share of the loss, from two replicas and one device; "" for nothing.
 
-
-def hint_for_share(train: Callable[..., Any], batch: int, argument: str, share: Any, whole: Any, **more: Any) -> str:
-    """What is wrong with a replica's share of loss and penalty, from two workers and one device; "" for nothing.
-
-    train: the lesson's loop, which takes a global batch, more, and the share as `argument`. whole: a share to which
-    each replica adds the whole penalty, which on one device is right.
+    train: a function that takes kwargs, and the share as `argument`. whole: a share that is right on one device.
+    workers: how many processes it takes; Colab has one.
     """
     if not callable(share):
         return _("a function is asked for: run its cell after you have changed it")
-    kwargs = {"global_batch": batch, **more}
+    mine = {**kwargs, argument: share}
     try:
-        cluster, alone = both(train, {**kwargs, argument: share})
+        with quiet():
+            cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
     except WorkerFailed as failed:
         return why_it_fails(failed)
+    if cluster.workers < workers:
+        raise CheckFailed(_("this check needs two workers"))
     with quiet():
         reference = baseline(train, kwargs={**kwargs, argument: whole})
-    right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
-    if np.isclose(own, right, rtol=1e-4):
-        if mine > right * (1 + 1e-4):
-            return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
-        if mine < right * (1 - 1e-4):
-            return _("one device's loss is right, the cluster's too small: something is divided once too often")
-        if not_verified(cluster, alone):
+    right, together, own = (_first_loss(each) for each in (reference, cluster, alone))
+    if not np.isclose(own, right, rtol=1e-4):
+        if np.isclose(together, right, rtol=1e-4):
             return _(
-                "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?"
+                "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
             )
-        pairs = zip(alone.weights, reference.weights, strict=True)
-        if not all(np.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in pairs):
-            return _("the losses are right and the weights are not: does the penalty reach the gradients?")
-        return ""
-    if np.isclose(mine, right, rtol=1e-4):
-        return _(
-            "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
-        )
-    if np.isclose(mine, own, rtol=1e-5):
-        return _("cluster and device agree, but the penalty is gone, or smaller than it was")
-    return _("also on one device, where nothing is to be divided, the penalty should stay what it was")
+        return _("also on one device, which divides nothing, the loss has to stay what it was, with all its parts")
+    if together > right * (1 + 1e-4):
+        return _("one device's loss is right, the cluster's too large: each replica still adds something whole")
+    if together < right * (1 - 1e-4):
+        return _("one device's loss is right, the cluster's too small: something is divided once too often")
+    if trains_otherwise(cluster, alone):
+        return _("step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch too?")
+    pairs = zip(alone.weights, reference.weights, strict=True)
+    if not all(np.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in pairs):
+        return _("the losses are right and the weights are not: does the penalty reach the gradients?")
+    return ""
 
 
 def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hint_for: Callable[[Any], str]) -> str:
@@ -103,9 +95,3 @@ def why_it_fails(failed: WorkerFailed) -> str:
 
 def _last_line(failed: WorkerFailed) -> str:
     return (failed.traceback or str(failed)).strip().splitlines()[-1].strip()
-
-
-def left_empty(answer: Any) -> bool:
-    """Whether a function is the stub that was handed out: it does nothing and returns None or `...`."""
-    code = getattr(answer, "__code__", None)
-    return code is not None and not code.co_names and set(code.co_consts) <= {None, ..., answer.__doc__}

@@ -7,12 +7,14 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from dtk.course.exercise import Exercise, NotSolved, Trial, tf_config
+from dtk.course.exercises.lesson_04 import CONFIG
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
@@ -25,24 +27,7 @@ def _addresses(count: int) -> list[str]:
     return [f"10.0.0.{4 + index}:{2222 + index}" for index in range(count)]
 
 
-_CONFIG = Exercise(
-    "lab1.config",
-    given="addresses, index",
-    right="tf_config(addresses, index)",
-    wrong={
-        "tf_config(addresses, 0)": N_("with the same index everywhere, every process takes itself for worker 0"),
-        "tf_config(addresses[index:index + 1], 0)": N_(
-            "a worker has to know the addresses of all workers, its own among them"
-        ),
-        "tf_config(addresses, index + 1)": N_("indices count from 0"),
-        "{**tf_config(addresses, index), 'cluster': {'workers': addresses}}": N_(
-            "the job is called `worker`, as the task's type is"
-        ),
-    },
-    plain=[(_addresses(2), 0), (_addresses(2), 1)],
-    drawn=lambda draw: [(_addresses(n), draw.randrange(1, n)) for n in (3, 4, 8)],
-    hint=N_("compare with run.tf_config of any run"),
-)
+_CONFIG = replace(CONFIG, name="lab1.config", hint=N_("compare with run.tf_config of any run"))
 
 
 def _environments(draw: random.Random) -> list[tuple[dict[str, str], dict[str, Any]]]:
@@ -137,8 +122,6 @@ def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
     shapes = [weight.shape for weight in alone]
     if [weight.shape for weight in mine] != shapes or [weight.shape for weight in others] != shapes:
         return _("these are not the weights of this model, in its order: save model.get_weights()")
-    if replicas is None:
-        return _("how many replicas were there? save it beside the weights, as replicas=strategy.num_replicas_in_sync")
     if replicas != 2:
         words = N_("replicas={replicas}: two workers with one device each have two. Which strategy reads TF_CONFIG?")
         return _(words, replicas=replicas)

@@ -147,7 +147,6 @@ _MEMORY = Exercise(
         "16 * parameters / workers": N_(
             "every worker still has all weights and a whole gradient: only Adam's numbers are divided"
         ),
-        "16 * parameters": N_("this is the plain run: what do the workers share?"),
         "4 * parameters + 8 * parameters / workers": N_("weights, gradient, Adam's state: one of the three is missing"),
         "2 * parameters + 2 * parameters / workers": N_("these are numbers; a float32 has 4 bytes"),
     },

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.exercise import Exercise
-from dtk.course.rehearsal import all_gather, on_parts, reduce_scatter, rehearse, teams
+from dtk.course.rehearsal import on_parts, rehearse, teams
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -25,7 +25,6 @@ _PARTNER = Exercise(
         "worker + 2 ** step": N_(
             "if worker 0's partner is worker 1, then worker 1's partner is worker 0: some have to look back"
         ),
-        "abs(worker - 2 ** step)": N_("a partner's partner must be the worker itself; try worker 0"),
         "worker ^ step": N_("in step 0 everybody would be alone: it is the bit that has this number"),
         "worker ^ 1": N_("with the same partner in each step nothing new comes after the first"),
     },
@@ -89,20 +88,6 @@ def _halving(
     return np.concatenate(halves)
 
 
-def _whole(ring: Any, numbers: np.ndarray, distance: int) -> np.ndarray:
-    while distance:
-        numbers, distance = numbers + ring.swap(ring.worker ^ distance, numbers), distance // 2
-    return numbers
-
-
-def _by_ring(ring: Any, numbers: np.ndarray, distance: int) -> np.ndarray:
-    """Lesson 01's all-reduce: the same sum and the same bytes, in more messages."""
-    chunks = ring.split(numbers)
-    reduce_scatter(ring, chunks)
-    all_gather(ring, chunks)
-    return np.asarray(ring.join(chunks))
-
-
 _HALVING = Exercise(
     "lab4.halving",
     given="ring, numbers, distance",
@@ -114,12 +99,6 @@ _HALVING = Exercise(
         partial(_halving, back=""): N_("each worker ends with its own part of the sum: the halves don't come back"),
         partial(_halving, back="sum"): N_("on the way back the partner's half is finished: it is copied, not added"),
         partial(_halving, add=False): N_("on the way out the partner's half is added to yours, not put in its place"),
-        _whole: N_(
-            "the sum is right, and this is recursive doubling: it sends all numbers in each step; send one half"
-        ),
-        _by_ring: N_(
-            "sum and bytes are right, and this is the ring of lesson 01: it sends more messages than the two swaps do"
-        ),
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),

@@ -29,7 +29,6 @@ _WARM_UP = Exercise(
         ),
         "rate * (step + 1) / max(1, warm_up)": N_("the rate goes on growing after the warm-up: where does it stop?"),
         "rate": N_("this is the rate without a warm-up"),
-        "rate if step >= warm_up else 0.0": N_("no training at all is no warm-up: the rate grows in equal steps"),
     },
     plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
     drawn=lambda draw: [(draw.randint(2, 8), 0.3, 10)],
@@ -161,17 +160,11 @@ def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
 
 def _why_slow(times: float, steps: float) -> str:
     """times: as fast as the lab's first choice. steps: how many times as many it took."""
-    each = 1 / steps / times
     words = N_(
         "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
-        "as many steps: what makes a step bring more?"
+        "as many steps, and a step takes {each:.2g} times as long: which of the two can become less?"
     )
-    if each > max(1.0, steps):
-        words = N_(
-            "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; a step takes "
-            "{each:.2g} times as long: more workers than the first choice has, or a larger batch, make a step longer"
-        )
-    return _(words, times=times, least=LEAST, steps=steps, each=each)
+    return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
 
 
 _CHOICE = Trial("lab5.choice", _hint_for)

@@ -34,9 +34,6 @@ SHARE = Exercise(
             "device divide?"
         ),
         "sum(losses)": N_("a sum grows with the batch; one device takes a mean"),
-        "sum(losses) / len(losses) / global_batch": N_(
-            "this divides twice: by the replica's own examples and by the global batch"
-        ),
         "sum(losses) / 2": N_("a divisor that is typed in holds for one size of batch only"),
     },
     # (losses of one replica, global batch): the plainest first; the replicas' parts are not all of one size

@@ -80,7 +80,6 @@ MESSAGES = Exercise(
         "2 * (workers - 1)": N_("these are the messages of one worker"),
         "workers * (workers - 1)": N_("this is one half: reduce-scatter, or all-gather, alone"),
         "2 * workers * workers": N_("each half has one step less: its own chunk a worker has"),
-        "workers ** 2": N_("count the steps of both halves, then the messages of a step"),
     },
     plain=[(2,), (3,), (4,)],
     drawn=lambda draw: [(draw.randint(5, 200),) for _ in range(3)],

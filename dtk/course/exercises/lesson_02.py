@@ -29,7 +29,6 @@ SHARES = Exercise(
         "[sum(mine) / len(mine) / len(losses) for mine in losses]": N_(
             "right where all replicas have equally many examples; in the second case they have not"
         ),
-        "[sum(mine) for mine in losses]": N_("they add up to the sum of all losses, no mean"),
     },
     # each replica's losses: equal parts first, then parts of different sizes
     plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0], [2.0, 6.0]],)],
@@ -45,7 +44,6 @@ ANY_SHAPE = Exercise(
         "losses.sum() / global_batch": N_(
             "an example with several numbers counts several times; one number per example first"
         ),
-        "losses.mean()": N_("this is the replica's own mean again"),
         "losses.mean(axis=-1).sum() / global_batch": N_(
             "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),
@@ -69,7 +67,6 @@ WEIGHTED = Exercise(
         ),
         "sum(losses) / global_batch": N_("the weights are left out"),
         "float(np.dot(losses, weights)) / len(losses)": N_("this divides by the replica's own examples"),
-        "float(np.dot(losses, weights))": N_("a sum grows with the batch; one device takes a mean"),
     },
     # (losses, weights, global batch) of one replica
     plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],
@@ -82,7 +79,7 @@ WEIGHTED = Exercise(
 
 def _hint_for_penalty(share: Any, train: Any, without: Any, unscaled: Any, draw: random.Random) -> str:
     """without: the share without a penalty, not needed. unscaled: with one that each replica adds whole."""
-    return hint_for_share(train, draw.choice((36, 48, 60, 72)), "share_of", share, unscaled, steps=3)
+    return hint_for_share(train, "share_of", share, unscaled, global_batch=draw.choice((36, 48, 60, 72)), steps=3)
 
 
 EXERCISES = [SHARES, Trial("02.penalty", _hint_for_penalty), ANY_SHAPE, WEIGHTED]

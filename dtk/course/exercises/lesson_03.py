@@ -51,7 +51,6 @@ EXERCISES = [
         right="max(names, key=_number)",
         wrong={
             "sorted(names)[-1]": N_('as text, "9" comes after "10": compare numbers'),
-            "max(names, key=len)": N_("the longest name has the most digits, and zeros before a number count"),
             "names[-1]": N_("the list comes in no order: its last name is no newer than others"),
             "max(map(_number, names))": N_("the number is right; the name is asked for"),
         },
@@ -69,7 +68,6 @@ EXERCISES = [
                 "nothing combines the replicas' means in Keras 3; tf_keras does"
             ),
             "mean(parts[-1])": N_("one replica's mean is saved, but which? Look at what was printed"),
-            "[mean(part) for part in parts]": N_("there is one model in a file, and one mean in its layer"),
         },
         # for each replica the numbers that it saw; not always equally many
         plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0, 2.0, 6.0], [4.0, 7.0]],), ([[3.0, 5.0], [8.0, 1.0], [9.0]],)],
@@ -83,7 +81,6 @@ EXERCISES = [
         wrong={
             "4 * weights * replicas": N_("Adam keeps two more numbers for each weight: its moments"),
             "4 * 3 * weights": N_("that is one replica; each of them has a copy of everything"),
-            "4 * 3 * weights / replicas": N_("the model is not cut into parts: each replica has the whole of it"),
             "3 * weights * replicas": N_("numbers, not bytes: a float32 has four"),
         },
         plain=[(100, 2), (100, 1)],

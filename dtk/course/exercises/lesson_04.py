@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, digits, not_solved, same
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
+from dtk.runs import baseline, run
 from dtk.worker.ship import takes_strategy
 
-__all__ = ["EXERCISES"]
+__all__ = ["CONFIG", "EXERCISES"]
 
 
 def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
@@ -24,59 +24,50 @@ def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
 # ---- who hands over the strategy: a function that must answer rightly wherever it runs
 
 
-def _started(answer: Callable[..., Any], replicas: int) -> list[tuple[Any, int]]:
-    """What the function returns in two workers, in one process with some replicas and on one device; and the truth."""
-    from dtk.runs import baseline, run
-
-    starts = [(run(answer, workers=2), 2), (run(answer, workers=1, replicas=replicas), replicas), (baseline(answer), 1)]
-    return [(result, right) for started, right in starts for result in started.results]
-
-
 def _strategy_hint(answer: Any, draw: random.Random) -> str:
+    """Runs the function in two workers, in one process with several replicas and on one device."""
     if not callable(answer):
         return _("a function is asked for: run its cell after you have changed it")
+    replicas = draw.choice((3, 4))
     try:
-        found = _started(answer, draw.choice((3, 4)))
+        found = [*run(answer, workers=2).results, *run(answer, workers=1, replicas=replicas).results]
+        found += baseline(answer).results
     except WorkerFailed as failed:
         code = getattr(answer, "__code__", None)
         if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
             remedy = N_("in a worker there is no such name; what dtk is to hand over, the function must ask for")
             raise not_solved("04.strategy", remedy) from None
         return _("in one of three places it fails: {what}", what=failed.what)
-    if all(same(got, right) for got, right in found):
+    right = [*[2] * (len(found) - 2), replicas, 1]
+    if same(found, right):
         return ""
-    values = list(dict.fromkeys(repr(got) for got, __ in found))
-    if len(values) == 1:
-        words = N_(
-            "it says {value} wherever it runs: also with more replicas in one process, and on one device alone; ask "
-            "the strategy that is there"
-        )
-        return _(words, value=values[0])
-    if [got for got, __ in found] in ([2, 2, 1, 1], [2, 1, 1]):
+    if found == [*right[:-2], 1, 1]:
         return _("this counts workers only, and a worker can have several replicas; ask the strategy that dtk has made")
-    return _("it says {values} in places with different numbers of replicas", values=", ".join(values))
+    values = ", ".join(dict.fromkeys(map(repr, found)))
+    words = N_("it says {values}: in two workers, in one process with more replicas, and on one device")
+    return _(words, values=values)
 
+
+CONFIG = Exercise(
+    "04.config",
+    given="workers, index",
+    right="tf_config(workers, index)",
+    wrong={
+        "tf_config(workers, index + 1)": N_("workers are counted from 0: the chief is worker 0"),
+        "tf_config([workers[index]], index)": N_("each worker has to know all of them: the same cluster for everybody"),
+        "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
+            "worker 0 is the chief without being called so; here all tasks are of type worker"
+        ),
+        "json.dumps(tf_config(workers, index))": N_(
+            "return the dictionary; json.dumps comes when it is put into the environment variable"
+        ),
+    },
+    drawn=_clusters,
+    hint=N_("look at the two that are printed above: what is the same in both, what is not?"),
+)
 
 EXERCISES = [
-    Exercise(
-        "04.config",
-        given="workers, index",
-        right="tf_config(workers, index)",
-        wrong={
-            "tf_config(workers, index + 1)": N_("workers are counted from 0: the chief is worker 0"),
-            "tf_config([workers[index]], index)": N_(
-                "each worker has to know all of them: the same cluster for everybody"
-            ),
-            "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
-                "worker 0 is the chief without being called so; here all tasks are of type worker"
-            ),
-            "json.dumps(tf_config(workers, index))": N_(
-                "return the dictionary; json.dumps comes when it is put into the environment variable"
-            ),
-        },
-        drawn=_clusters,
-        hint=N_("look at the two that are printed above: what is the same in both, what is not?"),
-    ),
+    CONFIG,
     Exercise(
         "04.batch",
         given="each, workers, replicas",
@@ -85,7 +76,6 @@ EXERCISES = [
             "each": N_("the strategy divides what you pass: each replica gets a part of it"),
             "each * workers": N_("a worker with several replicas divides its part once more"),
             "each * replicas": N_("all workers take from the same batch, not one alone"),
-            "each // (workers * replicas)": N_("that divides; TensorFlow does so itself, so that you multiply"),
         },
         # (examples for each replica, workers, replicas in each)
         plain=[(64, 4, 1), (32, 2, 8), (128, 1, 4)],
@@ -99,7 +89,6 @@ EXERCISES = [
         wrong={
             "mean(flat(parts))": N_("that is one device's mean, in which each example counts the same"),
             "sum(mean(part) for part in parts)": N_("added up it grows with the replicas; fit takes a mean"),
-            "mean(parts[0])": N_("all replicas count, not the first alone"),
             "sum(flat(parts)) / len(parts)": N_("divide each replica's sum by its own examples first"),
         },
         # the losses of each replica's examples: the first batch is dealt out evenly, the others are not

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Trial, not_solved
-from dtk.course.trials import hint_for_share, left_empty
+from dtk.course.exercise import Exercise, Trial
+from dtk.course.trials import hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
 
@@ -33,9 +33,7 @@ def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
 
 
 def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Random) -> str:
-    if left_empty(share):
-        raise not_solved("05.penalty", N_("write the function first"))
-    return hint_for_share(train, draw.choice((80, 96, 112)), "share", share, whole_penalty)
+    return hint_for_share(train, "share", share, whole_penalty, global_batch=draw.choice((80, 96, 112)))
 
 
 EXERCISES = [
@@ -92,7 +90,7 @@ EXERCISES = [
         },
         drawn=_guesses,
     ),
-    Trial("05.penalty", _penalty_hint),
+    Trial("05.penalty", _penalty_hint, stub=N_("write the function first")),
     Exercise(
         "05.counter",
         given="step, steps_an_epoch",
@@ -101,7 +99,6 @@ EXERCISES = [
             "step // steps_an_epoch": N_("try the first step: it belongs to epoch 1, not 0"),
             "step // steps_an_epoch + 1": N_("try an epoch's last step: it still belongs to its epoch"),
             "(step - 1) % steps_an_epoch + 1": N_("that is the number of the step within its epoch"),
-            "step / steps_an_epoch": N_("an epoch's number is whole"),
         },
         # (step, steps in an epoch), both counted from 1: first, last and middle steps of epochs
         plain=[(1, 12), (12, 12), (13, 12), (24, 12), (30, 12), (10, 10)],

@@ -7,10 +7,8 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from dtk.course.exercise import CheckFailed, Exercise, Trial, not_solved
-from dtk.course.trials import both, first_loss, left_empty, not_verified, why_it_fails
+from dtk.course.exercise import Exercise, Trial
+from dtk.course.trials import hint_for_share, why_it_fails
 from dtk.environment import quiet
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
@@ -40,8 +38,6 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 
 def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
-    if left_empty(make):
-        raise not_solved("06.input", N_("write the function first"))
     deals = _deals(draw)
     try:
         with quiet():
@@ -79,33 +75,15 @@ def _deal_hint(seen: Sharding, batch: int) -> str:
 
 
 def _divisor_hint(loss_of: Any, train: Any, draw: random.Random) -> str:
-    """What is wrong with a replica's loss under a v1 optimizer: two workers and one device, the last batch odd."""
-    if left_empty(loss_of):
-        raise not_solved("06.divides", N_("write its line first"))
-    batches = {"batch": draw.choice((90, 92, 96, 100, 104)), "even": False}  # 17 steps are more than an epoch
-    try:
-        cluster, alone = both(train, {**batches, "steps": 17, "loss_of": loss_of})
-    except WorkerFailed as failed:
-        return why_it_fails(failed)
-    if cluster.workers != 2:
-        raise CheckFailed(_("{exercise}: this check needs two workers", exercise="06.divides"))
-    with quiet():
-        right = first_loss(baseline(train, kwargs={**batches, "steps": 1}))
-    mine, own = first_loss(cluster), first_loss(alone)
-    if not np.isclose(own, right, rtol=1e-4):
-        if np.isclose(mine, right, rtol=1e-4):
-            return _(
-                "two workers are right, one device is not: a number of workers that is typed in holds for one cluster"
-            )
-        return _("on one device, a full batch's loss should stay the mean of its losses")
-    if np.isclose(2 * mine, own, rtol=1e-4):
-        return _("two workers get half of the loss: the optimizer divides by the number of replicas once more")
-    if not_verified(cluster, alone):
-        return _(
-            "right for a full batch, but not where worker 0 has one image more than worker 1: a mean over the "
-            "worker's own batch counts the images of the smaller part more"
-        )
-    return ""
+    """What is wrong with a replica's loss under a v1 optimizer, which divides; the last batch is odd."""
+    kwargs = {"batch": draw.choice((90, 92, 96, 100, 104)), "even": False, "steps": 17}  # more than an epoch
+    return hint_for_share(train, "loss_of", loss_of, _by_whole_batch, workers=2, **kwargs)
+
+
+def _by_whole_batch(losses: Any, params: dict[str, Any]) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_sum(losses) / params["batch"]
 
 
 def _saved(steps: int, every: int) -> list[int]:
@@ -114,7 +92,7 @@ def _saved(steps: int, every: int) -> list[int]:
 
 
 EXERCISES = [
-    Trial("06.input", _input_hint),
+    Trial("06.input", _input_hint, stub=N_("write the function first")),
     Exercise(
         "06.evaluated",
         given="images, batch, steps",
@@ -125,7 +103,6 @@ EXERCISES = [
                 "a test set that is smaller than the steps would take ends earlier"
             ),
             "steps or 0": N_("that is the number of batches, not of images"),
-            "min(images, 100 * batch)": N_("100 is only the default; take `steps`"),
         },
         # (images, batch, steps of EvalSpec): more images than the steps take, fewer, and all
         plain=[(10_000, 64, 100), (300, 100, 100), (10_000, 64, None)],
@@ -146,14 +123,13 @@ EXERCISES = [
         plain=[(60_000, 64, 2.304), (1_497, 128, 1.0), (1_280, 64, 2.0)],
         drawn=lambda draw: [(100, 8, draw.randint(3, 9) / 2), (70, 30, 3.0)],
     ),
-    Trial("06.divides", _divisor_hint),
+    Trial("06.divides", _divisor_hint, stub=N_("write its line first")),
     Exercise(
         "06.kept",
         given="steps, every",
         right="_saved(steps, every)[-5:]",
         wrong={
             _saved: N_("these are all that were written; Estimator keeps the last five"),
-            "_saved(steps, every)[:5]": N_("it is the oldest that are deleted"),
             "list(range(0, steps + 1, every))[-5:]": N_("the last step is always saved, also where it is no multiple"),
             "[step for step in _saved(steps, every) if step][-5:]": N_(
                 "there is one before the first step, too: step 0"
@@ -171,7 +147,6 @@ EXERCISES = [
         wrong={
             "images // batch * weights": N_("a float32 number has more than one byte"),
             "images * weights * 4": N_("gradients are added up once for each batch, not for each image"),
-            "weights * 4": N_("that is one step; an epoch has several"),
             "math.ceil(images / batch) * weights * 4": N_("the short batch at the end is dropped here"),
         },
         # (weights, images, batch); the last three leave a short batch, in one of them almost a full one

@@ -96,9 +96,6 @@ EXERCISES = [
         wrong={
             "steps": N_("so many count; those whose work was lost were computed, too"),
             "dies - 1 + steps": N_("this begins again with step 1; what was saved does not have to be computed again"),
-            "dies + steps - dies // every * every": N_(
-                "the worker dies before that step: it is not computed in the first attempt"
-            ),
             "steps - (dies - 1) // every * every": N_(
                 "those are the second attempt's; the first attempt computed, too"
             ),

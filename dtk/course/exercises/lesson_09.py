@@ -43,7 +43,6 @@ EXERCISES = [
             "1 / (serial / workers + 1 - serial)": N_(
                 "the workers divide the computing; the serial part is what they do not divide"
             ),
-            "workers": N_("that would be ideal, without a serial part"),
         },
         # (serial share of one worker's step, workers)
         plain=[(0.2, 2), (0.2, 1), (0.5, 8)],
@@ -78,7 +77,6 @@ EXERCISES = [
         right="(large - small) / (long - short)",
         wrong={
             "large / long": N_("these seconds hold the latency too; the difference does not"),
-            "small / short": N_("of a small array the seconds are mostly latency"),
             "(long - short) / (large - small)": N_("that is seconds per byte"),
             "2 * (large - small) / (long - short)": N_("two workers send each byte once: 2 (n - 1) / n is 1"),
         },

@@ -18,7 +18,6 @@ EXERCISES = [
             "epochs * examples // batch": N_(
                 "the rest of an epoch is not kept for the next one: each epoch drops its own"
             ),
-            "epochs * examples": N_("an update takes a batch, not an example"),
         },
         # (examples, global batch, epochs); the batch seldom divides the examples
         plain=[(1000, 100, 3), (1000, 300, 3), (999, 100, 2)],
@@ -33,7 +32,6 @@ EXERCISES = [
             "rate * workers": N_(
                 "the rule counts examples, not workers: the rate may have been found for another batch than a worker's"
             ),
-            "rate": N_("so the rate stays, and the larger batch takes no longer steps"),
             "rate * math.sqrt(each * workers / batch)": N_("that is the square-root rule; the linear one is asked for"),
             "rate * batch / (each * workers)": N_("upside down: a larger batch gets a larger rate"),
         },
@@ -53,7 +51,6 @@ EXERCISES = [
             "first + (last - first) * step / steps": N_("after the warm-up the rate goes on rising; it is to stay"),
             "last * min(step / steps, 1)": N_("this begins with a rate of 0; it is to begin with the small batch's"),
             "first if step < steps else last": N_("that is a jump; the rate is to rise in equal steps"),
-            "last + (first - last) * min(step / steps, 1)": N_("this goes from the large rate to the small one"),
         },
         # (step, steps of warm-up, rate of the small batch, rate that it ends with)
         plain=[(0, 10, 0.1, 0.4), (5, 10, 0.1, 0.4), (10, 10, 0.1, 0.4), (25, 10, 0.1, 0.4)],
@@ -73,7 +70,6 @@ EXERCISES = [
             "many[0] / many[1] / (one[0] / one[1])": N_(
                 "upside down: this says how many times as long many workers take"
             ),
-            "one[0] * one[1] / (many[0] * many[1])": N_("seconds are examples divided by examples/s; this multiplies"),
         },
         # Of one worker and of many: (epochs to the loss that is asked for, examples/s)
         plain=[((3, 1000.0), (8, 1000.0)), ((3, 1000.0), (3, 2000.0))],

@@ -17,9 +17,6 @@ EXERCISES = [
             "weights * (2 + 4 + 4 * moments)": N_(
                 "one array is missing: what does the backward pass compute for each weight?"
             ),
-            "weights * (2 + 2 + 4 * moments)": N_(
-                "one array is missing: the optimizer adds small updates to weights that half precision would round away"
-            ),
             "weights * (2 + 2 + 4 + 2 * moments)": N_("the optimizer's numbers are float32, which has 4 bytes"),
         },
         # (weights, float32 numbers that the optimizer keeps for each)
@@ -72,9 +69,6 @@ EXERCISES = [
             ),
             "batches / (batches + stages - 1)": N_("this is the part in which a stage works"),
             "(stages - 1) / stages": N_("that holds for a single batch; more of them fill the gaps"),
-            "stages / (batches + stages)": N_(
-                "count the slots in the picture: the first stage is busy in the very first one"
-            ),
         },
         # (stages, micro-batches)
         plain=[(4, 4), (4, 1), (1, 5)],

@@ -87,7 +87,6 @@ _CONFIG = Exercise(
         "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
         "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
         "_config(env, [hosts[_index(env)]])": N_("each worker has the addresses of all, in the same order"),
-        "tf_config(hosts, _index(env))": N_("an address has a port"),
     },
     # (environment of a worker, the nodes)
     plain=[
@@ -114,11 +113,9 @@ _ALL_REDUCE = Exercise(
         "_seconds(workers, size / 8, latency, gigabits)": N_(
             "networks are sold in bits a second, and a byte has 8 of them"
         ),
-        "_seconds(workers, size * 1000, latency, gigabits)": N_("giga is 1e9; 1e6 is mega"),
         "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": N_(
             "count the bytes again: twice what a ring passes on in one half, and nothing with one worker"
         ),
-        "_seconds(workers, size, 0.0, gigabits)": N_("each message takes its latency, too"),
         "_seconds(workers, size, latency, gigabits) / 2": N_(
             "that is one half of the ring; after the sums are there they go round once more"
         ),
@@ -148,7 +145,6 @@ _MINE = Exercise(
         ),
         "files[worker + 1::workers]": N_("workers are counted from 0, and so are files"),
         "list(files)": N_("then each worker would train on everything"),
-        "files[workers - 1 - worker::workers]": N_("worker 0 gets the first file"),
     },
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
     drawn=lambda draw: [(_parts(draw.randint(9, 20)), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)],

@@ -29,10 +29,6 @@ def _begun(draw: random.Random) -> list[tuple[list[int]]]:
     return [([most, most - 3, most - 1, most],), ([most - 2, most, most - 2, most - 1, most],), ([0, 1, 0],)]
 
 
-def _padded(calls: list[list[int]]) -> list[int]:
-    return [sum(each[at] for each in calls if at < len(each)) for at in range(max(map(len, calls)))]
-
-
 EXERCISES = [
     Exercise(
         "13.differing",
@@ -80,7 +76,6 @@ EXERCISES = [
             "[sum(each) for each in zip(*map(sorted, calls), strict=False)]": N_(
                 "TensorFlow does not look at the numbers: the first call of one meets the first call of the other"
             ),
-            _padded: N_("a call that one worker does not make is no sum without it: the others wait"),
             "[sum(each) / len(calls) for each in zip(*calls, strict=False)]": N_("that is the mean"),
             "sum(sum(each) for each in zip(*calls, strict=False))": N_(
                 "each call gives a sum of its own; a list is asked for"
@@ -101,9 +96,6 @@ EXERCISES = [
             "apart": N_("right without decay; with it, each worker takes a part of its own weights away in each step"),
             "apart * (1 - decay) ** steps": N_(
                 "decay acts through the learning rate: in a step, rate * decay of the weights go"
-            ),
-            "apart * (1 - rate * decay * steps)": N_(
-                "each step takes its part of what is left by then, not of what there was at the beginning"
             ),
             "apart * (1 - rate * decay)": N_("that is after one step"),
         },

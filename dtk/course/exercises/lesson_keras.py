@@ -85,7 +85,6 @@ EXERCISES = [
             "max(_done(names), default=0) + 1": N_(
                 "initial_epoch counts from 0: after two epochs it is the number of those that are done"
             ),
-            "max(_done(names), default=1) - 1": N_("the epoch of the file is finished, and is not done again"),
             "_done(names)[-1] if names else 0": N_("the list comes in no order; the greatest number counts"),
         },
         # names of checkpoints in no order, a file an epoch or only the best; none at all in the second
@@ -131,9 +130,6 @@ EXERCISES = [
                 "nothing trains while the first batch is loaded, and nothing is loaded while the last one trains"
             ),
             "load + batches * train": N_("where loading takes longer than training, each batch has to be waited for"),
-            "load + batches * max(load, train) + train": N_(
-                "one batch too many: the first is loaded before, the last trains after; how many are between?"
-            ),
         },
         # (seconds to load a batch, seconds to train on it, batches): loading is slower, quicker, and all the same
         plain=[(2.0, 3.0, 10), (3.0, 2.0, 10), (1.0, 1.0, 4), (5.0, 1.0, 1)],

@@ -1,4 +1,4 @@
-"""Questions and checks of lessons: every exercise takes its right answer and none of the wrong ones; what is kept."""
+"""Questions and checks of lessons: what is asked, compared, kept and reported."""
 
 from __future__ import annotations
 
@@ -8,104 +8,14 @@ import pytest
 
 import dtk
 from dtk import language
-from dtk.course.check import all_exercises
-from dtk.course.exercise import CheckFailed, Exercise, NotSolved, same
+from dtk.course.exercise import CheckFailed
 from dtk.course.kept import kept
-
-FUNCTIONS = {n: e for n, e in all_exercises().items() if isinstance(e, Exercise) and e.has_cases}
 
 
 @pytest.fixture
 def own_file(tmp_path, monkeypatch):
     monkeypatch.setenv("DTK_ANSWERS", str(tmp_path / "answers.jsonl"))
     return tmp_path / "answers.jsonl"
-
-
-@pytest.mark.parametrize("exercise", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_the_right_answer_passes_and_each_misconception_gets_its_own_hint(exercise):
-    assert exercise.judge(exercise.answer) == len(exercise.cases()) >= 4
-    assert len(exercise.misconceptions) >= 3
-    for answer, hint in exercise.misconceptions:
-        with pytest.raises(CheckFailed) as failed:
-            exercise.judge(answer)
-        assert failed.value.remedy == f"hint: {hint}"
-
-
-@pytest.mark.parametrize("exercise", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_who_guesses_does_not_pass(exercise):
-    rights = [exercise.tried(exercise.answer, case) for case in exercise.cases()]
-    arguments = [lambda *case, at=at: case[at] for at in range(len(exercise.cases()[0]))]
-    for guess in [*(lambda *case, value=value: value for value in [0, 1, 2, -1, "", [], *rights]), *arguments]:
-        with pytest.raises(CheckFailed):
-            exercise.judge(guess)
-    for stub in (None, ..., lambda *case: None, lambda *case: ...):
-        with pytest.raises(NotSolved):
-            exercise.judge(stub)
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [
-        ("00.share", lambda losses, batch: 4 / 3),
-        ("01.bytes", lambda workers, gradient: (workers + 2) * gradient // 4),
-        ("03.latest", lambda names: max(names, key=len)),
-        ("07.global_batch", lambda machines, each: 7),
-    ],
-)
-def test_what_passed_before_there_were_several_cases_does_not(name, answer):
-    with pytest.raises(CheckFailed):
-        FUNCTIONS[name].judge(answer)
-
-
-def test_no_message_has_the_right_answer():
-    square = Exercise(
-        "99.square",
-        given="number",
-        right="number**2",
-        wrong={"2 * number": "that doubles it"},
-        drawn=lambda draw: [(7,), (11,)],
-    )
-    with pytest.raises(CheckFailed) as failed:
-        square.judge(lambda number: 2 * number)
-    assert str(failed.value) == (
-        "99.square: <lambda>(7) is 14, which is not right, right in 0 of 2 cases; hint: that doubles it"
-    )
-    assert failed.value._render_traceback_() == [f"CheckFailed: {failed.value}"]
-
-
-def test_a_function_that_changes_its_arguments_changes_no_case():
-    drop = Exercise("99.first", "values", right="values[0]", wrong={}, drawn=lambda draw: [([1, 2],), ([3, 4],)])
-    assert drop.judge(lambda values: values.pop(0)) == 2
-
-
-def test_a_function_that_raises_is_shown_with_its_case():
-    exercise = Exercise("99.sum", "values", right=sum, wrong={}, drawn=lambda draw: [([1, 2],)])
-
-    def half(values):
-        return values[0] / 0
-
-    with pytest.raises(CheckFailed, match=r"99.sum: half\(\[1, 2\]\) raises ZeroDivisionError: division by zero"):
-        exercise.judge(half)
-
-
-@pytest.mark.parametrize(
-    ("got", "right", "equal"),
-    [
-        (1, 1.0, True),
-        (True, 1, False),
-        (1, True, False),
-        ("2", 2, False),
-        ([1, 2], (1.0, 2.0), True),
-        ([1, 2], [1, 2, 3], False),
-        ({"a": 1}, {"a": 1.0}, True),
-        ({"a": 1, "b": 2}, {"a": 1}, False),
-        (float("nan"), float("nan"), True),
-        (1.0001, 1.0, False),
-        ("ab", ["a", "b"], False),
-    ],
-)
-def test_same(got, right, equal):
-    assert same(got, right) is equal
 
 
 def test_a_prediction_is_kept_and_compared(own_file, capsys):
@@ -166,7 +76,7 @@ def test_what_was_checked_in_one_language_is_kept_for_another(own_file, speak):
         dtk.check("00.share", lambda losses, global_batch: sum(losses))
     speak("en")
     assert dtk.answers().checked.tolist() == ["tip: a sum grows with the batch; one device takes a mean"]
-    dtk.check("00.share", FUNCTIONS["00.share"].answer)
+    dtk.check("00.share", lambda losses, global_batch: sum(losses) / global_batch)
     speak("zh")
     assert dtk.answers().checked.tolist() == ["PASS"]
 
