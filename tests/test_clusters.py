@@ -146,7 +146,7 @@ def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
 
     monkeypatch.setattr(clusters, "_open", None)  # beside that of this file
     other = dtk.cluster(workers=1, replicas=2)
-    pids = [other._session.started.site.source.started[peer.key] for peer in other._session.peers]
+    pids = [other._session.started.source.started[peer.key] for peer in other._session.peers]
     assert other.run("strategy.num_replicas_in_sync") == [2]
     other.close()
     other.close()

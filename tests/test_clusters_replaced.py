@@ -49,7 +49,7 @@ def cluster():
 
 
 def pid(cluster, worker):
-    return cluster._session.started.site.source.started[cluster._session.peers[worker].key]
+    return cluster._session.started.source.started[cluster._session.peers[worker].key]
 
 
 @pytest.mark.parametrize("worker", [0, 1], ids=["chief", "other"])

@@ -11,8 +11,6 @@ the magics, in a notebook, and a worker's entry.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 __all__ = ["register_magics", "serve"]
@@ -36,14 +34,10 @@ def register_magics(shell: Any) -> None:
 
 
 def serve() -> None:
-    """The function of a worker that stays, as another one has the learner's; ends the process with the kernel.
-
-    Where the kernel listens is in its environment.
-    """
+    """The function of a worker that stays, as another one has the learner's; ends the process with the kernel."""
     from dtk import environment
     from dtk.interactive.worker_loop import WorkerLoop
-    from dtk.worker import wire
 
     place = environment.here()
     assert place is not None, "a worker has its place before its function is called"
-    WorkerLoop(place, Path(os.environ[wire.DOOR])).run()
+    WorkerLoop(place).run()

@@ -21,7 +21,6 @@ from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost
 from dtk.launch.warm import idle_seconds
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
@@ -200,9 +199,9 @@ class Cluster:
         with self._lock:
             self._check_open()
             if isinstance(what, str):
-                message = cells.cell(self._session, what, targets)
+                message = cells.cell(what)
             elif callable(what):
-                message = cells.function(self._session, what, targets)
+                message = cells.function(self._session, what)
             else:
                 raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
             self._session.send(targets, {**message, "value": value})
@@ -234,10 +233,10 @@ class Cluster:
         file = f"so-far-{time.monotonic_ns()}.zip"
         self._session.do("snapshot", file=file)
         for worker in folder.each:
-            name = f"{worker.path.name}/{file}"
-            with zipfile.ZipFile(started.folder.path / name) as archive:
+            path = started.folder.path / worker.path.name / file
+            with zipfile.ZipFile(path) as archive:
                 archive.extractall(worker.path)
-            started.links.remove(name)
+            path.unlink()
         seconds = time.monotonic() - started.clock
         folder.save_attempt(1, None, 0.0, seconds)
         job, picture = started.job, ClusterPicture(started.configs)
@@ -254,8 +253,7 @@ class Cluster:
                 cells=_(", ").join(map(str, left)),
             )
             environment.say(words)
-        place = job.place if isinstance(job.place, Localhost) else Localhost()  # where dtk.baseline trains as well
-        return runs.carry_out(replace(job, workers=1, replicas=1, mode="single", place=place), time.monotonic())
+        return runs.carry_out(replace(job, workers=1, replicas=1, mode="single"), time.monotonic())
 
     def _job(self) -> Job:
         """The session's cells as a run's function."""
@@ -320,7 +318,6 @@ def cluster(
     keras: int | None = None,
     start: str = "auto",
     isolate: bool | None = None,
-    on: Any = None,
 ) -> Cluster:
     """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
 
@@ -330,7 +327,6 @@ def cluster(
 
     Args:
         workers, replicas, seed, keras, start, isolate: as for `dtk.run`.
-        on: another place than this machine, as for `dtk.run`.
 
     Returns:
         The cluster; `with dtk.cluster() as cluster:` closes it at the end.
@@ -345,7 +341,7 @@ def cluster(
             "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
         )
         raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
-    job = processes.checked(workers, replicas, seed, keras, start, isolate, on)
+    job = processes.checked(workers, replicas, seed, keras, start, isolate)
     _open = Cluster(processes.start(job))
     return _open
 

@@ -194,10 +194,9 @@ def _given(session: Session, names: list[str], giver: int) -> Iterator[tuple[str
     file = f"worker-{giver}/given-{time.monotonic_ns()}.pkl"
     count = session.do("give", [giver], names=names, file=file)[giver]["count"]
     try:
-        processes.send_files(session.started, [peer.number for peer in session.peers if peer.number != giver], [file])
         yield file, count
     finally:
-        session.started.links.remove(file)
+        (session.started.folder.path / file).unlink(missing_ok=True)
 
 
 # ---- a worker that was killed, or is to begin anew

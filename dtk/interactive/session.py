@@ -84,8 +84,7 @@ class Session:
         lost(self.started, self.peers)
         for peer in (self.peers[worker] for worker in targets):
             if peer.lost is not None:
-                how = peer.gone or _("has ended")
-                raise ClusterConfigError(_("{worker} {how}: {remedy}", worker=peer.name, how=how, remedy=peer.remedy))
+                raise ClusterConfigError(_("{worker} has ended: {remedy}", worker=peer.name, remedy=peer.remedy))
             if peer.running is not None:
                 words = N_(
                     "{worker} is still in cell {cell}, {place}: run the rest on the workers it waits for, "
@@ -153,7 +152,7 @@ class Session:
         # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
         first = [peer for peer in running if peer is asked and time.monotonic() < until]
         links: dict[Any, Peer] = {peer.cells: peer for peer in first or running if peer.cells is not None}
-        for link in select.select([*links, self.started.site.source], [], [], seconds)[0]:
+        for link in select.select([*links, self.started.source], [], [], seconds)[0]:
             if link in links:
                 for message in link.receive():
                     self._take(links[link], message, outcome)

@@ -16,7 +16,6 @@ import pickle
 import signal
 import threading
 import time
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -45,7 +44,7 @@ class WorkerLoop:
     with this worker's own values}.
     """
 
-    def __init__(self, place: Here, door: Path):
+    def __init__(self, place: Here):
         self.place, self.folder = place, place.folder.path
         self.gate = Gate()
         self.running: int | None = None
@@ -62,6 +61,7 @@ class WorkerLoop:
         self.takes = Takes(place)
         self.strategy = worker.strategy_of(place, {})
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
+        door = place.run.path / wire.DOOR
         self._cells, control = wire.call(door), wire.call(door)
         for link, channel in ((self._cells, "cells"), (control, "control")):
             link.send({"worker": place.worker, "channel": channel})

@@ -22,7 +22,7 @@ __all__ = ["DOOR", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "is
 
 Message = dict[str, Any]
 
-DOOR = "DTK_DOOR"  # in the environment of a worker that stays: where it calls
+DOOR = "door"  # in the directory of a session, where its workers call
 
 _PATH_BYTES = 100  # of a socket's address, at most 107 on Linux and 103 on macOS
 _CREDENTIALS = struct.Struct("=3i")  # struct ucred: pid, uid, gid
