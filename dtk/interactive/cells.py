@@ -10,15 +10,15 @@ from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError, folded
+from dtk.interactive.barrier import Place
 from dtk.interactive.output import colored, named, workers_in_words
 from dtk.interactive.session import CellOutcome, Session, line_in_words
-from dtk.interactive.waits import Place
 from dtk.language import N_, _
 from dtk.watch import explain
 from dtk.worker import ship
 from dtk.worker.wire import Message
 
-__all__ = ["CellFailed", "Stays", "cell", "checked", "error_of", "function", "pull", "say_held", "say_unlike", "values"]
+__all__ = ["CellFailed", "Stays", "checked", "error_of", "function", "pull", "say_held", "say_unlike", "values"]
 
 PULL_SECONDS = 600.0
 
@@ -97,11 +97,6 @@ def checked(code: str) -> str:
     return "#\n" * blank + code[blank:]
 
 
-def cell(text: str) -> Message:
-    """The message that has the workers run a cell, after a check that they can."""
-    return {"do": "cell", "code": checked(text)}
-
-
 def function(session: Session, fn: Callable[..., Any]) -> Message:
     """The message that has the workers call a function, which lies in a file by then."""
     folder, name = session.started.folder.path / "calls", f"{session.number + 1}.pkl"
@@ -153,7 +148,7 @@ def error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
             words = _("{words}, in {place}", words=words, place=session.in_words(end["place"]))
         groups.setdefault(words, []).append(worker)
     said: list[tuple[Sequence[int], str]] = [(workers, words) for words, workers in groups.items()]
-    for peer in sorted(outcome.lost, key=lambda peer: peer.number):
+    for peer in outcome.lost:
         ended = explain.exit_in_words(peer.lost)
         said.append(([peer.number], _("{what}: {remedy}", what=ended, remedy=peer.remedy)))
     for wait in outcome.waits:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import select
 import signal
+import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dtk import environment
@@ -26,7 +26,7 @@ from dtk.worker import ship, wire
 from dtk.worker.spec import WorkerSpec
 from dtk.worker.wire import Message, Wire
 
-__all__ = ["Door", "Peer", "Started", "checked", "end", "kill", "lost", "replace", "start"]
+__all__ = ["Peer", "Started", "checked", "end", "kill", "lost", "replace", "start"]
 
 START_SECONDS, KILL_SECONDS = 60.0, 4.0
 _HELLO_SECONDS = 5.0
@@ -83,42 +83,19 @@ class Peer:
                 link.close()
 
 
-class Door:
-    """The socket in a session's directory where its workers call. It stays open: one in another's place comes later."""
-
-    def __init__(self, run: Path):
-        self.path = run / wire.DOOR
-        self._socket = wire.listen(self.path)
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def calls(self) -> Iterator[tuple[int, str, Wire]]:
-        """The workers that have called since: number, channel, connection. Strangers are sent away."""
-        while select.select([self._socket], [], [], 0)[0]:
-            link, _ = self._socket.accept()
-            caller = Wire(link)
-            hello = caller.next(_HELLO_SECONDS) if wire.is_own(link) else None
-            if hello is None:
-                caller.close()
-            else:
-                yield hello["worker"], hello["channel"], caller
-
-    def close(self) -> None:
-        self._socket.close()
-        self.path.unlink(missing_ok=True)
-
-
 @dataclass
 class Started:
-    """A cluster's processes. specs: what each worker was started with, for one in its place."""
+    """A cluster's processes. specs: what each worker was started with, for one in its place.
+
+    listener: the socket in the session's directory where workers call; also one that comes later, in another's place.
+    """
 
     job: Job
     folder: RunFolder
     clock: float
     configs: list[dict[str, Any]]
     source: ParentProcess
-    door: Door
+    listener: socket.socket
     peers: list[Peer] = field(default_factory=list)
     specs: list[WorkerSpec] = field(default_factory=list)
 
@@ -159,7 +136,7 @@ def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     site = job.place.open(job, folder, lambda: None)
     configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
     given = dict(enumerate(configs))
-    started = Started(job, folder, clock, configs, site.source, Door(folder.path))
+    started = Started(job, folder, clock, configs, site.source, wire.listen(folder.path / wire.SOCKET))
     try:
         for member in folder.each:
             spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
@@ -186,7 +163,8 @@ def end(started: Started) -> None:
     kill(started, started.peers)
     for peer in started.peers:
         peer.close()
-    started.door.close()
+    started.listener.close()
+    (started.folder.path / wire.SOCKET).unlink(missing_ok=True)
 
 
 def _process(started: Started, number: int, again: bool = False) -> Peer:
@@ -215,7 +193,7 @@ def _connect(started: Started, peers: list[Peer]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while late := [peer for peer in peers if not peer.ready]:
         links: list[Any] = [peer.cells for peer in peers if peer.cells is not None]
-        select.select([started.door, *links, started.source], [], [], 0.1)
+        select.select([started.listener, *links, started.source], [], [], 0.1)
         _admit(started)
         for peer in peers:  # asked, and not by select alone: what came with the first line is read already
             while peer.cells is not None and (message := peer.cells.next(0)) is not None:
@@ -233,14 +211,17 @@ def _connect(started: Started, peers: list[Peer]) -> None:
 
 
 def _admit(started: Started) -> None:
-    """Takes in the workers that have called."""
-    for worker, channel, link in started.door.calls():
-        if not 0 <= worker < len(started.peers):
-            link.close()
-        elif channel == "control":
-            started.peers[worker].control = link
+    """Takes in the workers that have called. Each says by its first line who it is; strangers are sent away."""
+    while select.select([started.listener], [], [], 0)[0]:
+        link = started.listener.accept()[0]
+        caller = Wire(link)
+        hello = caller.next(_HELLO_SECONDS) if wire.is_own(link) else None
+        if hello is None:
+            caller.close()
+        elif hello["channel"] == "control":
+            started.peers[hello["worker"]].control = caller
         else:
-            started.peers[worker].cells = link
+            started.peers[hello["worker"]].cells = caller
 
 
 def _failed(started: Started, peer: Peer) -> WorkerFailed:
