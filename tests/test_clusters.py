@@ -124,20 +124,6 @@ def test_much_output_stops_nobody_and_stays_in_the_log(cluster, capsys):
         assert int(left[1].replace(",", "")) + said.count(f"[worker {worker}] line") == 200_000
 
 
-@pytest.mark.slow
-def test_a_debugger_asks_by_the_workers_name(cluster, capsys, monkeypatch):
-    asked, answers = [], iter(["p 40 + inner", "c", "p deep + 30", "q"])
-    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or next(answers))
-    cluster.cell("def f(inner):\n    breakpoint()\n    return inner\nf(2)", workers=[1])
-    with pytest.raises(dtk.CellFailed):
-        cluster.cell("deep = 3\n1 / 0", workers=[1])
-    cluster.cell("%debug", workers=[1])
-    said = capsys.readouterr().out.splitlines()
-    assert "[worker 1] 42" in said
-    assert "[worker 1] 33" in said
-    assert [each.split()[:2] for each in asked] == [["[worker", "1]"]] * 4
-
-
 # ---- the end
 
 
@@ -146,7 +132,7 @@ def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
 
     monkeypatch.setattr(clusters, "_open", None)  # beside that of this file
     other = dtk.cluster(workers=1, replicas=2)
-    pids = [other._session.started.site.source.started[peer.key] for peer in other._session.peers]
+    pids = [other._session.started.source.started[peer.key] for peer in other._session.peers]
     assert other.run("strategy.num_replicas_in_sync") == [2]
     other.close()
     other.close()

@@ -16,8 +16,9 @@ import pytest
 import dtk
 from dtk.launch import agent, cluster_of
 from dtk.launch.agent import News
-from dtk.launch.messages import FilePart, Gone, Query, as_line
+from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
 from dtk.places import machines
+from dtk.places.engine import Remote
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
@@ -88,6 +89,47 @@ def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     (tmp_path / "run").mkdir()
     agent.write(tmp_path / "run", FilePart("run", name, 0, 1, "eA=="))
     assert list(tmp_path.rglob("out.txt*")) == []
+
+
+def test_a_file_that_was_cut_is_said_anew(tmp_path):
+    corner, here = tmp_path / "there" / "worker-0", tmp_path / "here"
+    corner.mkdir(parents=True)
+    known = News()
+    for text in ("one\ntwo\n", "one\n", "one\nthree\n"):
+        (corner / "events.jsonl").write_text(text)
+        for message in known.of(corner)[0]:
+            agent.write(here, message)
+        assert (here / "worker-0/events.jsonl").read_text() == text
+    assert known.of(corner) == ([], True)
+
+
+class NoCarrier:
+    def send(self, message): ...
+    def close(self): ...
+
+
+def test_nobody_looks_for_hours_and_nothing_piles_up():
+    heard = []
+
+    def lend(takes):
+        heard.extend(takes)
+        return [machines.LentMachine("127.0.0.1", NoCarrier())]
+
+    remote = Remote("here", lend, 1)
+    remote._member["w"] = 0
+    for k in range(1000):
+        heard[0](VitalSigns({"w": [float(k), False]}, ["w"]))
+    assert remote._queue.empty()
+    heard[0](Exited("w", 3, 0.0))
+    remote.poll(0)
+    assert remote.vitals("w")[:2] == (999.0, False)
+    assert remote.exited["w"][0] == 3
+    remote.forget(["w"])
+    heard[0](VitalSigns({"w": [0.0, False]}, ["w"]))  # on its way when it was forgotten
+    remote.poll(0)
+    assert remote.vitals("w") is None
+    assert remote.cut() == []
+    remote.close()
 
 
 class Silent:
@@ -210,7 +252,6 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place, tmp_path):
 
 
 @pytest.mark.slow  # two places
-@pytest.mark.slow
 @pytest.mark.trains
 def test_one_run_at_a_time(place):
     caught = []
@@ -229,7 +270,6 @@ def test_one_run_at_a_time(place):
 
 
 @pytest.mark.slow  # two starts of agents
-@pytest.mark.slow
 @pytest.mark.trains
 def test_a_place_that_nothing_refers_to_ends_its_agents():
     place = dtk.places.Hosts(HERE, python=sys.executable)

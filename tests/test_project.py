@@ -247,7 +247,6 @@ def test_every_setting_by_environment_variable_is_listed():
         "DTK_CLASS_CONNECTION",
         "DTK_CLASS_SECONDS",
         "DTK_DATASETS",
-        "DTK_DOOR",
         "DTK_ISOLATED",
         "DTK_OWNED",
         "DTK_PROXIES",

@@ -14,10 +14,9 @@ import pytest
 
 from dtk.errors import ClusterConfigError
 from dtk.interactive import cells, clusters
-from dtk.interactive.barrier import Gate, Stopped
+from dtk.interactive.barrier import Gate, Stopped, Unlike, Wait, Where, stuck, unlike
 from dtk.interactive.inspection import table
 from dtk.interactive.repair import Settled
-from dtk.interactive.waits import Unlike, Wait, Where, stuck, unlike
 from dtk.worker import wire
 
 HERE, THERE = ("<cell 1>", 3, "<cell 1>", 3), ("<cell 1>", 5, "<cell 1>", 5)

@@ -2,17 +2,16 @@
 
 In the kernel: `clusters` is its public face, `cells` checks what is sent and words what comes back, `processes` starts,
 connects and replaces processes, `session` sends and waits, `output` shows what workers print, display and record,
-`waits` finds who waits for whom, `repair` makes a cluster usable again.
-In each worker: `worker_loop` runs the learner's cells, one after another, by `shell`; `barrier` comes before each
-collective, `inspection` reads what the namespace holds, `tasks` is what else the kernel asks for.
-In both: `replay`, the session's cells once more as a function. Here is what is called before any of these is loaded:
-the magics, in a notebook, and a worker's entry.
+`repair` makes a cluster usable again.
+In each worker: `worker_loop` runs the learner's cells, one after another, by `shell`; `tasks` is what else the kernel
+asks for.
+In both: `barrier` comes before each collective, and finds who waits for whom; `inspection` reads what the namespaces
+hold. Here is what is called before any of these is loaded: the magics, in a notebook, and a worker's entry.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 __all__ = ["register_magics", "serve"]
@@ -20,30 +19,21 @@ __all__ = ["register_magics", "serve"]
 
 def register_magics(shell: Any) -> None:
     """Adds `%%workers` and `%%worker 1` to IPython: a notebook's cell for the workers of the cluster that is open."""
+    for name in ("workers", "worker"):
+        shell.register_magic_function(partial(_run_magic, f"%%{name}"), "cell", name)
 
-    def workers(line: str, cell: str) -> None:
-        from dtk.interactive import clusters
 
-        clusters.run_magic("%%workers", line, cell)
+def _run_magic(magic: str, line: str, cell: str) -> None:
+    from dtk.interactive import clusters
 
-    def worker(line: str, cell: str) -> None:
-        from dtk.interactive import clusters
-
-        clusters.run_magic("%%worker", line, cell)
-
-    shell.register_magic_function(workers, "cell", "workers")
-    shell.register_magic_function(worker, "cell", "worker")
+    clusters.run_magic(magic, line, cell)
 
 
 def serve() -> None:
-    """The function of a worker that stays, as another one has the learner's; ends the process with the kernel.
-
-    Where the kernel listens is in its environment.
-    """
+    """The function of a worker that stays, as another one has the learner's; ends the process with the kernel."""
     from dtk import environment
     from dtk.interactive.worker_loop import WorkerLoop
-    from dtk.worker import wire
 
     place = environment.here()
     assert place is not None, "a worker has its place before its function is called"
-    WorkerLoop(place, Path(os.environ[wire.DOOR])).run()
+    WorkerLoop(place).run()

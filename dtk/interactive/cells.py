@@ -5,24 +5,22 @@ from __future__ import annotations
 import ast
 import json
 import pickle
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError, folded
+from dtk.interactive.barrier import Place
 from dtk.interactive.output import colored, named, workers_in_words
-from dtk.interactive.processes import send_files, send_modules
 from dtk.interactive.session import CellOutcome, Session, line_in_words
-from dtk.interactive.waits import Place
 from dtk.language import N_, _
 from dtk.watch import explain
 from dtk.worker import ship
 from dtk.worker.wire import Message
 
-__all__ = ["CellFailed", "Stays", "cell", "checked", "error_of", "function", "pull", "say_held", "say_unlike", "values"]
+__all__ = ["CellFailed", "Stays", "checked", "error_of", "function", "pull", "say_held", "say_unlike", "values"]
 
-PULL_SECONDS, FILE_SECONDS = 600.0, 60.0
+PULL_SECONDS = 600.0
 
 
 class CellFailed(DtkError):
@@ -99,22 +97,12 @@ def checked(code: str) -> str:
     return "#\n" * blank + code[blank:]
 
 
-def cell(session: Session, text: str, targets: Sequence[int]) -> Message:
-    """The message that has the workers run a cell, after a check that they can."""
-    code = checked(text)
-    send_modules(session.started, targets, code)
-    return {"do": "cell", "code": code}
-
-
-def function(session: Session, fn: Callable[..., Any], targets: Sequence[int]) -> Message:
+def function(session: Session, fn: Callable[..., Any]) -> Message:
     """The message that has the workers call a function, which lies in a file by then."""
     folder, name = session.started.folder.path / "calls", f"{session.number + 1}.pkl"
     folder.mkdir(mode=0o700, exist_ok=True)
-    pickled = ship.pack(fn, (), {})
-    (folder / name).write_bytes(pickled)
+    (folder / name).write_bytes(ship.pack(fn, (), {}))
     (folder / "sources.json").write_text(json.dumps(ship.cell_sources()))
-    send_modules(session.started, targets, pickled)
-    send_files(session.started, targets, [f"calls/{name}", "calls/sources.json"])
     return {"do": "call"}
 
 
@@ -129,11 +117,9 @@ def values(session: Session, ends: Mapping[int, Message], targets: Sequence[int]
         if "stays" in end:
             found.append(Stays(end["stays"]))
         else:
-            path, deadline = session.started.folder.path / end["value"], time.monotonic() + FILE_SECONDS
-            while not path.exists() and time.monotonic() < deadline:  # an answer may come before files from elsewhere
-                session.started.site.source.poll(0.05)
+            path = session.started.folder.path / end["value"]
             found.append(pickle.loads(path.read_bytes()))
-            session.started.links.remove(end["value"])
+            path.unlink()
     return found
 
 
@@ -162,8 +148,8 @@ def error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
             words = _("{words}, in {place}", words=words, place=session.in_words(end["place"]))
         groups.setdefault(words, []).append(worker)
     said: list[tuple[Sequence[int], str]] = [(workers, words) for words, workers in groups.items()]
-    for peer in sorted(outcome.lost, key=lambda peer: peer.number):
-        ended = peer.gone or explain.exit_in_words(peer.lost)
+    for peer in outcome.lost:
+        ended = explain.exit_in_words(peer.lost)
         said.append(([peer.number], _("{what}: {remedy}", what=ended, remedy=peer.remedy)))
     for wait in outcome.waits:
         awaited, place = workers_in_words(wait.awaited), session.in_words(wait.place)

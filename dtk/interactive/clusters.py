@@ -16,12 +16,10 @@ from dtk.errors import ClusterConfigError, RunInterrupted
 from dtk.interactive import cells, processes, repair
 from dtk.interactive.inspection import table
 from dtk.interactive.output import workers_in_words
-from dtk.interactive.replay import replay
 from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost
 from dtk.launch.warm import idle_seconds
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
@@ -171,16 +169,37 @@ class Cluster:
         """What `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
         with self._lock:
             self._check_idle("so_far")
-            return self._so_far()
+            started, folder = self._session.started, launch.new_folder(self._job())  # a directory of its own
+            file = f"so-far-{time.monotonic_ns()}.zip"
+            self._session.do("snapshot", file=file)
+            for worker in folder.each:
+                path = started.folder.path / worker.path.name / file
+                with zipfile.ZipFile(path) as archive:
+                    archive.extractall(worker.path)
+                path.unlink()
+            seconds = time.monotonic() - started.clock
+            folder.save_attempt(1, None, 0.0, seconds)
+            job, picture = started.job, ClusterPicture(started.configs)
+            return Run(folder, job.mode, job.replicas, job.seed, [None] * job.workers, seconds, picture)
 
     def baseline(self) -> Run:
         """The session's cells once more, in one process on one device: what `dtk.verify` compares `so_far()` with.
 
-        A cell that ended with an error, or was interrupted, ends there after as many recorded steps. Left out are
-        functions, and what ran on single workers alone; a line says so.
+        It has one worker's share of the cores, and is seeded as the workers were. A cell that ended with an error, or
+        was interrupted, ends there after as many recorded steps. Left out are functions, and what ran on single workers
+        alone; a line says so.
         """
         with self._lock:
-            return self._baseline()
+            job, left = self._job(), self._session.history.to_replay()[1]
+            if left:
+                words = ngettext(
+                    "the baseline is without cell {cells}: functions, and what ran on single workers alone",
+                    "the baseline is without cells {cells}: functions, and what ran on single workers alone",
+                    len(left),
+                    cells=_(", ").join(map(str, left)),
+                )
+                environment.say(words)
+            return runs.carry_out(replace(job, workers=1, replicas=1, mode="single"), time.monotonic())
 
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
@@ -200,9 +219,9 @@ class Cluster:
         with self._lock:
             self._check_open()
             if isinstance(what, str):
-                message = cells.cell(self._session, what, targets)
+                message = {"do": "cell", "code": cells.checked(what)}
             elif callable(what):
-                message = cells.function(self._session, what, targets)
+                message = cells.function(self._session, what)
             else:
                 raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
             self._session.send(targets, {**message, "value": value})
@@ -227,38 +246,10 @@ class Cluster:
             differing = str(settled) if settled.differing else ""
         raise cells.error_of(session, outcome, differing)
 
-    def _so_far(self) -> Run:
-        """Its directory is its own, and the session goes on."""
-        started = self._session.started
-        folder = launch.new_folder(self._job())
-        file = f"so-far-{time.monotonic_ns()}.zip"
-        self._session.do("snapshot", file=file)
-        for worker in folder.each:
-            name = f"{worker.path.name}/{file}"
-            with zipfile.ZipFile(started.folder.path / name) as archive:
-                archive.extractall(worker.path)
-            started.links.remove(name)
-        seconds = time.monotonic() - started.clock
-        folder.save_attempt(1, None, 0.0, seconds)
-        job, picture = started.job, ClusterPicture(started.configs)
-        return Run(folder, job.mode, job.replicas, job.seed, [None] * job.workers, seconds, picture)
-
-    def _baseline(self) -> Run:
-        """In one process, with one worker's share of the cores, seeded as the workers were."""
-        job, left = self._job(), self._session.history.to_replay()[1]
-        if left:
-            words = ngettext(
-                "the baseline is without cell {cells}: functions, and what ran on single workers alone",
-                "the baseline is without cells {cells}: functions, and what ran on single workers alone",
-                len(left),
-                cells=_(", ").join(map(str, left)),
-            )
-            environment.say(words)
-        place = job.place if isinstance(job.place, Localhost) else Localhost()  # where dtk.baseline trains as well
-        return runs.carry_out(replace(job, workers=1, replicas=1, mode="single", place=place), time.monotonic())
-
     def _job(self) -> Job:
         """The session's cells as a run's function."""
+        from dtk.interactive.shell import replay  # with IPython, which a kernel need not have loaded
+
         found = self._session.history.to_replay()[0]
         return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}), strategy=True)
 
@@ -320,7 +311,6 @@ def cluster(
     keras: int | None = None,
     start: str = "auto",
     isolate: bool | None = None,
-    on: Any = None,
 ) -> Cluster:
     """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
 
@@ -330,7 +320,6 @@ def cluster(
 
     Args:
         workers, replicas, seed, keras, start, isolate: as for `dtk.run`.
-        on: another place than this machine, as for `dtk.run`.
 
     Returns:
         The cluster; `with dtk.cluster() as cluster:` closes it at the end.
@@ -345,7 +334,7 @@ def cluster(
             "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
         )
         raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
-    job = processes.checked(workers, replicas, seed, keras, start, isolate, on)
+    job = processes.checked(workers, replicas, seed, keras, start, isolate)
     _open = Cluster(processes.start(job))
     return _open
 

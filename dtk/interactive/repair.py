@@ -62,9 +62,7 @@ class Settled:
 
 
 def _listed(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    return ngettext("{name} and {n} more", "{name} and {n} more", len(names) - 1, name=names[0])
+    return names[0] if len(names) == 1 else _("{name} and {n} more", name=names[0], n=len(names) - 1)
 
 
 def interrupt(session: Session) -> str:
@@ -113,15 +111,12 @@ def _finish(session: Session, outcome: CellOutcome, how: str) -> str:
 
 
 def _until_idle(session: Session, outcome: CellOutcome, seconds: float) -> bool:
+    """Whether no worker is in a cell any more, nor a thread of one in a collective, within so many seconds."""
     deadline = time.monotonic() + seconds
-    while session.running():
+    while session.running() or any(where.within for where in session.where().values()):
         if time.monotonic() > deadline:
             return False
         session.hear(outcome)
-    while any(where.within for where in session.where().values()):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
     return True
 
 
@@ -194,10 +189,9 @@ def _given(session: Session, names: list[str], giver: int) -> Iterator[tuple[str
     file = f"worker-{giver}/given-{time.monotonic_ns()}.pkl"
     count = session.do("give", [giver], names=names, file=file)[giver]["count"]
     try:
-        processes.send_files(session.started, [peer.number for peer in session.peers if peer.number != giver], [file])
         yield file, count
     finally:
-        session.started.links.remove(file)
+        (session.started.folder.path / file).unlink(missing_ok=True)
 
 
 # ---- a worker that was killed, or is to begin anew
@@ -212,18 +206,16 @@ def restart(session: Session, worker: int) -> str:
     processes.replace(session.started, worker)
     cells = session.history.of(worker)
     others = [peer.number for peer in session.idle() if peer.number != worker]
-    has = session.do("describe", others[:1])[others[0]] if others else {"optimizers": {}}
-    done = session.do("replay", [worker], cells=cells, optimizers=has["optimizers"])[worker]
-    said = [_("worker {worker} is a new process", worker=worker), _cells_in_words(len(cells), **done)]
-    if others:
-        facts = {name: has[name] for name in ("names", "progress", "counts")}
-        with _given(session, [], others[0]) as (file, _count):
-            got = session.do("join", [worker], file=file, **facts)[worker]
+    with _given(session, [], others[0]) if others else contextlib.nullcontext(("", 0)) as (file, _count):
+        done = session.do("replay", [worker], cells=cells, file=file)[worker]
+        if others:
             session.do("take", names=[], file=file, giver=others[0])
-        if got["taken"]:
-            said.append(_("{names} from worker {worker}", names=", ".join(got["taken"]), worker=others[0]))
-        if got["lacking"]:
-            said.append(_("it lacks {names}", names=", ".join(got["lacking"])))
+    said = [_("worker {worker} is a new process", worker=worker), _cells_in_words(len(cells), **done)]
+    if done["taken"]:
+        said.append(_("{names} from worker {worker}", names=", ".join(done["taken"]), worker=others[0]))
+    if done["lacking"]:
+        said.append(_("it lacks {names}", names=", ".join(done["lacking"])))
+    if others:
         said.append(str(settle(session, enable=True)))
     for peer in session.peers:
         if peer.lost is not None:

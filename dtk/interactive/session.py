@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk.errors import ClusterConfigError
+from dtk.interactive.barrier import Place, Unlike, Wait, Where, stuck, unlike
 from dtk.interactive.inspection import table
 from dtk.interactive.output import Output, View, named
 from dtk.interactive.processes import Peer, Started, lost
-from dtk.interactive.replay import Cell, History
-from dtk.interactive.waits import Place, Unlike, Wait, Where, stuck, unlike
 from dtk.language import N_, _
 from dtk.worker.wire import Message
 
-__all__ = ["CellOutcome", "Session", "line_in_words"]
+__all__ = ["Cell", "CellOutcome", "History", "Session", "line_in_words"]
 
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
 PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
@@ -27,6 +26,53 @@ SHOW_SECONDS = 0.05
 ASKED_SECONDS = 0.3  # how long one that has asked is heard before others that ask
 TASK_SECONDS = 600.0  # a task may run cells again
 MOST_ROWS = 40  # of a value that is shown at a debugger's prompt
+
+
+@dataclass
+class Cell:
+    """code: None for a function. ends: by worker, (ended without an error, recorded steps, batches taken)."""
+
+    number: int
+    code: str | None
+    workers: tuple[int, ...]
+    ends: dict[int, tuple[bool, int, int]] = field(default_factory=dict)
+
+    def went_through(self, worker: int) -> bool:
+        return worker in self.ends and self.ends[worker][0]
+
+
+class History:
+    """Of a session, in the kernel. workers: how many the cluster has."""
+
+    def __init__(self, workers: int):
+        self.workers = workers
+        self.cells: dict[int, Cell] = {}
+
+    def failed(self) -> bool:
+        """Whether a cell that all workers were sent has ended with an error or an interrupt on any of them."""
+        shared = [cell for cell in self.cells.values() if len(cell.workers) == self.workers]
+        return any(not cell.went_through(worker) for cell in shared for worker in cell.ends)
+
+    def of(self, worker: int) -> list[tuple[int, str]]:
+        """(number, code) of the cells that a worker went through; one that was interrupted may never end."""
+        through = [cell for cell in self.cells.values() if cell.went_through(worker)]
+        return [(cell.number, cell.code) for cell in through if cell.code is not None]
+
+    def to_replay(self) -> tuple[list[tuple[int, str, tuple[int, int] | None]], list[int]]:
+        """(number, code, limit) of what all workers were sent, and the numbers of the cells that are left out.
+
+        limit: (recorded steps, batches taken) at which a cell ended early; None for one that went through.
+        """
+        found: list[tuple[int, str, tuple[int, int] | None]] = []
+        left = []
+        for cell in self.cells.values():
+            if cell.code is None or len(cell.workers) < self.workers:
+                left.append(cell.number)
+            else:
+                through = all(map(cell.went_through, cell.workers))
+                most = max(((steps, takes) for _, steps, takes in cell.ends.values()), default=(0, 0))
+                found.append((cell.number, cell.code, None if through else most))
+        return found, left
 
 
 @dataclass
@@ -84,8 +130,7 @@ class Session:
         lost(self.started, self.peers)
         for peer in (self.peers[worker] for worker in targets):
             if peer.lost is not None:
-                how = peer.gone or _("has ended")
-                raise ClusterConfigError(_("{worker} {how}: {remedy}", worker=peer.name, how=how, remedy=peer.remedy))
+                raise ClusterConfigError(_("{worker} has ended: {remedy}", worker=peer.name, remedy=peer.remedy))
             if peer.running is not None:
                 words = N_(
                     "{worker} is still in cell {cell}, {place}: run the rest on the workers it waits for, "
@@ -134,7 +179,7 @@ class Session:
         self.show_rest(outcome)
         ends = {worker: Where.of(worker, 0.0, end) for worker, end in outcome.ends.items()}
         outcome.unlike = outcome.unlike or unlike(ends, self.lines)  # in a quick cell there was no look
-        outcome.lost += [peer for peer in self.peers if peer.lost is not None and peer not in outcome.lost]
+        outcome.lost = [peer for peer in self.peers if peer.lost is not None]
         return outcome
 
     def _look(self, outcome: CellOutcome, before: dict[int, Where]) -> dict[int, Where]:
@@ -153,13 +198,13 @@ class Session:
         # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
         first = [peer for peer in running if peer is asked and time.monotonic() < until]
         links: dict[Any, Peer] = {peer.cells: peer for peer in first or running if peer.cells is not None}
-        for link in select.select([*links, self.started.site.source], [], [], seconds)[0]:
+        for link in select.select([*links, self.started.source], [], [], seconds)[0]:
             if link in links:
                 for message in link.receive():
                     self._take(links[link], message, outcome)
                 if time.monotonic() < self._asked[1]:
                     break
-        outcome.lost += lost(self.started, self.peers)
+        lost(self.started, self.peers)
 
     def _take(self, peer: Peer, message: Message, outcome: CellOutcome) -> None:
         if "ask" in message or "replicas" in message:
@@ -245,11 +290,11 @@ class Session:
         return _("{line}, called in {other}", line=words, other=self._line_in_words(cell, outer))
 
     def _line_in_words(self, file: str, line: int) -> str:
-        text = self._text(file, line)
         if file.startswith("<cell "):
-            return line_in_words(line, text, "" if file == f"<cell {self.number}>" else file[6:-1])
-        # A script; a function of the notebook has no file.
-        return line_in_words(line, text, file=os.path.basename(file) if os.path.isfile(file) else "")
+            place = "" if file == f"<cell {self.number}>" else _("cell {cell}", cell=file[6:-1])
+        else:  # a script; a function of the notebook has no file
+            place = os.path.basename(file) if os.path.isfile(file) else ""
+        return line_in_words(line, self._text(file, line), place)
 
     # ---- the gate
 
@@ -306,20 +351,16 @@ class Session:
         return answers
 
 
-def line_in_words(line: int, text: str, cell: str = "", file: str = "") -> str:
-    """A line with its text, in another cell, or in a file.
+def line_in_words(line: int, text: str, place: str = "") -> str:
+    """A line with its text. place: another cell, or a file.
 
-    >>> line_in_words(3, "x = 1"), line_in_words(3, "x = 1", cell="7"), line_in_words(3, "", file="train.py")
+    >>> line_in_words(3, "x = 1"), line_in_words(3, "x = 1", "cell 7"), line_in_words(3, "", "train.py")
     ('line 3 (`x = 1`)', 'line 3 of cell 7 (`x = 1`)', 'a line that is not known')
     """
     if not text:
         return _("a line that is not known")
-    words = N_("line {line} (`{text}`)")
-    if cell:
-        words = N_("line {line} of cell {cell} (`{text}`)")
-    elif file:
-        words = N_("line {line} of {file} (`{text}`)")
-    return _(words, line=line, text=text, cell=cell, file=file)
+    words = N_("line {line} of {place} (`{text}`)") if place else N_("line {line} (`{text}`)")
+    return _(words, line=line, text=text, place=place)
 
 
 def _group_of(counter: str) -> str:

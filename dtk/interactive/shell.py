@@ -1,4 +1,7 @@
-"""One worker's IPython: runs a cell, and writes what it shows into `shown.jsonl` beside its log."""
+"""One worker's IPython: runs a cell, and writes what it shows into `shown.jsonl` beside its log.
+
+A baseline runs all cells of a session so, in one process.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,12 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from dtk import environment
 from dtk.compat import causes
+from dtk.compat.steps.marks import TAKE
+from dtk.errors import DtkError
 from dtk.interactive.barrier import Files, Stopped
-from dtk.language import _
+from dtk.language import N_, _
 
-__all__ = ["Shell", "failure", "flush", "make", "run", "sizes"]
+__all__ = ["Shell", "Takes", "failure", "flush", "make", "replay", "run", "sizes"]
 
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
@@ -167,3 +173,73 @@ def failure(error: BaseException, files: Files) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(type(error), error, trace)),
         "place": place,
     }
+
+
+# ---- the cells of a session once more, on one device
+
+
+def replay(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: Any) -> None:
+    """Runs the cells in a shell of their own, in a process of `dtk.baseline`. cells: (number, code, limit).
+
+    limit: None for a cell that went through; else (recorded steps, batches taken) where it ended, with an error or
+    interrupted, and ends here, too.
+    """
+    from dtk.worker import follow
+
+    place = environment.here()
+    assert place is not None, "dtk calls it in a worker"
+    ours = make(place.folder.path, {"strategy": strategy})
+    files, takes = Files(), Takes(place)
+    for number, code, limit in cells:
+        with _stopped(place, takes, limit):
+            end = run(ours, number, code, files)
+        if follow.ended():
+            return  # it has seen enough, whatever the cell made of the exception
+        if end["status"] == "error" and limit is None:
+            words = N_("cell {cell} went through on the cluster, and raises here: {error}")
+            raise DtkError(_(words, cell=number, error=f"{end['type']}: {end['message']}"))
+
+
+class Takes:
+    """Counts the batches that were taken from iterators of this process, which it marks in its journal."""
+
+    def __init__(self, place: environment.Here):
+        self.count = 0
+        self.after: Callable[[], None] | None = None  # called after each
+        self._mark = place.journal.mark
+        place.journal.mark = self._counted  # type: ignore[assignment, method-assign]
+
+    def _counted(self, kind: str, *rest: Any) -> None:
+        self._mark(kind, *rest)
+        if kind == TAKE:
+            self.count += 1
+            if self.after is not None:
+                self.after()
+
+
+@contextlib.contextmanager
+def _stopped(place: environment.Here, takes: Takes, limit: tuple[int, int] | None) -> Iterator[None]:
+    """Interrupts the cell at the limit."""
+    if limit is None:
+        yield
+        return
+    from dtk.worker.progress import progress
+
+    state = progress(place)
+    original = state.before_step
+
+    def stop() -> None:
+        if state.steps >= limit[0] and takes.count >= limit[1]:
+            raise KeyboardInterrupt
+
+    def before_step(*args: Any, **kwargs: Any) -> None:
+        stop()
+        original(*args, **kwargs)
+
+    state.before_step = before_step  # type: ignore[method-assign]
+    takes.after = stop
+    try:
+        yield
+    finally:
+        del state.before_step
+        takes.after = None

@@ -28,15 +28,10 @@ from dtk.worker.wire import Message
 if TYPE_CHECKING:
     from dtk.interactive.worker_loop import WorkerLoop
 
-__all__ = ["do"]
+__all__ = ["TASKS"]
 
 _PROGRESS = ("steps", "epoch", "trainings", "looping")
 _NOT_OF_A_RUN = ("shown.jsonl", "result.pkl", "value-", "given-", "so-far-")  # how files of a session alone begin
-
-
-def do(loop: WorkerLoop, message: Message) -> Message:
-    """The answer to one of the tasks below."""
-    return {"status": "ok", **_TASKS[message["do"]](loop, message)}
 
 
 def _settle(loop: WorkerLoop, message: Message) -> Message:
@@ -68,21 +63,18 @@ def _variables(loop: WorkerLoop, names: list[str]) -> Iterator[tuple[str, Copies
 
 
 def _give(loop: WorkerLoop, message: Message) -> Message:
-    """Writes the variables of these names to a file; without names all that are mirrored, and all plain values."""
-    import numpy as np
-
+    """Writes the variables of these names to a file; without names all that are mirrored, and what else there is."""
     found = dict(_variables(loop, message["names"]))
     arrays = {name: variable.arrays()[0] for name, variable in found.items()}
-    space = {} if message["names"] else _own_names(loop)
-    plain = {name: value for name, value in space.items() if isinstance(value, np.ndarray) or is_plain(value)}
-    weights.replace(loop.place.run.path / message["file"], ship.pack_result((arrays, plain)))
+    rest = {} if message["names"] else _rest(loop)
+    weights.replace(loop.place.run.path / message["file"], ship.pack_result((arrays, rest)))
     return {"count": len(arrays)}
 
 
 def _given(loop: WorkerLoop, message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(variables, plain values) of the file that another worker of this user has written."""
-    arrays, plain = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
-    return arrays, plain
+    """(variables, `_rest`) of the file that another worker of this user has written."""
+    arrays, rest = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
+    return arrays, rest
 
 
 def _take(loop: WorkerLoop, message: Message) -> Message:
@@ -114,22 +106,35 @@ def _take(loop: WorkerLoop, message: Message) -> Message:
 # iterators begin anew.
 
 
-def _describe(loop: WorkerLoop, message: Message) -> Message:
-    """What a new process has to have as well: names, variables that optimizers train, progress, counts of updates."""
-    space, state = _own_names(loop), progress(loop.place)
+def _rest(loop: WorkerLoop) -> dict[str, Any]:
+    """What a new process has to have besides variables.
+
+    names: of all there is. plain: values by name. optimizers: by name, the variables that each trains. progress, and
+    counts of updates.
+    """
+    import numpy as np
+
+    space, state = {k: value for k, value in loop.shell.user_ns.items() if not k.startswith("_")}, progress(loop.place)
     known = _trainable(loop)
     optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
     trained = {name: building.trains(each, known) for name, each in optimizers.items() if each is not None}
     return {
         "names": list(space),
+        "plain": {name: each for name, each in space.items() if isinstance(each, np.ndarray) or is_plain(each)},
         "optimizers": {name: paths for name, paths in trained.items() if paths},
         "progress": {name: getattr(state, name) for name in _PROGRESS},
-        "counts": [[each.name, each.state()] for each in update_counts.counted()],
+        "counts": {each.name: each.state() for each in update_counts.counted()},
     }
 
 
 def _replay(loop: WorkerLoop, message: Message) -> Message:
-    """Runs the cells: which of them ended there is answered as {"cut": [...], "failed": [...]}, by number."""
+    """Runs the cells, and takes over what another worker has given and is lacking here.
+
+    Answers which cells ended early, by number, {"cut": [...], "failed": [...]}, and names, {"taken": [...], "lacking":
+    [...]}.
+    """
+    given = _given(loop, message)[1] if message["file"] else {}
+    space = loop.shell.user_ns
     loop.local["on"] = True
     loop.gate.hold({}, raises=True)
     answer: dict[str, list[int]] = {"cut": [], "failed": []}
@@ -138,11 +143,17 @@ def _replay(loop: WorkerLoop, message: Message) -> Message:
             end = shell.run(loop.shell, number, code, loop.gate.files)
             if end["status"] == "error":
                 answer["cut" if end["stopped"] else "failed"].append(number)
-        _build(loop, message["optimizers"])
+        _build(loop, given.get("optimizers", {}))
     finally:
         loop.gate.open()
         loop.local["on"] = False
-    return answer
+    taken = {name: value for name, value in given.get("plain", {}).items() if name not in space}
+    space.update(taken)
+    for name, value in given.get("progress", {}).items():
+        setattr(progress(loop.place), name, value)
+    loop.owed = given.get("counts", {})
+    _settle_counts(loop)
+    return {**answer, "taken": list(taken), "lacking": [name for name in given.get("names", ()) if name not in space]}
 
 
 def _build(loop: WorkerLoop, optimizers: Mapping[str, list[str]]) -> None:
@@ -153,22 +164,6 @@ def _build(loop: WorkerLoop, optimizers: Mapping[str, list[str]]) -> None:
         if optimizer is not None and not building.trains(optimizer, known) and all(path in known for path in paths):
             with loop.strategy.scope():
                 building.build(optimizer, [known[path] for path in paths])
-
-
-def _join(loop: WorkerLoop, message: Message) -> Message:
-    """Takes over plain values whose names are lacking here, and progress; answers which names are lacking even so."""
-    space, plain = loop.shell.user_ns, _given(loop, message)[1]
-    taken = [name for name in plain if name not in space]
-    space.update({name: plain[name] for name in taken})
-    for name, value in message["progress"].items():
-        setattr(progress(loop.place), name, value)
-    loop.owed = dict(message["counts"])
-    _settle_counts(loop)
-    return {"taken": taken, "lacking": [name for name in message["names"] if name not in space]}
-
-
-def _own_names(loop: WorkerLoop) -> dict[str, Any]:
-    return {name: value for name, value in loop.shell.user_ns.items() if not name.startswith("_")}
 
 
 def _trainable(loop: WorkerLoop) -> dict[str, Any]:
@@ -218,13 +213,11 @@ def _snapshot(loop: WorkerLoop, message: Message) -> Message:
     return {}
 
 
-_TASKS = {
+TASKS = {
     "settle": _settle,
     "digests": _digests,
     "give": _give,
     "take": _take,
-    "describe": _describe,
     "replay": _replay,
-    "join": _join,
     "snapshot": _snapshot,
 }

@@ -16,7 +16,6 @@ import pickle
 import signal
 import threading
 import time
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -26,7 +25,6 @@ from dtk.errors import DtkError
 from dtk.interactive import shell, tasks
 from dtk.interactive.barrier import Gate, OutsideCell, frames
 from dtk.interactive.inspection import local_rows, look, numbers
-from dtk.interactive.replay import Takes
 from dtk.language import N_, _
 from dtk.records import weights
 from dtk.worker import ship, states, wire, worker
@@ -45,7 +43,7 @@ class WorkerLoop:
     with this worker's own values}.
     """
 
-    def __init__(self, place: Here, door: Path):
+    def __init__(self, place: Here):
         self.place, self.folder = place, place.folder.path
         self.gate = Gate()
         self.running: int | None = None
@@ -59,10 +57,11 @@ class WorkerLoop:
             collectives.watch_sums(self.gate.arrive, self.gate.took)
         collectives.watch_waits(self.within)
         collectives.broadcast_locally(self.local)
-        self.takes = Takes(place)
+        self.takes = shell.Takes(place)
         self.strategy = worker.strategy_of(place, {})
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
-        self._cells, control = wire.call(door), wire.call(door)
+        path = place.run.path / wire.SOCKET
+        self._cells, control = wire.call(path), wire.call(path)
         for link, channel in ((self._cells, "cells"), (control, "control")):
             link.send({"worker": place.worker, "channel": channel})
         threading.Thread(target=self._answer_control, args=(control,), daemon=True, name="dtk-control").start()
@@ -98,7 +97,7 @@ class WorkerLoop:
 
     def _task(self, message: Message) -> Message:
         try:
-            return tasks.do(self, message)
+            return {"status": "ok", **tasks.TASKS[message["do"]](self, message)}
         except Exception as error:
             return {"status": "error", "type": type(error).__name__, "message": str(error)}
 

@@ -28,15 +28,13 @@ from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import messages, owned, warm
-from dtk.launch.links import Doors
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
-from dtk.worker import wire
 from dtk.worker.spec import WorkerSpec
 from dtk.worker.vitals import listening
 
-__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "remove", "serve", "write"]
+__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
@@ -63,7 +61,6 @@ class Agent:
         self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
         self._workers: dict[str, WorkerSpec] = {}
         self._news = News()
-        self._doors = Doors()
         self._port: socket.socket | None = None
         self._looked = 0.0
         self._listening: set[str] = set()  # workers whose server has been seen: it stays
@@ -87,15 +84,6 @@ class Agent:
                 self.source.ask(key)
             case messages.RunEnded(run):
                 (self.root / run / ENDED).touch()
-            case messages.LinkEnds(link):
-                self._doors.hang(link)
-            case messages.LinkSays(link, words):
-                self._doors.say(link, words)
-            case messages.FilePart():
-                with contextlib.suppress(OSError):  # a full disk: the worker says what it did not find
-                    write(self.root / message.run, message, f"coming-{message.worker}")
-            case messages.Remove(run, files):
-                remove(self.root / run, files)
             case messages.Query(number, what, given) if number:
                 answers: dict[str, Callable[..., Found]] = {
                     "facts": self._facts,
@@ -179,7 +167,6 @@ class Agent:
             self._news.forget(corner)
         base = environment.for_workers(os.environ)
         own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
-        own |= {wire.DOOR: self._doors.open()} if wire.DOOR in spec["env"] else {}
         spec["env"] = {**base, **spec["env"], **own}
         spec["cwd"] = os.getcwd()
         spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
@@ -188,7 +175,6 @@ class Agent:
     def _end(self, run: str, known: list[str]) -> Found:
         """Says first what the function wrote into the run's directory, but for names at its top that are known."""
         folder = self.root / run
-        self._doors.close()
         self._said += self._news.of_the_rest(folder, known)
         shutil.rmtree(folder, ignore_errors=True)
         self._news.forget(folder)
@@ -202,8 +188,6 @@ class Agent:
             selector.register(heard, selectors.EVENT_READ)
             if self.source.lives():
                 selector.register(self.source, selectors.EVENT_READ)
-            for each in self._doors.waiting():
-                selector.register(each, selectors.EVENT_READ)
             return any(key.fileobj == heard for key, _ in selector.select(TURN_SECONDS))
 
     def turn(self, seconds: float) -> list[Message]:
@@ -213,19 +197,16 @@ class Agent:
         exited = dict(self.source.exited)
         if not self.source.lives():  # killed from outside; the system kills its workers along with it
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
-        said, self._said = [*self._said, *self._doors.look()], []
+        said, self._said = self._said, []
         ended: list[Message] = []
-        all_whole = True
         for key, spec in list(self._workers.items()):
             news, whole = self._news.of(_corner(spec))
             said += news
-            all_whole = all_whole and whole
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
                 ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
-        of_cells = self._doors.of_cells() if all_whole else []
-        return [*said, *of_cells, *ended, *self._signs()]
+        return [*said, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:
         if not self._waiting or not (self.source.ready or not self.source.lives()):
@@ -263,9 +244,8 @@ class Agent:
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
         self._release()
-        self._doors.close()
         self.source.close()
-        shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, or, where these are in storage, its door
+        shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
 
 
 def _corner(spec: WorkerSpec) -> Path:
@@ -407,27 +387,16 @@ def _inside(corner: Path) -> list[Path]:
         return []  # the worker has not made it yet
 
 
-def write(run: Path, part: messages.FilePart, suffix: str = "coming") -> None:
-    """Writes a part of a file: lines at once, all else when it is whole. suffix: of its name until then."""
+def write(run: Path, part: messages.FilePart) -> None:
+    """Writes a part of a file: lines at once, all else when it is whole."""
     path = run / part.file
-    if not _is_in(run, path):
+    if ".." in path.parts or not path.is_relative_to(run):
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     data, at = base64.b64decode(part.data), part.at
-    target = path if path.name in GROWING else path.with_name(f"{path.name}.{suffix}")
+    target = path if path.name in GROWING else path.with_name(f"{path.name}.coming")
     with target.open("r+b" if at else "wb") as file:
         file.seek(at)
         file.write(data)
     if target is not path and at + len(data) >= part.of:
         target.replace(path)
-
-
-def remove(run: Path, names: Collection[str]) -> None:
-    """Files of a run that have been handed over."""
-    for path in (run / name for name in names):
-        if _is_in(run, path):
-            path.unlink(missing_ok=True)
-
-
-def _is_in(run: Path, path: Path) -> bool:
-    return ".." not in path.parts and path.is_relative_to(run)

@@ -4,10 +4,10 @@ From the kernel to the parent, and to an agent on another machine:
 
     Start, Kill, Forget                      -> WorkerStarted or Refused, and Exited
     Query                                    -> Answer: a parent to "alive", an agent to what its methods have
-    WriteStacks, FilePart, Remove, RunEnded, LinkSays, LinkEnds
+    WriteStacks, RunEnded
 
-A parent says once that it is Ready. An agent says by itself what workers write (FilePart), how they are (VitalSigns),
-and what workers that stay say (LinkCalls, LinkSays, LinkEnds).
+A parent says once that it is Ready. An agent says by itself what workers write (FilePart), and how they are
+(VitalSigns).
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ __all__ = [
     "Gone",
     "Incoming",
     "Kill",
-    "LinkCalls",
-    "LinkEnds",
-    "LinkSays",
     "Message",
     "Query",
     "Ready",
     "Refused",
-    "Remove",
     "RunEnded",
     "Start",
     "VitalSigns",
@@ -116,51 +112,19 @@ class Answer(NamedTuple):
 
 
 class FilePart(NamedTuple):
-    """A part of a file in a run's directory: `data` in base64, `at` bytes into a file of `of`.
-
-    worker: for whom the kernel has put it there; -1 for what an agent says of its workers' files.
-    """
+    """A part of a file that a worker has written into its run's directory: `data` in base64, `at` bytes of `of`."""
 
     run: str
     file: str
     at: int
     of: int
     data: str
-    worker: int = -1
-
-
-class Remove(NamedTuple):
-    """Files of a run that have been handed over are to be removed."""
-
-    run: str
-    files: list[str]
 
 
 class RunEnded(NamedTuple):
     """Every worker of the run has finished; an evaluator there asks."""
 
     run: str
-
-
-class LinkCalls(NamedTuple):
-    """A worker that stays has called its agent's door (`dtk.launch.links`); `link` is the connection's number."""
-
-    link: int
-    worker: int
-    channel: str
-
-
-class LinkSays(NamedTuple):
-    """What a worker that stays says, or what is said to it."""
-
-    link: int
-    words: dict[str, Any]
-
-
-class LinkEnds(NamedTuple):
-    """One end of the connection has hung up; the other is to do so, too."""
-
-    link: int
 
 
 class VitalSigns(NamedTuple):
@@ -178,7 +142,7 @@ class Gone(NamedTuple):
 
 Message = (
     Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | WriteStacks | Query | Answer
-    | FilePart | Remove | RunEnded | LinkCalls | LinkSays | LinkEnds | VitalSigns | Gone
+    | FilePart | RunEnded | VitalSigns | Gone
 )  # fmt: skip
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch.links import Door, Links
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
 from dtk.worker.spec import WorkerSpec
@@ -23,7 +22,7 @@ from dtk.worker.vitals import Vitals
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Localhost", "Machine", "Place", "Site", "Source", "free_ports", "here"]
+__all__ = ["LocalSite", "Localhost", "Machine", "Place", "Site", "Source", "free_ports", "here"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,6 @@ class Source(Protocol):
 
     def start(self, key: str, spec: WorkerSpec) -> None:
         """Asks for a worker."""
-
-    def fileno(self) -> int:
-        """Can be read when there is something to poll."""
 
     def wait_started(self, keys: list[str]) -> None:
         """Returns when all are there; OSError where the system refused a further process."""
@@ -104,9 +100,6 @@ class Site(Protocol):
     def cut(self) -> list[tuple[int, int, str]]:
         """Asks the machines anew: (who, whom, the system's words) of members that can't reach another's server."""
 
-    def links(self) -> Links:
-        """Where workers that stay call (`dtk.cluster`)."""
-
 
 class Place(Protocol):
     """Where the workers of a run are started. name: in words, "" for this machine."""
@@ -134,17 +127,19 @@ class Localhost:
     def __init__(self, isolated: bool | None = None):
         self.isolated = isolated
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> LocalSite:
         source = parent(job.fork, self.isolated)
         source.wait_ready(tick)
-        return _Here(source, folder, job.share)
+        return LocalSite(source, folder, job.share)
 
     def end(self, folder: RunFolder) -> None:
         pass  # the run's directory is where it was made
 
 
 @dataclass(frozen=True)
-class _Here:
+class LocalSite:
+    """This machine, for one start of a cluster. share: processes that its cores are divided among."""
+
     source: ParentProcess
     folder: RunFolder
     share: int
@@ -174,9 +169,6 @@ class _Here:
 
     def cut(self) -> list[tuple[int, int, str]]:
         return []
-
-    def links(self) -> Links:
-        return Door(self.folder.path)
 
 
 def free_ports(count: int) -> list[int]:

@@ -4,9 +4,8 @@
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
 Runs in the kernel. `machines` brings messages to an agent on each machine (`dtk.launch.agent`) and back, and checks
-the machines before a start; `engine` starts workers through them; `relay` connects workers that stay. `ray`, `slurm`
-and `hosts` ask an engine for machines; `export`, with `templates`,
-writes what starts without a kernel.
+the machines before a start; `engine` starts workers through them. `ray`, `slurm` and `hosts` ask an engine for
+machines; `export`, with `templates`, writes what starts without a kernel.
 """
 
 from __future__ import annotations

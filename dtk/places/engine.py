@@ -23,7 +23,6 @@ from dtk.launch.messages import Message
 from dtk.launch.place import Machine, Site
 from dtk.places import machines
 from dtk.places.machines import LentMachine, OnMessage
-from dtk.places.relay import Bell, Relay
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import local_modules as beside
@@ -64,8 +63,6 @@ class Remote:
         self._answers: dict[int, messages.Answer] = {}
         self._numbers = itertools.count(1)
         self._newest: dict[int, messages.VitalSigns] = {}  # of each agent, which nobody may look at for hours
-        self._bell: Bell | None = None
-        self._relay: Relay | None = None  # of the session that is under way
         self._folder: RunFolder | None = None
         self._files: dict[str, str] = {}  # of the run, for each agent
         self.lent = lend([self._hears(member) for member in range(count)])
@@ -79,8 +76,6 @@ class Remote:
             if isinstance(message, messages.Answer):
                 message = message._replace(arrived=now)
             self._queue.put((member, message))
-            if self._bell is not None:
-                self._bell.ring()
 
         return heard
 
@@ -195,22 +190,6 @@ class Remote:
         if member in self.lost():
             raise ClusterConfigError(_("{worker} is lost", worker=self._name(member)))
 
-    # ---- what `dtk.interactive` asks for besides
-
-    def fileno(self) -> int:
-        self._bell = self._bell or Bell()
-        return self._bell.fileno()
-
-    def links(self) -> Relay:
-        """Of a new session."""
-        assert self._folder is not None
-        self._relay = Relay(self._folder.path, [lent.carrier for lent in self.lent], self, self._reached)
-        return self._relay
-
-    def _reached(self, member: int, seconds: float) -> bool:
-        self.poll(seconds)
-        return member not in self.lost()
-
     # ---- what `dtk.launch.launch` asks for
 
     def start(self, key: str, spec: WorkerSpec) -> None:
@@ -234,8 +213,6 @@ class Remote:
         if now - self._polled > LOST_SECONDS / 2:  # this process was away, or had no run: what came has yet to be heard
             self._heard = [now] * len(self._heard)
         self._polled = now
-        if self._bell is not None:
-            self._bell.quiet()
         try:
             self._take_vitals()
             member, message = self._queue.get(timeout=timeout)
@@ -277,8 +254,6 @@ class Remote:
         """Ends the agents, and with them all that they have started."""
         for lent in self.lent:
             lent.carrier.close()
-        if self._bell is not None:
-            self._bell.close()
 
     def usable(self) -> bool:
         """Whether every agent is there: otherwise the next run asks for others."""
@@ -315,8 +290,6 @@ class Remote:
             # Nothing of a run that has ended.
             case messages.FilePart(run) if self._folder is not None and run == self._folder.path.name:
                 write(self._folder.path, message)
-            case messages.LinkCalls() | messages.LinkSays() | messages.LinkEnds() if self._relay is not None:
-                self._relay.take(member, message)
             case messages.Exited(key, code, at):
                 self.exited[key] = (code, at - lent.ahead)
             case messages.WorkerStarted(key, pid):

@@ -139,36 +139,32 @@ def check_versions(lent: Sequence[LentMachine]) -> None:
     """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
     own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
     for worker, each in enumerate(lent):
-        there = each.facts["versions"]
-        who = {"worker": worker, "host": each.host}
-        if _minor(there["Python"]) != _minor(own["Python"]):
-            words = N_(
-                "worker {worker} on {host}: Python {there} there, {here} here; a pickled function fits one minor "
-                "version only"
-            )
-            raise ClusterConfigError(_(words, there=there["Python"], here=own["Python"], **who))
-        for package in ("tensorflow", "dtk"):
-            if there[package] is None:
-                words = N_(
-                    "worker {worker} on {host}: {package} is not installed there, for the Python that is started"
-                )
-                raise ClusterConfigError(_(words, package=package, **who))
-        if there["dtk"] != own["dtk"]:
-            words = N_("worker {worker} on {host}: dtk {there} there, {here} here; install the same")
-            raise ClusterConfigError(_(words, there=there["dtk"], here=own["dtk"], **who))
-        for package in _MUST:
-            usual, other = _usual(package, own, lent)
-            if there[package] != usual:
-                words = N_(
-                    "worker {worker} on {host}: {package} {there} there, {usual} on {other}; install the same on "
-                    "every machine"
-                )
-                of_each = {"there": there[package], "usual": usual, "other": other}
-                raise ClusterConfigError(_(words, package=package, **of_each, **who))
+        what = _other_versions(each, own, lent)
+        if what:
+            raise ClusterConfigError(_("worker {worker} on {host}: {what}", worker=worker, host=each.host, what=what))
         apart = each.facts["wall"] - time.time()
         if abs(apart) > _CLOCK_SECONDS:
             words = N_("the clock of {host} is {apart:+.0f} s from this machine's; its log's times are its own")
             environment.say(_(words, host=each.host, apart=apart))
+
+
+def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> str:
+    """Why a machine can't take part, in words; "" where it can."""
+    there = each.facts["versions"]
+    if _minor(there["Python"]) != _minor(own["Python"]):
+        words = N_("Python {there} there, {here} here; a pickled function fits one minor version only")
+        return _(words, there=there["Python"], here=own["Python"])
+    for package in ("tensorflow", "dtk"):
+        if there[package] is None:
+            return _("{package} is not installed there, for the Python that is started", package=package)
+    if there["dtk"] != own["dtk"]:
+        return _("dtk {there} there, {here} here; install the same", there=there["dtk"], here=own["dtk"])
+    for package in _MUST:
+        usual, other = _usual(package, own, lent)
+        if there[package] != usual:
+            words = N_("{package} {there} there, {usual} on {other}; install the same on every machine")
+            return _(words, package=package, there=there[package], usual=usual, other=other)
+    return ""
 
 
 def _usual(package: str, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> tuple[str | None, str]:

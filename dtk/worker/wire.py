@@ -18,11 +18,11 @@ from typing import Any
 
 from dtk.errors import DtkError
 
-__all__ = ["DOOR", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "is_own", "listen"]
+__all__ = ["SOCKET", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "is_own", "listen"]
 
 Message = dict[str, Any]
 
-DOOR = "DTK_DOOR"  # in the environment of a worker that stays: where it calls
+SOCKET = "socket"  # in the directory of a session, where its workers call
 
 _PATH_BYTES = 100  # of a socket's address, at most 107 on Linux and 103 on macOS
 _CREDENTIALS = struct.Struct("=3i")  # struct ucred: pid, uid, gid

@@ -49,8 +49,8 @@ def test_another_user_sends_no_cells():
     if shutil.which("setpriv") is None:
         pytest.skip("no setpriv: apt-get install util-linux")
     with dtk.cluster(workers=1, replicas=2) as cluster:
-        (door,) = cluster._talk.started.folder.path.glob("door")
-        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(door)!r})"
+        (path,) = cluster._session.started.folder.path.glob("socket")
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
         tried = subprocess.run([*NOBODY, sys.executable, "-c", code], capture_output=True, text=True)
         assert tried.returncode
         assert "PermissionError" in tried.stderr
