@@ -132,7 +132,7 @@ def _milliseconds(row: dict[str, Any]) -> str:
 
 GAPS = (N_("smaller batch"), N_("cores"), N_("communication"), N_("stragglers"), N_("input"), N_("other"))
 MEASURES = ("examples_per_second", *PARTS)
-_POINT = ["scaling", "switch", "workers", "global_batch"]
+_POINT = ["scaling", "workers", "global_batch"]
 
 
 def apart(records: pandas.DataFrame) -> float:
@@ -168,7 +168,7 @@ def measures(run: Recorded, kind: str) -> dict[str, float]:
 
 
 def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
-    """One row for each scaling, switch, number of workers and global batch; points are those of a `Study`.
+    """One row for each scaling, number of workers and global batch; points are those of a `Study`.
 
     measured, ceiling and baseline are medians over the repeats (examples/s), with _min, _max and _n: how many repeats;
     of one repeat there is no range, and _min and _max are NaN. ideal: workers × the baseline with the global batch
@@ -214,30 +214,28 @@ def _columns() -> list[str]:
     return [*_POINT, "per_replica_batch", *several, "ideal", "efficiency", "of_ceiling", *GAPS, "gap", "failed"]
 
 
-def _keys(points: pandas.DataFrame) -> list[tuple[str, str, int, int]]:
+def _keys(points: pandas.DataFrame) -> list[tuple[str, int, int]]:
     cluster = points[points.kind == "cluster"]
     found = {
-        (scaling, str(row.switch), int(row.workers), int(row.global_batch))
+        (scaling, int(row.workers), int(row.global_batch))
         for row in cluster.itertuples()
         for scaling in row.scaling.split(", ")
     }
-    order = list(dict.fromkeys(points.switch))
-    return sorted(found, key=lambda key: (key[0], order.index(key[1]), _curve(key), key[2]))
+    return sorted(found, key=lambda key: (key[0], _curve(*key), key[1]))
 
 
-def _curve(key: tuple[str, str, int, int]) -> float:
+def _curve(scaling: str, workers: int, batch: int) -> float:
     """The batch that is the same all along a curve."""
-    return key[3] if key[0] == "strong" else key[3] / key[2]
+    return batch if scaling == "strong" else batch / workers
 
 
-def _row(points: pandas.DataFrame, scaling: str, switch: str, workers: int, batch: int) -> dict[str, Any]:
+def _row(points: pandas.DataFrame, scaling: str, workers: int, batch: int) -> dict[str, Any]:
     each = batch // workers
-    ours = points[(points.switch == switch)]
-    at = ours[(ours.workers == workers) & (ours.global_batch == batch)]
-    alone = ours[(ours.kind == "baseline") & (ours.threads == _threads(at))]
+    at = points[(points.workers == workers) & (points.global_batch == batch)]
+    alone = points[points.kind == "baseline"]
     whole, part = (alone[alone.global_batch == size] for size in (batch if scaling == "strong" else each, each))
     cluster, ceiling = at[at.kind == "cluster"], at[at.kind == "ceiling"] if workers > 1 else part
-    row: dict[str, Any] = dict(zip(_POINT, (scaling, switch, workers, batch), strict=True))
+    row: dict[str, Any] = dict(zip(_POINT, (scaling, workers, batch), strict=True))
     row["per_replica_batch"] = each
     for name, table in (("measured", cluster), ("ceiling", ceiling), ("baseline", whole)):
         row |= _median_and_range(name, table)
@@ -249,10 +247,6 @@ def _row(points: pandas.DataFrame, scaling: str, switch: str, workers: int, batc
     row["gap"] = max(known, key=lambda name: known[name]) if known else ""
     row["failed"] = "; ".join(dict.fromkeys(words for table in (at, whole, part) for words in table.failed if words))
     return row
-
-
-def _threads(at: pandas.DataFrame) -> int:
-    return int(at.threads.iloc[0])
 
 
 def _gaps(row: dict[str, Any], part_alone: float, cluster: Any, ceiling: Any) -> dict[str, float]:
