@@ -21,8 +21,7 @@ from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, here
 from dtk.live import show
-from dtk.records import RunFolder
-from dtk.records.attempts import Attempt
+from dtk.records import Attempt, RunFolder
 from dtk.records.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch.reader import Reader

@@ -10,8 +10,7 @@ from dataclasses import FrozenInstanceError, dataclass, fields
 import pytest
 
 from dtk.records import Journal, RunFolder, events
-from dtk.records.events import Unknown, of_kind, parse, write
-from dtk.records.lines import KINDS, Event
+from dtk.records.events import KINDS, Event, Unknown, of_kind, parse, write
 
 ADAM = events.Optimizer(name="adam", variables=["kernel", "…"], made=30, recorded=29, pace=[2, 3])
 # One of each kind, with every field other than its default.
@@ -95,12 +94,6 @@ OLD = {
 @pytest.mark.parametrize("line", OLD)
 def test_lines_without_a_version_are_read(line):
     assert parse(line) == OLD[line]
-
-
-def test_a_field_that_has_its_default_is_not_written():
-    traced = events.Traced(1.0, optimizer="adam", draws=None, clips=None)
-    assert "rate" not in json.loads(write(traced))
-    assert parse(write(traced)) == traced
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from dtk.language import _
-from dtk.records.events import Alone, Augments, Loop, Scope, Traced, of_kind
-from dtk.records.lines import Kind
+from dtk.records.events import Alone, Augments, Kind, Loop, Scope, Traced, of_kind
 
 if TYPE_CHECKING:
     import pandas
