@@ -15,8 +15,7 @@ from lessons import FOLDER, cells_of, tags
 
 import dtk
 from dtk.course.exercises import lab_5
-from dtk.dataset_files import original_digits
-from dtk.datasets import TEST_DIGITS
+from dtk.datasets import TEST_DIGITS, original_digits
 
 LESSONS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 NUMBER = re.compile(r"(?<![\w-])\d[\d.,]*")
