@@ -41,7 +41,6 @@ from dtk.digits import three
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.scaling.job import (
-    ALGORITHMS,
     MOST_SPREAD,
     Cluster,
     Cost,
@@ -301,8 +300,7 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
             raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))
     if not len(table) or table.workers.max() < 2:
         raise ClusterConfigError(_("no measurement with two workers or more: one worker alone sends nothing"))
-    if algorithm not in ALGORITHMS:
-        check(2, 1, algorithm, 1)
+    check(2, 1, algorithm, 1)
     sizes = table.bytes[table.workers > 1].unique()
     if len(sizes) < 2:
         what = N_(

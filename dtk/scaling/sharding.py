@@ -58,11 +58,6 @@ class Sharding:
         return self.replicas > 1 and len(seen) == self.replicas and all(whole <= part for part in seen)
 
     @property
-    def idle(self) -> list[int]:
-        """Replicas that were given no example."""
-        return sorted(set(range(self.replicas)) - set(self.table.replica))
-
-    @property
     def parts_at(self) -> int | None:
         """The first step at which the replicas together did not see what one device sees then; None if none is.
 
@@ -148,54 +143,23 @@ def in_words(sharding: Sharding) -> str:
     'Every replica saw all 2 examples'
     >>> in_words(from_lists([[[0, 1]], [[0, 2]]], alone=4))
     'Of 4 examples, 1 was seen more than once and 1 by no worker'
-    >>> in_words(from_lists([[[0]], [[1]], [[]]], alone=2))
-    'Each of 2 examples went to one replica; replica 2 saw none'
     """
-    count, idle = sharding.examples, sharding.idle
-    if len(idle) == sharding.replicas:
-        return _("No replica saw any of {count:,} examples", count=count)
-    sentence = N_("Each of {count:,} examples went to one replica")
+    count, more, fewer = sharding.examples, len(sharding.repeated), len(sharding.gaps)
     if sharding.each_sees_all:
-        sentence = N_("Every replica saw all {count:,} examples")
-    elif sharding.repeated or sharding.gaps:
-        sentence = N_("Of {count:,} examples, {seen}")
-    elif sharding.replicas == 1:
-        sentence = N_("The one replica saw all {count:,} examples")
-    elif sharding.alone.example.duplicated().any():
-        sentence = N_("Each of {count:,} examples was seen as often as by one device")
-    words = _(sentence, count=count, seen=_otherwise(sharding))
-    if not idle:
-        return words
-    replicas = _(" and ").join(map(str, idle))
-    return ngettext(
-        "{words}; replica {replicas} saw none",
-        "{words}; replicas {replicas} saw none",
-        len(idle),
-        words=words,
-        replicas=replicas,
-    )
-
-
-def _otherwise(sharding: Sharding) -> str:
-    """How many examples were not seen as often as by one device, in words."""
-    more, fewer = len(sharding.repeated), len(sharding.gaps)
-    never = not set(sharding.gaps) & set(sharding.table.example)
-    if more:
-        seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
-        both = (
-            N_("{seen} and {fewer:,} by no worker")
-            if never
-            else N_("{seen} and {fewer:,} less often than by one device")
-        )
-        return _(both, seen=seen, fewer=fewer) if fewer else seen
-    if never:
-        return ngettext("{n} was seen by no worker", "{n} were seen by no worker", fewer, n=f"{fewer:,}")
-    return ngettext(
-        "{n} was seen less often than by one device",
-        "{n} were seen less often than by one device",
-        fewer,
-        n=f"{fewer:,}",
-    )
+        return _("Every replica saw all {count:,} examples", count=count)
+    if not more and not fewer:
+        sentence = N_("Each of {count:,} examples went to one replica")
+        if sharding.alone.example.duplicated().any():
+            sentence = N_("Each of {count:,} examples was seen as often as by one device")
+        return _(sentence, count=count)
+    seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
+    if fewer:
+        never = not set(sharding.gaps) & set(sharding.table.example)
+        less = N_("{seen} and {fewer:,} less often than by one device")
+        if never:
+            less = N_("{seen} and {fewer:,} by no worker")
+        seen = _(less, seen=seen, fewer=fewer)
+    return _("Of {count:,} examples, {seen}", count=count, seen=seen)
 
 
 def _steps(steps: Any, replicas: int, who: str) -> list[list[list[int]]]:

@@ -94,23 +94,20 @@ def lines(run: Kept) -> list[str]:
 def _in_a_line(said: dict[str, Any]) -> str:
     if not said["steps"]:
         return _("no step was recorded: a program's fits are with --record, a loop with dtk.record_step")
-    line = N_("{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}, first step after {seconds:.1f} s")
     rate = said["examples_per_second"]
-    if rate is not None:
-        line = N_(
-            "{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}, {rate} examples/s, first step after "
-            "{seconds:.1f} s"
-        )
-    return _(
-        line,
-        steps=ngettext("{n} step", "{n} steps", said["steps"]),
-        epochs=ngettext("{n} epoch", "{n} epochs", said["epochs"]),
-        batch=said["global_batch"],
-        first=_loss(said["first_loss"]),
-        last=_loss(said["last_loss"]),
-        rate="" if rate is None else three(rate),
-        seconds=said["first_step_seconds"],
-    )
+    parts = [
+        _(
+            "{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}",
+            steps=ngettext("{n} step", "{n} steps", said["steps"]),
+            epochs=ngettext("{n} epoch", "{n} epochs", said["epochs"]),
+            batch=said["global_batch"],
+            first=_loss(said["first_loss"]),
+            last=_loss(said["last_loss"]),
+        ),
+        *([] if rate is None else [_("{rate} examples/s", rate=three(rate))]),
+        _("first step after {seconds:.1f} s", seconds=said["first_step_seconds"]),
+    ]
+    return _(", ").join(parts)
 
 
 def _filled(word: str, width: int, right: bool) -> str:
