@@ -55,6 +55,12 @@ def test_a_number_of_machines_that_is_no_power_of_2_takes_two_steps_more():
     assert steps == [4, 6, 6, 6]
 
 
+def test_the_two_trees_are_as_deep_as_they_must_be_and_each_has_half_the_bytes():
+    costs = [all_reduce(workers, 1e6, LINK, "tree") for workers in (2, 3, 8, 1000)]
+    assert [cost.steps for cost in costs] == [2, 4, 6, 20]
+    assert [cost.bytes for cost in costs] == [1e6, 2e6, 2e6, 2e6]
+
+
 def test_a_tree_wins_where_messages_are_small_and_a_ring_where_they_are_large():
     for size, best in ((1e3, "tree"), (1e10, "ring")):
         seconds = {name: all_reduce(1000, size, LINK, name).seconds for name in ("ring", "tree")}
@@ -111,7 +117,7 @@ def test_the_presets_have_their_line_rates():
         (lambda: all_reduce(10_001, 1.0, LINK), "workers=10001, but"),
         (lambda: all_reduce(2.5, 1.0, LINK), "workers=2.5, but"),
         (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0, but"),
-        (lambda: all_reduce(2, -1.0, LINK), "an all-reduce of -1.0 bytes"),
+        (lambda: all_reduce(2, -1.0, LINK), "bytes=-1.0, but it takes bytes from 0 up"),
         (lambda: all_reduce(2, 1.0, LINK, "star"), "'star' is not known; it takes one of 'ring', 'halving_doubling'"),
     ],
 )

@@ -6,7 +6,7 @@ decides; gradients become ready one bucket after the other during the backward p
 comes after the backward pass is added to the step. The mean over the slowest replica's distribution is taken of the
 whole step, not of its parts. Left out: that communication takes time of the cores that compute, that a fast worker's
 messages may be waiting when the slowest begins, and the input pipeline, callbacks and validation; those that the
-seconds measured include are in `fixed`. `simulate` plays the step message by message.
+seconds measured include are in `fixed`. `tests/simulate.py` plays the step message by message.
 
 Batches: the learning rate grows with the global batch (Goyal et al. 2017, the linear scaling rule), until the batch
 nears the critical one, Bc. To get equally far with a batch B takes 1 + B / Bc times the examples that a small batch
