@@ -14,8 +14,9 @@ then
 is no power of 2, halving and doubling takes two steps more than for the power below (Goyal et al. 2017, section 4.1);
 that some links then carry more is left out. The tree is NCCL's pair of binary trees, each for half the data: a worker
 that has children in one is a leaf of the other, so no link carries more than 2 m. Its formula is the limit of
-infinitely small chunks, as in NCCL's own choice of an algorithm (src/graph/tuning.cc). The seconds for adding up numbers
-are not in the formulas: where they were in what was measured, they are in the bandwidth.
+infinitely small chunks, as in NCCL's own choice of an algorithm (src/graph/tuning.cc).
+The seconds for adding up numbers are not in the formulas: where they were in what was measured, they are in the
+bandwidth.
 
 A worker's seconds of computation in a step are taken as lognormal, with a mean and a coefficient of variation (the
 standard deviation over the mean, `spread`), independent of the other workers' and of other steps. The distribution
