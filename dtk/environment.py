@@ -237,14 +237,12 @@ def _mode() -> str:
         if on_colab():
             return _("kernel on Colab, one worker stands in for several")
         return _("kernel, workers start warm") if forks() else _("kernel, workers start cold")
-    if _here.role == "evaluator":
-        return _("{mode}, evaluator beside {workers} workers", mode=_here.mode, workers=_here.workers)
-    if _here.mode == "single":
-        return _("single, one process and one device")
-    if _here.mode == "mirrored":
-        return _("mirrored, {replicas} replicas in one process", replicas=_here.replicas)
     words = N_("{mode}, worker {worker} of {workers}, counted from 0")
-    return _(words, mode=_here.mode, worker=_here.worker, workers=_here.workers)
+    if _here.role == "evaluator":
+        words = N_("{mode}, evaluator beside {workers} workers")
+    elif _here.mode in ("single", "mirrored"):
+        words = N_("{mode}, one process, replicas: {replicas}")
+    return _(words, mode=_here.mode, worker=_here.worker, workers=_here.workers, replicas=_here.replicas)
 
 
 _quiet = False

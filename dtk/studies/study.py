@@ -43,17 +43,6 @@ class Cell:
     per_replica_batch: int
     repeat: int = 0
 
-    @property
-    def words(self) -> str:
-        """What is being run, for a progress bar."""
-        if self.kind == "baseline":
-            what = _("one process")
-        elif self.kind == "ceiling":
-            what = ngettext("{n} worker apart", "{n} workers apart", self.workers)
-        else:
-            what = ngettext("{n} worker", "{n} workers", self.workers)
-        return _("{what}, batch {batch}", what=what, batch=self.global_batch)
-
 
 @dataclass(eq=False)
 class Study:
@@ -163,14 +152,13 @@ def study(
     threads = max(1, cores // most) if threads is None else whole_number("threads", threads, 0)
     jobs = [(cell, _job(fn, cell, batch_argument, threads, request.checked_seed(seed), timeout)) for cell in cells]
     random.Random(seed).shuffle(jobs)
-    _expect(most, repeats)
+    _expect(most)
     found = Study([], cores, _label(fn), threads)
     with _bar(len(jobs)) as bar, environment.quiet():
         for cell, job in jobs:
-            bar.set_description(cell.words)
+            bar.set_description(f"{cell.kind}, {cell.workers} × {cell.per_replica_batch}")  # noqa: RUF001
             found.rows.append({**asdict(cell), **_measure(job, cell)})
             bar.update()
-        bar.set_description(_("study"))
     failed = [row["failed"] for row in found.rows if row["failed"]]
     if failed:
         words = N_("{failed} of {runs} runs failed; the first: {why}")
@@ -233,7 +221,7 @@ def _label(fn: Any) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
-def _expect(most: int, repeats: int) -> None:
+def _expect(most: int) -> None:
     cores = environment.cores()
     if most > cores:
         environment.say(
@@ -246,8 +234,6 @@ def _expect(most: int, repeats: int) -> None:
                 most=most,
             )
         )
-    if repeats == 1:
-        environment.say(_("one repeat, no range: what else the machine does may be in any figure"))
 
 
 def _bar(total: int) -> Any:
