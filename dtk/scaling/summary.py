@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dtk.records.tables import Kept, Recorded
 
-__all__ = ["GAPS", "MEASURES", "apart", "facts", "lines", "losses", "measures", "rows", "study_summary"]
+__all__ = ["GAPS", "MEASURES", "apart", "facts", "how_it_ended", "lines", "losses", "measures", "rows", "study_summary"]
 
 
 def facts(run: Kept) -> dict[str, Any]:
@@ -72,6 +72,15 @@ def rows(run: Kept) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def how_it_ended(run: Kept) -> str:
+    """How the last start of the cluster ended, in words."""
+    assert run.folder is not None
+    attempts = run.folder.attempts
+    if not attempts:
+        return _("it has not come to its end")
+    return attempts[-1].failed or _("finished in {seconds:.1f} s", seconds=attempts[-1].ended)
 
 
 def lines(run: Kept) -> list[str]:
