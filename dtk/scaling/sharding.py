@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,7 @@ from dtk.language import N_, _, ngettext
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Sharding", "from_lists", "gaps", "in_words", "repeated"]
-
-_ODD = N_("{wanted}; step {step} is {part!r}")
+__all__ = ["Sharding", "from_lists", "in_words"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +40,18 @@ class Sharding:
 
     @property
     def repeated(self) -> list[int]:
-        """Examples that the replicas together saw more often than one device does, in order."""
-        return repeated(self.table.example, self.alone.example)
+        """Examples that the replicas together saw more often than one device does, and more than once, in order.
+
+        A dataset that repeats its examples does so on one device too, and that is no mistake.
+        """
+        expected = Counter(self.alone.example)
+        return sorted(int(k) for k, times in Counter(self.table.example).items() if times > max(1, expected[k]))
 
     @property
     def gaps(self) -> list[int]:
         """Examples that one device sees and the replicas together do not, or not as often, in order."""
-        return gaps(self.table.example, self.alone.example)
+        times = Counter(self.table.example)
+        return sorted(int(k) for k, expected in Counter(self.alone.example).items() if times[k] < expected)
 
     @property
     def each_sees_all(self) -> bool:
@@ -71,31 +74,6 @@ class Sharding:
         policy = f" policy={self.policy}" if self.policy else ""
         counts = f"examples={self.examples} repeated={len(self.repeated)} gaps={len(self.gaps)}"
         return f"<Sharding{policy} workers={self.workers} replicas={self.replicas} {counts}>"
-
-
-def repeated(seen: Iterable[int], alone: Iterable[int]) -> list[int]:
-    """Examples seen more often than by one device, and more than once. Each argument: examples' numbers, as they came.
-
-    >>> repeated([0, 1, 1, 2], alone=[0, 1, 2, 3])
-    [1]
-
-    A dataset that repeats its examples does so on one device too, and that is no mistake:
-
-    >>> repeated([0, 1, 0, 1], alone=[0, 1, 0, 1])
-    []
-    """
-    expected = Counter(alone)
-    return sorted(int(k) for k, times in Counter(seen).items() if times > max(1, expected[k]))
-
-
-def gaps(seen: Iterable[int], alone: Iterable[int]) -> list[int]:
-    """Examples that one device sees and these replicas saw less often, or never.
-
-    >>> gaps([0, 1, 1, 2], alone=[0, 1, 2, 3])
-    [3]
-    """
-    times = Counter(seen)
-    return sorted(int(k) for k, expected in Counter(alone).items() if times[k] < expected)
 
 
 def from_lists(
@@ -164,19 +142,18 @@ def in_words(sharding: Sharding) -> str:
 
 def _steps(steps: Any, replicas: int, who: str) -> list[list[list[int]]]:
     """By step and replica the numbers, from lists or arrays that may leave out the replicas' level."""
-    wanted = _("{who}: expected, by step, a list of the numbers of the examples that it saw", who=who)
-    if not isinstance(steps, (list, tuple, np.ndarray)):
-        raise ValueError(_("{wanted}; got {kind}", wanted=wanted, kind=type(steps).__name__))
-    result = []
-    for step, part in enumerate(steps, 1):
-        try:
+    result, part = [], steps
+    try:
+        for part in steps:
             parts = [np.asarray(part)] if replicas == 1 and np.ndim(_first(part)) == 0 else [*map(np.asarray, part)]
-        except (TypeError, ValueError):
-            raise ValueError(_(_ODD, wanted=wanted, step=step, part=part)[:200]) from None
-        if len(parts) != replicas or any(p.ndim != 1 or (p.size and p.dtype.kind not in "iu") for p in parts):
-            odd = N_("{wanted} and replica; step {step} is {part!r}") if replicas > 1 else _ODD
-            raise ValueError(_(odd, wanted=wanted, step=step, part=part)[:200])
-        result.append([p.astype(int).tolist() for p in parts])
+            if len(parts) != replicas or any(p.ndim != 1 or (p.size and p.dtype.kind not in "iu") for p in parts):
+                raise ValueError
+            result.append([p.astype(int).tolist() for p in parts])
+    except (TypeError, ValueError):
+        words = N_("{who}: expected, by step, a list of the numbers of the examples that it saw; got {part!r}")
+        if replicas > 1:
+            words = N_("{who}: expected, by step and replica, a list of the numbers of the examples; got {part!r}")
+        raise ValueError(_(words, who=who, part=part)[:200]) from None
     return result
 
 
