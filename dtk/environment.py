@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dtk import limits
 from dtk.errors import DtkError
-from dtk.language import N_, _, columns
+from dtk.language import N_, _, aligned
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
 
@@ -216,10 +216,8 @@ class Description:
     versions: dict[str, str | None]
 
     def __repr__(self) -> str:
-        rows = {_("mode"): self.mode, _("cores"): self.cores, **self.versions}
-        width = max(map(columns, rows))
-        lines = ((name + " " * (width - columns(name)), value or _("not installed")) for name, value in rows.items())
-        return "\n".join(f"{name}  {value}" for name, value in lines)
+        rows = {_("mode"): self.mode, _("cores"): str(self.cores), **self.versions}
+        return "\n".join(aligned([(name, value or _("not installed")) for name, value in rows.items()]))
 
 
 def describe() -> Description:

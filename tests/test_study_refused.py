@@ -37,14 +37,14 @@ def test_a_file_that_is_no_study_is_refused(tmp_path, text):
         ({"global_batch": 8, "workers": [99]}, "workers=99: this machine has 2 cores"),
         ({"global_batch": 8, "scaling": "both ways"}, "scaling='both ways': it takes one of strong, weak, both"),
         ({"global_batch": 8, "threads": -1}, "threads=-1: it takes a whole number of at least 0"),
-        ({"global_batch": 8, "batch_argument": "size"}, "can't be called so: missing a required argument"),
+        ({"fn": lambda size: None, "global_batch": 8}, "can't be called so: missing a required argument"),
         ({"global_batch": 8, "timeout": -1}, "timeout=-1: it takes seconds above 0"),
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(asked, words, monkeypatch):
     monkeypatch.setattr(studies, "carry_out", lambda *job: pytest.fail("a run was started"))
     with pytest.raises(dtk.ClusterConfigError) as caught:
-        dtk.study(steps, **asked)
+        dtk.study(**{"fn": steps, **asked})
     assert words in str(caught.value)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.digits import three
-from dtk.language import N_, _, columns, ngettext
+from dtk.language import N_, _, aligned, ngettext
 from dtk.records.events import Failed, Finished, of_kind
 from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.shares import by_step, global_loss
@@ -90,14 +90,7 @@ def lines(run: Kept) -> list[str]:
     for row in rows(run):
         counts = f"{row['steps']:,}", f"{row['examples']:,}"
         table.append((row["name"], *counts, _milliseconds(row), _(row["ended"])))
-    widths = [max(map(columns, column)) for column in zip(*table, strict=True)]
-    laid = [
-        "  ".join(
-            _filled(word, width, k in (1, 2, 3)) for k, (word, width) in enumerate(zip(each, widths, strict=True))
-        )
-        for each in table
-    ]
-    return [_in_a_line(facts(run)), *(line.rstrip() for line in laid)]
+    return [_in_a_line(facts(run)), *aligned(table, right=(1, 2, 3))]
 
 
 def _in_a_line(said: dict[str, Any]) -> str:
@@ -117,11 +110,6 @@ def _in_a_line(said: dict[str, Any]) -> str:
         _("first step after {seconds:.1f} s", seconds=said["first_step_seconds"]),
     ]
     return _(", ").join(parts)
-
-
-def _filled(word: str, width: int, right: bool) -> str:
-    free = " " * (width - columns(word))
-    return free + word if right else word + free
 
 
 def _finite(value: float) -> float | None:

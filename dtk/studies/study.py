@@ -109,7 +109,6 @@ def study(
     per_replica_batch: int | Sequence[int] | None = None,
     scaling: str | None = None,
     repeats: int = 3,
-    batch_argument: str = "global_batch",
     threads: int | None = None,
     seed: int = 0,
     timeout: float | None = None,
@@ -118,7 +117,7 @@ def study(
     """A scaling study: `fn` on so many workers, against one process and against workers without communication.
 
     Args:
-        fn: as for `dtk.run`, with a parameter for the global batch; it records its steps (dtk.Recorder,
+        fn: as for `dtk.run`, with a parameter `global_batch`; it records its steps (dtk.Recorder,
             dtk.record_step). The longer it trains, the less noise: 50 steps and more.
         workers: numbers of workers.
         global_batch: examples, one number or a list. Strong scaling: this batch on every number of workers.
@@ -126,7 +125,6 @@ def study(
         scaling: "strong", "weak" or "both"; None: what was given. Where only one of the two batches is given, the other
             curve starts from the same point, at the smallest number of workers.
         repeats: how often each is run, all in shuffled order, so that a busy minute does not hit one point alone.
-        batch_argument: the name of `fn`'s parameter for the global batch.
         threads: of each worker, the same at every point, so that a further worker adds as much as those before. None:
             the cores divided by the largest number of workers, at least 1. 0: TensorFlow's default, all cores.
         seed: of the runs, and of their order.
@@ -150,7 +148,7 @@ def study(
         raise ClusterConfigError(_(words))
     cores = environment.cores()
     threads = max(1, cores // most) if threads is None else whole_number("threads", threads, 0)
-    jobs = [(cell, _job(fn, cell, batch_argument, threads, request.checked_seed(seed), timeout)) for cell in cells]
+    jobs = [(cell, _job(fn, cell, threads, request.checked_seed(seed), timeout)) for cell in cells]
     random.Random(seed).shuffle(jobs)
     _expect(most)
     found = Study([], cores, _label(fn), threads)
@@ -166,10 +164,10 @@ def study(
     return found
 
 
-def _job(fn: Any, cell: Cell, batch_argument: str, threads: int, seed: int | None, timeout: float | None) -> launch.Job:
+def _job(fn: Any, cell: Cell, threads: int, seed: int | None, timeout: float | None) -> launch.Job:
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
-    job = measured_job(request.pack(fn, (), {batch_argument: batch}), cell.workers, threads)
+    job = measured_job(request.pack(fn, (), {"global_batch": batch}), cell.workers, threads)
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
     keras, strategy = request.checked_keras(None, fn), ship.takes_strategy(fn)
     return replace(job, mode=mode, seed=seed, keras=keras, strategy=strategy, timeout=timeout)
