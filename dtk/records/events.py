@@ -16,7 +16,6 @@ from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "KINDS",
-    "VERSION",
     "Alone",
     "Augments",
     "Counted",
@@ -51,8 +50,6 @@ __all__ = [
     "parse",
     "write",
 ]
-
-VERSION = 1  # of the lines; `Starting` has it
 
 
 @dataclass(frozen=True)
@@ -109,11 +106,9 @@ def of_kind(events: Iterable[Event], kind: type[Kind]) -> list[Kind]:
 # ---- a run
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Starting(Event, state="starting"):
-    """The process has taken its place; a worker's first event. version: of the lines; None before there was one."""
-
-    version: int | None = None
+    """The process has taken its place; a worker's first event."""
 
 
 @dataclass(frozen=True, kw_only=True)
