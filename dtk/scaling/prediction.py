@@ -258,10 +258,6 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     if (table.workers == 1).any():
         parts.append([1.0] * len(costs))
     columns, seconds = np.array(parts).T, table.seconds.to_numpy(np.float64)
-    if len(seconds) < len(parts) + 2:
-        least = len(parts) + 2
-        what = N_("{rows} measurements for {unknowns} unknowns; it takes {least} or more")
-        raise ClusterConfigError(_(what, rows=len(seconds), unknowns=len(parts), least=least))
     (best,) = _solve(columns[None], seconds[None])
     if best[1] <= 0:
         what = N_(
@@ -298,15 +294,14 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
         if wrong.any():
             what = N_("measurement {row} has {name}={value:g}; leave it out")
             raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))
-    if not len(table) or table.workers.max() < 2:
-        raise ClusterConfigError(_("no measurement with two workers or more: one worker alone sends nothing"))
     check(2, 1, algorithm, 1)
-    sizes = table.bytes[table.workers > 1].unique()
-    if len(sizes) < 2:
+    sizes, least = table.bytes[table.workers > 1].nunique(), 5 if (table.workers == 1).any() else 4
+    if sizes < 2 or len(table) < least:  # two rows more than there are unknowns
         what = N_(
-            "all measurements are of {size:,.0f} bytes, which does not separate latency from bandwidth; vary the size"
+            "{rows} measurements, of {sizes} sizes with two workers or more: latency and bandwidth take {least} or "
+            "more, of two sizes or more"
         )
-        raise ClusterConfigError(_(what, size=sizes[0]))
+        raise ClusterConfigError(_(what, rows=len(table), sizes=sizes, least=least))
     return table
 
 
