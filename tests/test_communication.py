@@ -195,10 +195,10 @@ def test_a_latency_is_never_below_0():
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([], "0 measurements, of 0 sizes with two workers or more"),
-        ([(1, 10, 0.1), (1, 20, 0.2)], "2 measurements, of 0 sizes with two workers or more: .* take 5 or more"),
-        ([(2, 100, 0.1)] * 5, "5 measurements, of 1 sizes with two workers .* of two sizes or more"),
-        ([(2, 100, 0.1), (2, 200, 0.1), (2, 300, 0.1)], "3 measurements, of 3 sizes .* take 4 or more"),
+        ([], "measurements: 0, sizes with two workers or more: 0; to tell latency from bandwidth it takes 4 measure"),
+        ([(1, 10, 0.1), (1, 20, 0.2)], "measurements: 2, sizes with two workers or more: 0; .* takes 5 measurements"),
+        ([(2, 100, 0.1)] * 5, "measurements: 5, sizes with two workers or more: 1; .* and two sizes"),
+        ([(2, 100, 0.1), (2, 200, 0.1), (2, 300, 0.1)], "measurements: 3, sizes .*: 3; .* takes 4 measurements"),
         ([(2, 10**k, 0.1) for k in range(2, 7)], "up to 1 MB, larger arrays did not take longer"),
         ([(2, 100, 0.1), (2, 200, float("nan"))], "measurement 1 has seconds=nan; leave it out"),
         ([(2, 100, 0.0), (2, 200, 0.1)], "measurement 0 has seconds=0; leave it out"),

@@ -298,8 +298,8 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
     sizes, least = table.bytes[table.workers > 1].nunique(), 5 if (table.workers == 1).any() else 4
     if sizes < 2 or len(table) < least:  # two rows more than there are unknowns
         what = N_(
-            "{rows} measurements, of {sizes} sizes with two workers or more: latency and bandwidth take {least} or "
-            "more, of two sizes or more"
+            "measurements: {rows}, sizes with two workers or more: {sizes}; to tell latency from bandwidth it takes "
+            "{least} measurements and two sizes"
         )
         raise ClusterConfigError(_(what, rows=len(table), sizes=sizes, least=least))
     return table
