@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.records import RunFolder
 from dtk.records.events import FaultCame, of_kind
@@ -144,11 +144,8 @@ def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
 
 def _made(kind: str, worker: Any, step: Any, attempt: Any, **more: Any) -> Fault:
     for name, value, least in (("worker", worker, 0), ("step", step, 1), ("attempt", attempt, 1)):
-        if name == "attempt" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            words = N_("dtk.faults.{kind}: {name}={value!r}, but it takes a whole number from {least} up")
-            raise ClusterConfigError(_(words, kind=kind, name=name, value=value, least=least))
+        if name != "attempt" or value is not None:
+            whole_number(f"dtk.faults.{kind}: {name}", value, least)
     return Fault(kind, worker, step, attempt=attempt, **more)
 
 

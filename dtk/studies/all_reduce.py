@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError
+from dtk.errors import ClusterConfigError, DtkError, whole_number
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.studies.study import measured_job, whole_number
+from dtk.studies.study import measured_job
 
 if TYPE_CHECKING:
     import pandas

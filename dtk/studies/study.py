@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError
+from dtk.errors import ClusterConfigError, DtkError, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch, request
 from dtk.records import weights
@@ -24,7 +24,7 @@ from dtk.worker import ship
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Cell", "Study", "measured_job", "study", "study_cells", "whole_number"]
+__all__ = ["Cell", "Study", "measured_job", "study", "study_cells"]
 
 _SCALINGS = ("strong", "weak", "both")
 
@@ -269,14 +269,6 @@ def study_cells(
             cells.setdefault(cell, set()).add(curve)
     merged = [replace(cell, scaling=", ".join(sorted(found))) for cell, found in cells.items()]
     return tuple(replace(cell, repeat=number) for number in range(1, repeats + 1) for cell in merged)
-
-
-def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """The value of an argument, or ClusterConfigError where it is no whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        words = N_("{name}={value!r}: it takes a whole number of at least {least}")
-        raise ClusterConfigError(_(words, name=name, value=value, least=least))
-    return value
 
 
 def _listed(name: str, given: Any) -> list[Any]:
