@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,13 +37,14 @@ import dtk
 from dtk.launch import request, tf_config
 from dtk.launch.place import free_ports
 from dtk.runs import carry_out
-from dtk.studies.study import job_of, study_cells
+from dtk.studies.study import measured_job
 
 HERE = Path(__file__).parent
 BATCH = 128
 BUSY = 0.2  # of all cores: an idle machine's share, with what a kernel and an editor do
 LEFT_OUT = 8  # ends of steps: tracing, and what the first steps allocate
 
+PROCESS = {"pinned": "DTK_PIN", "message_bytes": "DTK_MESSAGE_BYTES"}
 SWITCHES: dict[str, dict[str, Any]] = {
     "TensorFlow's threads": {"threads": 0},
     "2 threads each": {"threads": 2},
@@ -95,12 +97,12 @@ def by_tensorflow(workers: int, steps: int) -> Figures:
 
 def by_dtk(workers: int, steps: int, settings: dict[str, Any]) -> Figures:
     """The figures under dtk's defaults, but for what the switch changes."""
-    own = {"steps": steps, "record": False, "clock": workload.times, **settings}
-    batch = own.pop("global_batch", BATCH)
-    threads = own.get("threads", max(1, dtk.environment.cores() // workers))
-    cells = study_cells([workers], batch, None, "strong", 1, {"asked": own}, threads)
-    (cell,) = (cell for cell in cells if cell.kind == "cluster" and cell.switch)
-    job = job_of(workload.train, cell, "global_batch", 0, None)
+    own = {"steps": steps, "record": False, "clock": workload.times, "global_batch": BATCH, **settings}
+    batch, threads = own["global_batch"], own.pop("threads", max(1, dtk.environment.cores() // workers))
+    communication = {name: own.pop(name) for name in ("bytes_per_pack", "implementation") if name in own}
+    process = {variable: str(int(own.pop(name))) for name, variable in PROCESS.items() if name in own}
+    job = measured_job(request.pack(workload.train, (), own), workers, threads, **communication)
+    job = replace(job, env={**job.env, **process})
     request.check_memory(workers, job.fork)
     return figures(carry_out(job, time.monotonic()).results, batch, own.get("steps_per_execution", 1))
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +17,47 @@ __all__ = ["commands", "main", "parser"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their options; docs/reference is made from it, too."""
+    """The commands and their options; docs/reference is made from it, too. `call` is what a command does."""
     found = argparse.ArgumentParser(prog="dtk", description="Synchronous data-parallel training, taught and shown.")
     found.add_argument("--version", action="version", version=f"dtk {dtk.__version__}")
     commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_run(commands.add_parser("run", help="run a program on localhost workers", usage=_USAGE))
-    show = commands.add_parser("show", help="a run's table, from its directory")
-    report = commands.add_parser("report", help="a run as one HTML file, from its directory")
+
+    def add(name: str, call: Callable[[argparse.Namespace, list[str]], int | None], **how: Any) -> Any:
+        made = commands.add_parser(name, **how)
+        made.set_defaults(call=call)
+        return made
+
+    _add_run(add("run", _run, help="run a program on localhost workers", usage=_USAGE))
+    show = add("show", _show, help="a run's table, from its directory")
+    report = add("report", _report, help="a run as one HTML file, from its directory")
     report.add_argument("--baseline", type=Path, metavar="DIR", help="the run on one device to compare with")
     report.add_argument("--out", type=Path, default=Path("report.html"), help="the file (default: report.html)")
     for each in (show, report):
         each.add_argument("dir", type=Path, help="a run's directory, which each run prints at its end")
     show.add_argument("--json", action="store_true", help="as one JSON object")
-    demo = commands.add_parser("demo", help="train on a localhost cluster, prove it against one device, draw it")
+    demo = add("demo", _demo, help="train on a localhost cluster, prove it against one device, draw it")
     demo.add_argument("--out", type=Path, default=Path("out"), help="where the figures go (default: out)")
     demo.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
-    _add_lessons(commands)
-    _add_class(commands.add_parser("class", help="for teachers: editions of the lessons"))
-    commands.add_parser("doctor", help="what works on this machine, what does not, and what to do about it")
+    usage = "dtk lab [options] [DIR] [-- JupyterLab's own options]"
+    lessons = add("lessons", _lessons, help="copy the lessons, which came with dtk, into a folder")
+    lab = add("lab", _lessons, usage=usage, help="open the lessons in JupyterLab; copy them where there are none")
+    _add_lessons(lessons, lab)
+    _add_class(add("class", _class_build, help="for teachers: editions of the lessons"))
+    add("doctor", _doctor, help="what works on this machine, what does not, and what to do about it")
     words = "on another machine: what `dtk.run(..., on=...)` starts workers through"
-    agent = commands.add_parser("agent", description=words)  # without `help`, it is not listed, as the next
+    agent = add("agent", _agent, description=words)  # without `help`, it is not listed, as the next
     agent.add_argument("--storage", default="", metavar="DIR", help="a directory that all machines share, for runs")
     words = "one worker of what `dtk.export` wrote, by TF_CONFIG, Slurm or Kubernetes"
-    worker = commands.add_parser("worker", description=words)
+    worker = add("worker", _worker, description=words)
     worker.add_argument("dir", type=Path, help="the directory that `dtk.export` wrote")
     worker.add_argument("--out", type=Path, metavar="DIR", help="where the run's directory goes (default: DIR/runs)")
-    commands.add_parser("ps", help="the processes that dtk started for you and that run now")
-    clean = commands.add_parser("clean", help="end what outlived its kernel")
+    add("ps", _ps, help="the processes that dtk started for you and that run now")
+    clean = add("clean", _clean, help="end what outlived its kernel")
     clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
     return found
 
 
-def _add_lessons(of: Any) -> None:
-    lessons = of.add_parser("lessons", help="copy the lessons, which came with dtk, into a folder")
-    usage = "dtk lab [options] [DIR] [-- JupyterLab's own options]"
-    lab = of.add_parser("lab", usage=usage, help="open the lessons in JupyterLab; copy them where there are none")
+def _add_lessons(lessons: argparse.ArgumentParser, lab: argparse.ArgumentParser) -> None:
     for each in (lessons, lab):
         each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
         each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
@@ -114,42 +120,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     split = given.index("--") if "--" in given and given[0] in ("run", "lab") else len(given)
     options = parser().parse_args(given[:split])
     try:
-        if options.command == "run":
-            from dtk import program_run
-
-            return program_run.main(options, given[split + 1 :])
-        if options.command == "show":
-            _show(options.dir, options.json)
-        elif options.command == "report":
-            _report(options.dir, options.baseline, options.out)
-        elif options.command == "demo":
-            _demo(options.out, options.workers)
-        elif options.command in ("lessons", "lab"):
-            _lessons(options, given[split + 1 :])
-        elif options.command == "agent":
-            _agent(options.storage)
-        elif options.command == "worker":
-            from dtk.launch import outside
-
-            return outside.main(options.dir, options.out)
-        elif options.command == "class":
-            _class_build(options)
-        elif options.command == "ps":
-            _ps()
-        elif options.command == "clean":
-            _clean(options.all)
-        else:
-            return _doctor()
+        return options.call(options, given[split + 1 :]) or 0
     except DtkError as error:
         print(f"dtk: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
         return 130
-    return 0
 
 
-def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
+# ---- what each command does; rest: the arguments after `--`
+
+
+def _run(options: argparse.Namespace, rest: list[str]) -> int:
+    from dtk import program_run
+
+    return program_run.main(options, rest)
+
+
+def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk import language
     from dtk.course import lesson_files
 
@@ -157,14 +146,14 @@ def _lessons(options: argparse.Namespace, jupyter: list[str]) -> None:
         os.environ[language.ASKED] = options.language  # for what is said here, and in JupyterLab's kernels
     chosen = (options.dir, options.language or language.language(), options.edition or "")
     if options.command == "lab":
-        lesson_files.lab(*chosen, options=jupyter)
+        lesson_files.lab(*chosen, options=rest)
     else:
         copied = lesson_files.bring(*chosen, overwrite=options.overwrite)
         print(copied)
         print(f"next: `dtk lab {copied.folder}` opens them in JupyterLab; begin with 00_start_here")
 
 
-def _class_build(options: argparse.Namespace) -> None:
+def _class_build(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.course import lesson_files
     from dtk.course.build import build, lessons
 
@@ -175,21 +164,22 @@ def _class_build(options: argparse.Namespace) -> None:
     print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")
 
 
-def _show(directory: Path, as_json: bool) -> None:
+def _show(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk import program_run
     from dtk.runs import opened
 
-    run = opened(directory)
-    print(json.dumps(program_run.described(run)) if as_json else "\n".join(program_run.table(run)))
+    run = opened(options.dir)
+    print(json.dumps(program_run.described(run)) if options.json else "\n".join(program_run.table(run)))
 
 
-def _report(directory: Path, baseline: Path | None, out: Path) -> None:
+def _report(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.runs import opened
 
-    print(f"wrote {opened(directory).report(out, baseline=opened(baseline) if baseline else None)}")
+    baseline = opened(options.baseline) if options.baseline else None
+    print(f"wrote {opened(options.dir).report(options.out, baseline=baseline)}")
 
 
-def _doctor() -> int:
+def _doctor(options: argparse.Namespace, rest: list[str]) -> int:
     from dtk.doctor import examine
 
     bad = 0
@@ -199,21 +189,27 @@ def _doctor() -> int:
     return 1 if bad else 0
 
 
-def _demo(out: Path, workers: int) -> None:
+def _demo(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.demo import demo
 
-    for path in demo(out, workers):
+    for path in demo(options.out, options.workers):
         print(f"wrote {path}")
     print("next: `dtk lab` (in a clone: `make lab`) opens the lessons in JupyterLab; begin with 00_start_here")
 
 
-def _agent(storage: str) -> None:
+def _agent(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.launch import agent
 
-    agent.main(storage)
+    agent.main(options.storage)
 
 
-def _ps() -> None:
+def _worker(options: argparse.Namespace, rest: list[str]) -> int:
+    from dtk.launch import outside
+
+    return outside.main(options.dir, options.out)
+
+
+def _ps(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.launch import owned
 
     found = owned.processes()
@@ -227,11 +223,11 @@ def _ps() -> None:
         print(f"{each.pid:>8}  {each.seconds:>6.0f} s  {each.megabytes:>5.0f} MB  {kernel:>8}  {what}")
 
 
-def _clean(everything: bool) -> None:
+def _clean(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.launch import owned
 
     found = owned.processes()
-    chosen = [each for each in found if everything or each.left]
+    chosen = [each for each in found if options.all or each.left]
     left = owned.end(chosen)
     owned.tidy()
     if left:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from dtk import environment, extras, limits
+from dtk import environment, limits
 from dtk.compat import versions
 from dtk.compat.estimators import revived as estimator
 from dtk.errors import DtkError
@@ -48,8 +48,7 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """What it finds, one by one, as it finds it."""
-    looks = (_versions, _start, _cores, _memory, _parents, _disk, _loopback, _workers, _display, _data, _isolation)
-    for look in (*looks, _listening):
+    for look in (_versions, _start, _cores, _memory, _left_over, _disk, _loopback, _workers, _isolation, _listening):
         yield from look()
 
 
@@ -73,18 +72,6 @@ def _versions() -> Iterator[Finding]:
             yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
         revived = _("revived ({page})", page=page("explanation/estimator.md"))
         yield Finding("ok", "estimator", _("TensorFlow's own") if estimator.is_native() else revived)
-    yield from _extras()
-
-
-def _extras() -> Iterator[Finding]:
-    """What is not there is no fault: most need none of it."""
-    wanted = {"tensorboard": _("Keras's callback TensorBoard")}
-    if versions.installed_keras_2() is None:
-        wanted |= {"keras2": "keras=2", "estimator": "dtk.estimator"}
-    missing = [extra for extra in wanted if not extras.has(extra)]
-    if missing:
-        said = _("not installed, for {calls}", calls=_(", ").join(wanted[extra] for extra in missing))
-        yield Finding("note", N_("extras"), said, extras.command(*missing))
 
 
 def _start() -> Iterator[Finding]:
@@ -116,15 +103,8 @@ def _memory() -> Iterator[Finding]:
     yield Finding("ok" if enough else "bad", N_("memory"), said, remedy)
 
 
-def _parents() -> Iterator[Finding]:
-    found = owned.processes()
-    parents = [process for process in found if process.what.startswith("parent")]
-    if parents:
-        sizes = ", ".join(f"{limits.held(process.pid) / 1e6:,.0f}" for process in parents)
-        words = N_("{n} warm for your kernels, of {sizes} MB (PSS); each ends when its kernel does")
-        remedy = _("DTK_WARM=0 before a kernel starts does without, DTK_WARM_IDLE=60 sooner")
-        yield Finding("ok", N_("parents"), _(words, n=len(parents), sizes=sizes), remedy)
-    left = [process for process in found if process.left]
+def _left_over() -> Iterator[Finding]:
+    left = [process for process in owned.processes() if process.left]
     if left:
         said = ngettext("{n} process whose kernel is gone", "{n} processes whose kernel is gone", len(left))
         yield Finding("note", N_("left over"), said, _("dtk clean ends them"))
@@ -162,23 +142,6 @@ def _workers() -> Iterator[Finding]:
     if environment.on_colab():
         remedy = _("dtk.run(..., force=True) tries more")
         yield Finding("note", "colab", _("one worker stands in for several"), remedy)
-
-
-def _display() -> Iterator[Finding]:
-    found = environment.versions("jupyterlab", "notebook")
-    if found["jupyterlab"] is None and found["notebook"] is None:
-        yield Finding("note", N_("notebooks"), _("no JupyterLab in this environment"), "pip install jupyterlab")
-    else:
-        yield Finding("ok", "notebooks", _("runs are shown by widgets there, as text elsewhere; DTK_LIVE decides"))
-
-
-def _data() -> Iterator[Finding]:
-    place = Path(os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets")
-    if (place / "mnist").is_dir():
-        yield Finding("ok", N_("data"), _("MNIST is in {place}", place=place))
-    else:
-        said = _("MNIST is fetched by the first lesson; without a network small digits stand in")
-        yield Finding("note", "data", said)
 
 
 def _listening() -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dtk import limits
 from dtk.errors import DtkError
-from dtk.language import N_, _, columns
+from dtk.language import N_, _, aligned
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
 
@@ -216,10 +216,8 @@ class Description:
     versions: dict[str, str | None]
 
     def __repr__(self) -> str:
-        rows = {_("mode"): self.mode, _("cores"): self.cores, **self.versions}
-        width = max(map(columns, rows))
-        lines = ((name + " " * (width - columns(name)), value or _("not installed")) for name, value in rows.items())
-        return "\n".join(f"{name}  {value}" for name, value in lines)
+        rows = {_("mode"): self.mode, _("cores"): str(self.cores), **self.versions}
+        return "\n".join(aligned([(name, value or _("not installed")) for name, value in rows.items()]))
 
 
 def describe() -> Description:
@@ -237,14 +235,12 @@ def _mode() -> str:
         if on_colab():
             return _("kernel on Colab, one worker stands in for several")
         return _("kernel, workers start warm") if forks() else _("kernel, workers start cold")
-    if _here.role == "evaluator":
-        return _("{mode}, evaluator beside {workers} workers", mode=_here.mode, workers=_here.workers)
-    if _here.mode == "single":
-        return _("single, one process and one device")
-    if _here.mode == "mirrored":
-        return _("mirrored, {replicas} replicas in one process", replicas=_here.replicas)
     words = N_("{mode}, worker {worker} of {workers}, counted from 0")
-    return _(words, mode=_here.mode, worker=_here.worker, workers=_here.workers)
+    if _here.role == "evaluator":
+        words = N_("{mode}, evaluator beside {workers} workers")
+    elif _here.mode in ("single", "mirrored"):
+        words = N_("{mode}, one process, replicas: {replicas}")
+    return _(words, mode=_here.mode, worker=_here.worker, workers=_here.workers, replicas=_here.replicas)
 
 
 _quiet = False

@@ -94,6 +94,14 @@ class ClusterConfigError(DtkError, ValueError):
     """The request can't be carried out as it stands; no process was started."""
 
 
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """The value of an argument; raises ClusterConfigError where it is no whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        words = N_("{name}={value!r}: it takes a whole number of at least {least}")
+        raise ClusterConfigError(_(words, name=name, value=value, least=least))
+    return value
+
+
 class NotShippable(DtkError, TypeError):
     """The function, or something that it captures, can't travel to a worker process."""
 

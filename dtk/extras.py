@@ -8,7 +8,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import _
 from dtk.published import DISTRIBUTION
 
-__all__ = ["command", "has", "need"]
+__all__ = ["command", "need"]
 
 # Optional dependencies -> the modules that code imports of them.
 _MODULES = {
@@ -30,18 +30,9 @@ def command(*extras: str) -> str:
     return f'pip install "{DISTRIBUTION}[{",".join(extras)}]"'
 
 
-def has(extra: str) -> bool:
-    """Whether its modules are installed; nothing is imported."""
-    return not _missing(extra)
-
-
 def need(extra: str, who: str) -> None:
     """who: what the user asked for, such as "keras=2". Raises ClusterConfigError where a module is not installed."""
-    missing = _missing(extra)
+    missing = [name for name in _MODULES[extra] if importlib.util.find_spec(name) is None]
     if missing:
         words = _("{who} needs {modules}, not installed here", who=who, modules=", ".join(missing))
         raise ClusterConfigError(words, remedy=command(extra))
-
-
-def _missing(extra: str) -> list[str]:
-    return [name for name in _MODULES[extra] if importlib.util.find_spec(name) is None]

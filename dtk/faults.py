@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.records import RunFolder
 from dtk.records.events import FaultCame, of_kind
@@ -144,11 +144,8 @@ def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
 
 def _made(kind: str, worker: Any, step: Any, attempt: Any, **more: Any) -> Fault:
     for name, value, least in (("worker", worker, 0), ("step", step, 1), ("attempt", attempt, 1)):
-        if name == "attempt" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            words = N_("dtk.faults.{kind}: {name}={value!r}, but it takes a whole number from {least} up")
-            raise ClusterConfigError(_(words, kind=kind, name=name, value=value, least=least))
+        if name != "attempt" or value is not None:
+            whole_number(f"dtk.faults.{kind}: {name}", value, least)
     return Fault(kind, worker, step, attempt=attempt, **more)
 
 
@@ -179,24 +176,18 @@ def read_faults(folder: Path) -> list[Fault]:
 
 
 def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
-    """A sentence for each fault that did not come in any start of the cluster, with the steps that there were."""
+    """A sentence for each fault that did not come in any start of the cluster, with the starts and steps there were."""
     starts = (*run.earlier, run)
     events = [event for start in starts for worker in start.each for event in worker.events]
     came = {event.number for event in of_kind(events, FaultCame)}
     said = []
     for number, fault in enumerate(faults):
-        if number in came:
-            continue
-        steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
-        if fault.attempt is not None and fault.attempt > len(starts):
-            why = _("there was no attempt {attempt}", attempt=fault.attempt)
-        elif steps:
+        if number not in came:
+            steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
             why = ngettext("worker {w} recorded {n} step", "worker {w} recorded {n} steps", steps, w=fault.worker)
-        else:
-            why = _(
-                "worker {worker} recorded 0 steps, and it is dtk.Recorder, dtk.record_step or "
-                "dtk.EstimatorRecorder that brings faults",
-                worker=fault.worker,
-            )
-        said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
+            if fault.attempt is not None and fault.attempt > len(starts):
+                why = _("there was no attempt {attempt}", attempt=fault.attempt)
+            elif not steps:
+                why += _(", and it is dtk.Recorder, dtk.record_step or dtk.EstimatorRecorder that brings faults")
+            said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
     return said

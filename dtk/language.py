@@ -17,10 +17,11 @@ import os
 import re
 import unicodedata
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ASKED", "DOMAIN", "ENGLISH", "LOCALE", "N_", "_", "columns", "language", "languages", "ngettext"]
+__all__ = ["ASKED", "DOMAIN", "ENGLISH", "LOCALE", "N_", "_", "aligned", "columns", "language", "languages", "ngettext"]
 
 ENGLISH, DOMAIN, ASKED = "en", "dtk", "DTK_LANG"
 LOCALE = Path(__file__).parent / "locale"
@@ -87,3 +88,18 @@ def columns(text: str) -> int:
     (6, 7)
     """
     return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Rows of words as lines, their columns two spaces apart. right: columns whose words end at one place.
+
+    >>> aligned([["", "steps"], ["worker 0", "94"]], right=[1])
+    ['          steps', 'worker 0     94']
+    """
+    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        free = [(word, " " * (width - columns(word))) for word, width in zip(row, widths, strict=True)]
+        filled = [space + word if k in right else word + space for k, (word, space) in enumerate(free)]
+        lines.append("  ".join(filled).rstrip())
+    return lines

@@ -98,14 +98,10 @@ def _code(error: BaseException) -> int:
 def table(found: Run) -> list[str]:
     """What `dtk show` prints: what was run, how it ended, a row for each worker, and where the rest is."""
     attempts = found.folder.attempts
-    ended = (
-        "it has not come to its end"
-        if not attempts
-        else attempts[-1].failed or f"finished in {attempts[-1].ended:.1f} s"
-    )
     starts = f" after {len(attempts)} starts" if len(attempts) > 1 else ""
+    head = heading(found.workers, found.replicas, found.mode, _program(found))
     return [
-        f"{heading(found.workers, found.replicas, found.mode, _program(found))}: {ended}{starts}",
+        f"{head}: {summary.how_it_ended(found)}{starts}",
         *summary.lines(found),
         f"logs and records: {found.dir}",
     ]

@@ -29,18 +29,19 @@ _PACKAGES = ("dtk", "tensorflow", "keras", "tf_keras", "numpy")
 
 def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
     """Write the page and return its path. run, baseline: `Run`s, of a directory whose run failed too."""
-    how = run.folder.attempts[-1] if run.folder.attempts else None
-    ended = _("it has not come to its end") if how is None else how.failed or _("it finished")
+    ended = summary.how_it_ended(run)
+    installed = [(package, version or _("none")) for package, version in versions(*_PACKAGES).items()]
     asked = json.loads((run.folder.path / "job.json").read_text())
+    starts = [(str(each.number), f"{each.seconds:.1f}", each.failed or _("finished")) for each in run.folder.attempts]
     names = [member_name(k, run.folder.workers) for k in range(len(run.folder.members))]
     heads = [_("The end of the log of {name}", name=name) for name in names]
     parts = [
         text(_("Summary"), summary.lines(run)),
         *_comparison(run, baseline),
         *_figures(run, baseline),
-        table(_("Starts of the cluster"), ("", _("seconds"), _("how it ended")), _attempts(run.folder)),
+        table(_("Starts of the cluster"), ("", _("seconds"), _("how it ended")), starts),
         *(text(head, each.log_end(_LINES)) for head, each in zip(heads, run.folder.members, strict=True)),
-        table(_("Versions"), (_("package"), _("installed here")), _installed()),
+        table(_("Versions"), (_("package"), _("installed here")), installed),
         text(_("How it was asked for"), [json.dumps(asked, indent=2)]),
     ]
     path = Path(path)
@@ -49,10 +50,6 @@ def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
         encoding="utf-8",
     )
     return path
-
-
-def _installed() -> list[tuple[str, str]]:
-    return [(package, version or _("none")) for package, version in versions(*_PACKAGES).items()]
 
 
 def compared(run: RunLike, baseline: RunLike, say: Callable[[str], None]) -> str:
@@ -80,10 +77,6 @@ def _comparison(run: Any, baseline: Any) -> Iterator[str]:
     if proof is not None and proof.followers:
         ax: Any = plot.proof(proof)
         yield figure(ax.figure, alternative(ax))
-
-
-def _attempts(folder: Any) -> list[tuple[str, str, str]]:
-    return [(str(each.number), f"{each.seconds:.1f}", each.failed or _("finished")) for each in folder.attempts]
 
 
 def _figures(run: Any, baseline: Any) -> Iterator[str]:

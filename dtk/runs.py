@@ -21,8 +21,7 @@ from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, here
 from dtk.live import show
-from dtk.records import RunFolder
-from dtk.records.attempts import Attempt
+from dtk.records import Attempt, RunFolder
 from dtk.records.tables import Kept
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch.reader import Reader
@@ -30,7 +29,7 @@ from dtk.watch.reader import Reader
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Run", "baseline", "carry_out", "opened", "run"]
+__all__ = ["Run", "baseline", "carry_out", "opened", "place_of", "run"]
 
 
 @dataclass(eq=False)
@@ -183,7 +182,7 @@ def run(
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
     more = request.options("run", options)
-    place, force = _place(on, more.isolate), more.force or on is not None
+    place, force = place_of(on, more.isolate), more.force or on is not None
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     again = request.checked_restarts(more.restarts)
     wanted = request.checked_faults(more.faults, workers, again, fn)
@@ -252,13 +251,13 @@ def baseline(
         mode="single",
         share=workers,
         stall_timeout=None,
-        place=_place(None, more.isolate),
+        place=place_of(None, more.isolate),
     )
     return carry_out(job, began)
 
 
-def _place(on: Any, isolate: Any) -> Place:
-    """Where the workers are to be."""
+def place_of(on: Any, isolate: Any) -> Place:
+    """Where the workers are to be; ClusterConfigError where there is no such place."""
     machine = here(on, isolate)
     if machine is not None:
         return machine

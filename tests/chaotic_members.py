@@ -117,7 +117,7 @@ class Member:
 
     def _function(self) -> Iterator[None]:
         yield from self._mishap(0)
-        self.journal.event(events.Starting(self.now, version=events.VERSION))
+        self.journal.event(events.Starting(self.now))
         if self.number == 0 and self.world.takes_a_port():
             yield from self._raise("UnknownError", "Could not start gRPC server")
         self.journal.event(events.Running(self.now))

@@ -81,7 +81,7 @@ def _late(path: Path) -> Any:
 
 def _study(scaling: str) -> Any:
     rows = [{**each, "scaling": scaling} for each in study(broken()).rows]
-    return dtk.Study(rows, 2, "train", "0")
+    return dtk.Study(rows, 2, "train")
 
 
 def _lost(path: Path) -> Any:

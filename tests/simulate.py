@@ -1,9 +1,8 @@
 """Synchronous SGD played message by message, to check what `dtk.scaling.prediction` computes by formula.
 
 What the formulas take together, this takes apart: every worker has its own seconds of computation in every step, sends
-as soon as it has something to send, and begins its next step when its own last all-reduce has ended. Two ways, which
-give the same numbers: events in a heap (`played`; rings and trees of some dozens of workers), and the same
-rules on arrays, a row of messages at a time (thousands of workers).
+as soon as it has something to send, and begins its next step when its own last all-reduce has ended: on arrays, a row
+of messages at a time. Rings, and halving and doubling; no trees.
 
 Where the two differ from the formulas: without stragglers a ring, halving and doubling, and rings in machines whose
 links are alike are exact. With stragglers the formula is an upper bound for the communication: messages for the slowest
@@ -14,33 +13,25 @@ the limits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import played
 
-from dtk.errors import ClusterConfigError
-from dtk.scaling.job import Cluster, Job, Link, check
+from dtk.scaling.job import Cluster, Job, Link
 from dtk.scaling.prediction import RESULTS, Result, compare_published
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["MOST_EVENTS", "all_reduce_ends", "all_reduce_events", "simulate", "simulated"]
-
-MOST_EVENTS = 64  # workers; beyond, arrays
-_CHUNKS = 64  # of each tree
-
-Ends = Callable[[np.ndarray, float], np.ndarray]
+__all__ = ["all_reduce_ends", "simulate", "simulated"]
 
 
 def simulate(job: Job, cluster: Cluster, workers: int, steps: int = 20, seed: int = 0) -> pandas.DataFrame:
     """A row a step: step, from 1; seconds, from the end of the step before to its end on the last worker; slowest, the
     longest computation of a worker in it, in s.
 
-    Raises ClusterConfigError for numbers of workers that the algorithm can't be played with: halving and doubling wants
-    a power of 2 of machines, several workers a machine want full machines, trees are for up to 64 workers.
+    Machines are full, and of halving and doubling their number is a power of 2.
 
     >>> job = Job(per_example=0.001, batch=100, gradient_bytes=1e8)
     >>> simulate(job, Cluster(), workers=8, steps=2).round(4)
@@ -50,8 +41,6 @@ def simulate(job: Job, cluster: Cluster, workers: int, steps: int = 20, seed: in
     """
     import pandas
 
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ClusterConfigError(f"steps={steps!r}, but it takes a whole number from 1 up")
     ends = _Player(cluster, workers)
     rows, begin = [], np.zeros(workers)
     for step, compute in enumerate(_computations(job, cluster, workers, steps, seed), start=1):
@@ -82,17 +71,11 @@ class _Player:
     """All-reduces one after the other over the same links; remembers until when each link is busy."""
 
     def __init__(self, cluster: Cluster, workers: int):
-        check(workers, 0, cluster.algorithm, cluster.per_machine)
         self._cluster, self._workers = cluster, workers
         self._each = min(cluster.per_machine, workers)
         self._near = cluster.link if cluster.inside is None else cluster.inside
-        if workers % self._each:
-            raise ClusterConfigError(f"{workers} workers don't fill machines of {self._each}; take a multiple")
-        machines = workers // self._each
-        if cluster.algorithm == "halving_doubling" and machines & (machines - 1):
-            raise ClusterConfigError(f"halving and doubling is played with a power of 2 of machines, not {machines}")
-        if cluster.algorithm == "tree" and workers > MOST_EVENTS:
-            raise ClusterConfigError(f"trees are played with up to {MOST_EVENTS} workers, not {workers}")
+        assert workers % self._each == 0
+        assert cluster.algorithm in ("ring", "halving_doubling")
         self._busy = np.zeros(workers)
 
     def __call__(self, ready: np.ndarray, size: float) -> np.ndarray:
@@ -102,10 +85,10 @@ class _Player:
         if cluster.algorithm == "ring" or machines == 1:
             links = _hops(cluster, self._workers)
             if machines == 1 and cluster.algorithm != "ring":
-                return self._flat([self._near] * self._workers, ready, size)
+                return self._flat(self._near, ready, size)
             return self._ring(links, ready, size)
         if self._each == 1:
-            return self._flat([cluster.link] * self._workers, ready, size)
+            return self._flat(cluster.link, ready, size)
         # Reduce and scatter inside of the machines, all-reduce each worker's part across, gather inside.
         grid = ready.reshape(machines, self._each)
         grid = _rounds(grid, self._near, size / self._each, self._each - 1)
@@ -116,10 +99,8 @@ class _Player:
         ]
         return _rounds(np.stack(columns, axis=1), self._near, size / self._each, self._each - 1).ravel()
 
-    def _flat(self, links: list[Link], ready: np.ndarray, size: float) -> np.ndarray:
-        if self._cluster.algorithm == "tree":
-            return all_reduce_events(Cluster(links[0], "tree"), ready, size)
-        end, link = ready, links[0]
+    def _flat(self, link: Link, ready: np.ndarray, size: float) -> np.ndarray:
+        end = ready
         count = int(math.log2(self._workers))
         for power in [*reversed(range(count)), *range(count)]:
             partner = np.arange(self._workers) ^ (1 << power)
@@ -155,23 +136,6 @@ def _rounds(ready: np.ndarray, link: Link, chunk: float, rounds: int) -> np.ndar
         busy = np.maximum(have, busy) + chunk / link.bandwidth
         have = np.roll(busy + link.latency, 1, axis=1)
     return np.maximum(have, ready)
-
-
-def all_reduce_events(cluster: Cluster, ready: np.ndarray, size: float, chunks: int = _CHUNKS) -> np.ndarray:
-    """As `all_reduce_ends`, by events: a ring, or two trees with that many chunks each; one link's kind a worker."""
-    ends = np.zeros(len(ready))
-    if len(ready) == 1:
-        return np.asarray(ready, np.float64)
-    world = played.Events(_hops(cluster, len(ready)))
-
-    def done(worker: int, now: float) -> None:
-        ends[worker] = now
-
-    start = played.tree(world, size, chunks, done) if cluster.algorithm == "tree" else played.ring(world, size, done)
-    for worker, time in enumerate(ready):
-        world.at(float(time), lambda now, worker=worker: start(worker, now))  # type: ignore[misc]
-    world.run()
-    return ends
 
 
 def simulated(steps: int = 10) -> pandas.DataFrame:

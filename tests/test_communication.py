@@ -55,6 +55,12 @@ def test_a_number_of_machines_that_is_no_power_of_2_takes_two_steps_more():
     assert steps == [4, 6, 6, 6]
 
 
+def test_the_two_trees_are_as_deep_as_they_must_be_and_each_has_half_the_bytes():
+    costs = [all_reduce(workers, 1e6, LINK, "tree") for workers in (2, 3, 8, 1000)]
+    assert [cost.steps for cost in costs] == [2, 4, 6, 20]
+    assert [cost.bytes for cost in costs] == [1e6, 2e6, 2e6, 2e6]
+
+
 def test_a_tree_wins_where_messages_are_small_and_a_ring_where_they_are_large():
     for size, best in ((1e3, "tree"), (1e10, "ring")):
         seconds = {name: all_reduce(1000, size, LINK, name).seconds for name in ("ring", "tree")}
@@ -111,7 +117,7 @@ def test_the_presets_have_their_line_rates():
         (lambda: all_reduce(10_001, 1.0, LINK), "workers=10001, but"),
         (lambda: all_reduce(2.5, 1.0, LINK), "workers=2.5, but"),
         (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0, but"),
-        (lambda: all_reduce(2, -1.0, LINK), "an all-reduce of -1.0 bytes"),
+        (lambda: all_reduce(2, -1.0, LINK), "bytes=-1.0, but it takes bytes from 0 up"),
         (lambda: all_reduce(2, 1.0, LINK, "star"), "'star' is not known; it takes one of 'ring', 'halving_doubling'"),
     ],
 )
@@ -189,10 +195,10 @@ def test_a_latency_is_never_below_0():
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([], "no measurement with two workers or more"),
-        ([(1, 10, 0.1), (1, 20, 0.2)], "no measurement with two workers or more: one worker alone sends nothing"),
-        ([(2, 100, 0.1)] * 5, "all measurements are of 100 bytes, which does not separate latency from bandwidth"),
-        ([(2, 100, 0.1), (2, 200, 0.1), (2, 300, 0.1)], "3 measurements for 2 unknowns; it takes 4 or more"),
+        ([], "measurements: 0, sizes with two workers or more: 0; to tell latency from bandwidth it takes 4 measure"),
+        ([(1, 10, 0.1), (1, 20, 0.2)], "measurements: 2, sizes with two workers or more: 0; .* takes 5 measurements"),
+        ([(2, 100, 0.1)] * 5, "measurements: 5, sizes with two workers or more: 1; .* and two sizes"),
+        ([(2, 100, 0.1), (2, 200, 0.1), (2, 300, 0.1)], "measurements: 3, sizes .*: 3; .* takes 4 measurements"),
         ([(2, 10**k, 0.1) for k in range(2, 7)], "up to 1 MB, larger arrays did not take longer"),
         ([(2, 100, 0.1), (2, 200, float("nan"))], "measurement 1 has seconds=nan; leave it out"),
         ([(2, 100, 0.0), (2, 200, 0.1)], "measurement 0 has seconds=0; leave it out"),

@@ -12,7 +12,7 @@ import pytest
 from prepared import PREPARED, needs_mnist
 
 import dtk
-from dtk import dataset_files, datasets, environment
+from dtk import datasets, environment
 from dtk.environment import Here
 from dtk.records import RunFolder
 
@@ -82,15 +82,15 @@ def test_embedded_digits():
 def test_the_embedded_digits_are_scikit_learns_to_the_bit():
     from sklearn.datasets import load_digits
 
-    (images, labels), theirs = dataset_files.original_digits(), load_digits()
+    (images, labels), theirs = datasets.original_digits(), load_digits()
     assert images.dtype == theirs.images.dtype
     assert np.array_equal(images, theirs.images)
     assert np.array_equal(labels, theirs.target)
 
 
 def test_their_source_and_licence_are_beside_them():
-    said = dataset_files.DIGITS.with_name("README.md").read_text(encoding="utf-8")
-    assert all(words in said for words in ("Alpaydin", "10.24432/C50P49", "CC BY 4.0", dataset_files.DIGITS.name))
+    said = datasets.DIGITS.with_name("README.md").read_text(encoding="utf-8")
+    assert all(words in said for words in ("Alpaydin", "10.24432/C50P49", "CC BY 4.0", datasets.DIGITS.name))
 
 
 def test_digits_are_still_the_digits():

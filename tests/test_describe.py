@@ -1,8 +1,7 @@
-"""`dtk.environment.describe()`: what it says of a kernel and of each kind of worker, as `dtk doctor` does."""
+"""`dtk.environment.describe()`: what it says of a kernel and of each kind of worker."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import pytest
 
 import dtk
-from dtk import doctor, environment, limits
+from dtk import environment, limits
 from dtk.environment import Here
 from dtk.records import RunFolder
 
@@ -40,11 +39,6 @@ def test_its_lines_are_facts_with_their_names(monkeypatch):
     ]
 
 
-def test_print_and_a_notebooks_cell_show_the_same():
-    found = dtk.environment.describe()
-    assert str(found) == repr(found)
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "mode"),
     [
@@ -64,8 +58,8 @@ def test_what_a_kernel_starts(monkeypatch, variable, value, mode):
         ({"worker": 1, "workers": 2, "mode": "cluster"}, "cluster, worker 1 of 2, counted from 0"),
         ({"worker": 0, "workers": 2, "mode": "apart"}, "apart, worker 0 of 2, counted from 0"),
         ({"worker": 2, "workers": 2, "mode": "cluster", "role": "evaluator"}, "cluster, evaluator beside 2 workers"),
-        ({"worker": 0, "workers": 1, "mode": "mirrored", "replicas": 3}, "mirrored, 3 replicas in one process"),
-        ({"worker": 0, "workers": 1, "mode": "single"}, "single, one process and one device"),
+        ({"worker": 0, "workers": 1, "mode": "mirrored", "replicas": 3}, "mirrored, one process, replicas: 3"),
+        ({"worker": 0, "workers": 1, "mode": "single"}, "single, one process, replicas: 1"),
     ],
 )
 def test_what_a_worker_is(tmp_path, place, mode):
@@ -90,19 +84,10 @@ def test_no_tensorflow_is_imported_for_it():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_doctor_says_the_same():
-    findings = [*itertools.islice(doctor._versions(), 2), *doctor._cores()]  # its third asks an installed TensorFlow
-    said = {finding.name: finding.said for finding in findings}
-    found = dtk.environment.describe()
-    assert said["cores"] == str(found.cores) == "2, by CPU_LIMIT"
-    assert said["system"].endswith(f"Python {found.versions['Python']}")
-    assert f"tensorflow {found.versions['tensorflow']}" in said["packages"]
-
-
 @pytest.mark.trains
 def test_in_workers():
     def said():
         return dtk.environment.describe().mode
 
     assert dtk.run(said, workers=2).results == [f"cluster, worker {k} of 2, counted from 0" for k in (0, 1)]
-    assert dtk.baseline(said).results == ["single, one process and one device"]
+    assert dtk.baseline(said).results == ["single, one process, replicas: 1"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -10,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import dtk
 from dtk import cli, doctor, environment, limits
 from dtk.compat import versions
 from dtk.errors import ClusterConfigError
@@ -66,7 +64,6 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     monkeypatch.setattr(environment, "versions", lambda *packages: dict(found_there))
     monkeypatch.setattr(versions, "version", lambda package: "3.7.0")
     monkeypatch.setattr(doctor.estimator, "is_native", lambda: False)
-    monkeypatch.setattr(doctor, "_extras", lambda: iter(()))
     finding = found(doctor._versions)["keras"]
     assert finding.mark == "bad"
     assert finding.said.startswith("Keras 3.7.0 is installed, and below 3.12 results under tf.distribute can't be")
@@ -125,11 +122,3 @@ def test_who_can_reach_tensorflows_servers(monkeypatch, reached, mark, words):
     finding = found(doctor._listening)["network"]
     assert finding.mark == mark
     assert words in finding.said
-
-
-@pytest.mark.trains
-def test_a_warm_parent_is_shown_with_its_size():
-    dtk.run(os.getpid, workers=1, start="cold")
-    finding = found(doctor._parents)["parents"]
-    assert re.search(r"warm for your kernels, of [\d, ]*\d MB \(PSS\)", finding.said)
-    assert "DTK_WARM_IDLE" in finding.remedy

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import dtk
-from dtk import dataset_files, datasets, environment
+from dtk import datasets, environment
 from dtk.environment import Here
 from dtk.records import RunFolder
 
@@ -148,10 +148,10 @@ def test_of_processes_that_come_together_one_downloads(tmp_path, monkeypatch):
 def test_a_lock_that_is_never_given_back_is_named(tmp_path, monkeypatch):
     pytest.importorskip("fcntl", reason="no such locks on this system")
     lock = tmp_path / ".dtk-mnist.lock"
-    monkeypatch.setattr(dataset_files, "LOCK_SECONDS", 0.0)
-    with dataset_files.alone(lock):
+    monkeypatch.setattr(datasets, "LOCK_SECONDS", 0.0)
+    with datasets.alone(lock):
         time.sleep(0.001)  # past the deadline on any clock
         with pytest.raises(dtk.DatasetUnavailable, match="another process has held .*mnist.lock for 0 s; end it"):
-            dataset_files.alone(lock).__enter__()
-    with dataset_files.alone(lock):
+            datasets.alone(lock).__enter__()
+    with datasets.alone(lock):
         pass  # a lock file that was left behind does not matter

@@ -58,22 +58,9 @@ def test_the_message_is_what_was_said(name):
     assert error._render_traceback_() == [f"{name}: workers=0: it takes a whole number of at least 1"]
 
 
-def test_verification_error_says_where_and_which():
-    plain, full = errors.VerificationError("different"), errors.VerificationError("different", 7, "loss")
-    assert (plain.step, plain.reason) == (None, None)
-    assert (full.step, full.reason) == (7, "loss")
-
-
 def failed(folder=None, detail="", text="Traceback ...\nZeroDivisionError: division by zero\n"):
     words = "worker 1 raised ZeroDivisionError: division by zero"
     return errors.WorkerFailed(words, worker=1, exitcode=1, traceback=text, folder=folder, detail=detail)
-
-
-def test_worker_failed_names_the_worker_and_shows_its_traceback():
-    error = failed()
-    assert (error.worker, error.exitcode) == (1, 1)
-    assert error.traceback.endswith("division by zero\n")
-    assert str(error) == "worker 1 raised ZeroDivisionError: division by zero"
 
 
 def test_in_a_notebook_the_workers_own_traceback_comes_first_and_the_sentence_last():

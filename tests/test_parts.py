@@ -184,35 +184,3 @@ def test_one_worker_waits_for_nobody():
     assert (found.waiting, found.all_reduce) == (0.0, 0.0)
     assert found["input"] > 0
     assert found["compute"] > 0
-
-
-def a_model(strategy, kind):
-    import tensorflow as tf
-    from tensorflow import keras
-
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    images, labels = np.ones((960, 16, 16, 1), "float32"), np.zeros(960, "int32")
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(48)
-    middle = [keras.layers.Conv2D(8, 3, activation="tanh")] if kind == "CNN" else []
-    with strategy.scope():
-        head = [keras.layers.Input((16, 16, 1)), *middle, keras.layers.Flatten()]
-        model = keras.Sequential([*head, keras.layers.Dense(64, activation="tanh"), keras.layers.Dense(10)])
-        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    model.fit(data.with_options(options), epochs=2, verbose=0, callbacks=[dtk.Recorder()])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("kind", ["CNN", "MLP"])
-def test_the_parts_add_up_to_the_time_on_the_clock(kind, workers):
-    """Not to the period that they are divided from, but to what passed between the first step's end and the last's."""
-    run = dtk.run(a_model, kwargs={"kind": kind}, workers=workers)
-    found = medians(run)
-    table, records = step_parts(run), run.records
-    for worker in range(workers):
-        mine = records[(records.worker == worker) & (records.epoch == 1)]
-        parts = table[(table.worker == worker) & (table.step <= mine.step.max())]
-        assert parts[list(PARTS)].to_numpy().sum() == pytest.approx(mine.ended.max() - mine.ended.min(), rel=0.05)
-    assert (found.compute > 0).all()
-    assert ((found.all_reduce > 0) == (workers > 1)).all()

@@ -12,7 +12,6 @@ from starting import mostly_warm
 import dtk
 from dtk import limits
 from dtk.compat import transport
-from dtk.studies import study as studies
 
 
 @pytest.fixture
@@ -111,17 +110,6 @@ def test_it_can_be_switched_off_and_does_not_fight_more_threads(name, value, mon
     monkeypatch.setenv(name, value)
     whole = sorted(os.sched_getaffinity(0))
     assert dtk.run(kept_to, workers=MANY).results == [(whole, whole)] * MANY
-
-
-def test_a_switch_sets_variables():
-    asked = {"pinned": False, "message_bytes": 0, "other": 3}
-    assert studies.measured_job(b"", 2, 0, asked).env == {
-        "TF_NUM_INTRAOP_THREADS": None,
-        "TF_NUM_INTEROP_THREADS": None,
-        "OMP_NUM_THREADS": None,
-        "DTK_PIN": "0",
-        "DTK_MESSAGE_BYTES": "0",
-    }
 
 
 def message_bytes(strategy):

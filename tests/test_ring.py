@@ -53,7 +53,6 @@ def test_each_message_is_written_down_at_both_ends():
     assert (told.steps, told.missing, told.interrupted) == (4, 0, False)
     assert told.holds[0] == [[(k,)] * 3 for k in range(3)]
     assert told.holds[-1] == [[(0, 1, 2)] * 3] * 3
-    assert all(0 < message.at < run.seconds for message in told.messages)
 
 
 @pytest.mark.trains

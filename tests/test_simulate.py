@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
 
 import numpy as np
-import played
 import pytest
-import simulate as module
-from played import Events, trees
-from simulate import all_reduce_ends, all_reduce_events, simulate
+from simulate import all_reduce_ends, simulate
 
-from dtk import ClusterConfigError
 from dtk.scaling.job import ETHERNET_100, H100_NVLINK, Cluster, Job, Link, all_reduce
 from dtk.scaling.prediction import predict, schedule
 
@@ -21,26 +16,14 @@ SIZES = [1e3, 1e6, 1e8]  # bytes: latency decides, both do, bandwidth decides
 JOB = Job(per_example=0.001, batch=100, gradient_bytes=1e8, pack_bytes=25e6, overlap=1.0)
 
 
-@pytest.mark.parametrize("named", [module, played])
-def test_the_docstrings_examples_hold(named):
-    result = doctest.testmod(named)
-    assert result.attempted >= 1
-    assert result.failed == 0
-
-
-def ready(workers, seed=0):
-    return np.random.default_rng(seed).random(workers) * 0.01
-
-
 # ---- all-reduces
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("workers", [1, 2, 5, 16])
 def test_a_rings_formula_is_exact(workers, size):
-    cluster, start = Cluster(FAR), np.full(workers, 0.25)
-    for play in (all_reduce_ends, all_reduce_events):
-        assert play(cluster, start, size) - 0.25 == pytest.approx(all_reduce(workers, size, FAR).seconds, rel=1e-9)
+    ends = all_reduce_ends(Cluster(FAR), np.full(workers, 0.25), size)
+    assert ends - 0.25 == pytest.approx(all_reduce(workers, size, FAR).seconds, rel=1e-9)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -49,24 +32,6 @@ def test_halving_and_doubling_is_exact(workers, per_machine, size):
     cluster = Cluster(FAR, "halving_doubling", per_machine, H100_NVLINK)
     ends = all_reduce_ends(cluster, np.zeros(workers), size)
     assert ends == pytest.approx(cluster.all_reduce(workers, size).seconds, rel=1e-9)
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("per_machine", [1, 4])
-def test_events_and_arrays_are_the_same_ring(per_machine, size):
-    for workers in (4, 12):
-        cluster = Cluster(FAR, "ring", per_machine, NEAR)
-        events_, arrays = (play(cluster, ready(workers), size) for play in (all_reduce_events, all_reduce_ends))
-        np.testing.assert_allclose(events_, arrays, rtol=1e-12)
-
-
-def test_every_message_of_a_ring_is_an_event():
-    world = Events([FAR] * 5)
-    start = played.ring(world, 1e6, lambda worker, now: None)
-    for worker in range(5):
-        world.at(0.0, lambda now, worker=worker: start(worker, now))
-    world.run()
-    assert world.handled == 5 + 5 * all_reduce(5, 1e6, FAR).steps
 
 
 @pytest.mark.parametrize("near", [H100_NVLINK, NEAR, FAR, Link("slow inside", 1e-4, 0.5e9)])
@@ -79,40 +44,10 @@ def test_a_ring_through_machines_is_within_three_per_cent(near):
             assert 1 - 1e-9 <= ratio <= 1.03, (workers, per_machine, size)
 
 
-@pytest.mark.parametrize(("size", "least", "most"), [(1e3, 0.82, 1.01), (1e6, 0.86, 1.10), (1e8, 0.97, 1.32)])
-def test_a_trees_formula_is_a_limit(size, least, most):
-    for workers in (2, 4, 8, 16, 33, 64):
-        played = all_reduce_ends(Cluster(ETHERNET_100, "tree"), np.zeros(workers), size).max()
-        assert least <= played / all_reduce(workers, size, ETHERNET_100, "tree").seconds <= most, workers
-
-
-def test_smaller_chunks_fill_the_tree_sooner():
-    seconds = [all_reduce_events(Cluster(FAR, "tree"), np.zeros(16), 1e8, chunks).max() for chunks in (1, 4, 32)]
-    assert seconds[0] > 1.5 * seconds[1] > 1.5 * seconds[2]
-
-
-@pytest.mark.parametrize("workers", [2, 3, 8, 21, 64])
-def test_the_two_trees_share_the_work(workers):
-    pair = trees(workers)
-    for parents in pair:
-        assert len(parents) == workers - 1
-        (root,) = set(range(workers)) - set(parents)
-        depth = 0
-        for worker in range(workers):
-            way = [worker]
-            while way[-1] in parents:
-                way.append(parents[way[-1]])
-            assert way[-1] == root
-            depth = max(depth, len(way) - 1)
-        assert depth <= np.ceil(np.log2(workers + 1))
-        assert max(np.bincount(list(parents.values()))) <= 2
-    assert not set(pair[0].values()) & set(pair[1].values()) or workers == 2
-
-
 def test_nobody_has_the_sums_before_the_last_has_begun():
     begin = np.zeros(8)
     begin[3] = 1.0
-    for algorithm in ("ring", "halving_doubling", "tree"):
+    for algorithm in ("ring", "halving_doubling"):
         ends = all_reduce_ends(Cluster(FAR, algorithm), begin, 1e6)
         assert ends.min() > 1.0
         assert ends.max() <= 1.0 + 1.35 * all_reduce(8, 1e6, FAR, algorithm).seconds
@@ -174,18 +109,3 @@ def test_a_seed_gives_the_same_steps_again():
     assert one.equals(same)
     assert not one.equals(other)
     assert one.step.tolist() == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("cluster", "workers", "steps", "words"),
-    [
-        (Cluster(), 2, 0, "steps=0, but it takes a whole number from 1 up"),
-        (Cluster(), 0, 1, "workers=0, but it takes a whole number"),
-        (Cluster(FAR, "ring", 4, NEAR), 6, 1, "6 workers don't fill machines of 4; take a multiple"),
-        (Cluster(FAR, "halving_doubling"), 6, 1, "with a power of 2 of machines, not 6"),
-        (Cluster(FAR, "tree"), 65, 1, "trees are played with up to 64 workers, not 65"),
-    ],
-)
-def test_what_can_not_be_played(cluster, workers, steps, words):
-    with pytest.raises(ClusterConfigError, match=words):
-        simulate(JOB, cluster, workers, steps)

@@ -6,13 +6,12 @@ import functools
 
 import numpy as np
 import pytest
-from studying import counted, silent, steps
+from studying import silent, steps
 
 import dtk
 from dtk.scaling import summary
 from dtk.studies import study as studies
 from dtk.studies.study import study_cells
-from dtk.worker import ship
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +44,7 @@ def test_a_study_runs_cluster_ceiling_and_baseline(both):
     assert set(runs.loc["cluster"].index) == {(1, 16), (1, 64), (2, 32), (2, 64), (4, 64)}
     shared = points[(points.kind == "cluster") & (points.workers == 4)]
     assert set(shared.scaling) == {"strong, weak"}, "4 times 16 is 64: one run for both curves"
-    assert set(points.threads) == {1}, "2 cores among 4 workers, but never less than one thread"
+    assert both.threads == 1, "2 cores among 4 workers, but never less than one thread"
 
 
 @pytest.mark.trains
@@ -74,9 +73,8 @@ def test_the_gap_is_named_and_adds_up(both):
 
 
 @pytest.mark.trains
-def test_one_repeat_has_no_range(capsys):
+def test_one_repeat_has_no_range():
     study = dtk.study(steps, workers=[2], global_batch=8, repeats=1)
-    assert "one repeat, no range" in capsys.readouterr().out
     one = row(study, "strong", 2)
     assert one["measured_n"] == 1
     assert np.isnan([one["measured_min"], one["measured_max"], one["ceiling_min"]]).all()
@@ -132,47 +130,6 @@ def test_without_records_a_point_says_what_to_add():
 
 
 @pytest.mark.trains
-@pytest.mark.slow  # lessons 08 and 10 make studies, too
-def test_a_study_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
-    path = tmp_path / "study.json"
-    ask = functools.partial(dtk.study, steps, workers=[1, 2], per_replica_batch=4, repeats=2, path=path)
-    before = counted(monkeypatch, interrupt_at=3)
-    with pytest.raises(KeyboardInterrupt):
-        ask()
-    monkeypatch.undo()
-    two_cores_again(monkeypatch)
-    after = counted(monkeypatch)
-    study = ask()
-    assert (len(before), len(after), len(study.points)) == (3, 5, 8)
-    again = counted(monkeypatch)
-    assert ask().points.equals(study.points)
-    assert not again
-    more = ask(workers=[1, 2, 4])
-    assert len(more.points) == 8 + 2 * 2, "4 workers and their ceiling, twice"
-
-
-def two_cores_again(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "off")
-    monkeypatch.setattr(studies.environment, "cores", lambda: 2)
-
-
-@pytest.mark.trains
-def test_what_failed_is_tried_again(tmp_path, monkeypatch):
-    path, marker = tmp_path / "study.json", tmp_path / "repaired"
-
-    def fn(global_batch):
-        if not marker.exists():
-            raise RuntimeError("not yet")
-        steps(global_batch)
-
-    ask = functools.partial(dtk.study, fn, workers=[1], global_batch=4, repeats=1, path=path)
-    assert ask().points.failed.ne("").all()
-    marker.touch()
-    points = ask().points
-    assert (len(points), list(points.failed)) == (2, ["", ""])
-
-
-@pytest.mark.trains
 def test_a_study_loads_again_as_it_was_saved(both, tmp_path):
     both.save(tmp_path / "study.json")
     again = dtk.Study.load(tmp_path / "study.json")
@@ -182,19 +139,9 @@ def test_a_study_loads_again_as_it_was_saved(both, tmp_path):
 
 
 def test_the_other_curve_starts_from_the_same_point():
-    cells = study_cells([2, 4], None, 8, "both", 1, {}, None)
+    cells = study_cells([2, 4], None, 8, "both", 1)
     cluster = {(c.workers, c.global_batch, c.scaling) for c in cells if c.kind == "cluster"}
     assert cluster == {(2, 16, "strong, weak"), (4, 16, "strong"), (4, 32, "weak")}
-
-
-@pytest.mark.trains
-@pytest.mark.slow  # lessons 08 and 10 make studies, too
-def test_a_switch_is_a_study_of_its_own():
-    study = dtk.study(steps, workers=[1, 2], global_batch=8, repeats=1, switches={"slow": {"slower": 3.0}})
-    table = study.summary.set_index(["switch", "workers"])
-    assert table.loc[("", 2)].measured == pytest.approx(8 / 0.010)
-    assert table.loc[("slow", 2)].measured == pytest.approx(8 / 0.018)
-    assert table.loc[("slow", 2)].baseline == pytest.approx(1000 / 3)
 
 
 @pytest.mark.trains
@@ -210,23 +157,6 @@ def test_threads_reach_the_workers():
         assert points.failed.str.endswith(words).all(), points.failed.tolist()
 
 
-def test_a_functions_fingerprint_is_of_what_it_does():
-    def make(number, spaced):
-        def fn():
-            return {"a", "b", "c"}, number
-
-        def other():
-            # the same in other words
-
-            return {"a", "b", "c"}, number
-
-        return other if spaced else fn
-
-    assert ship.digest(make(1, False)) == ship.digest(make(1, True))
-    assert ship.digest(make(1, False)) != ship.digest(make(2, False))
-    assert ship.digest(steps) != ship.digest(silent)
-
-
 # ---- with TensorFlow
 
 
@@ -239,7 +169,7 @@ def training(strategy, global_batch):
 
 @pytest.mark.slow
 def test_a_study_of_a_fit():
-    study = dtk.study(training, workers=[2], global_batch=64, repeats=1, switches={"packs": {"bytes_per_pack": 4096}})
+    study = dtk.study(training, workers=[2], global_batch=64, repeats=1)
     points = study.points
     assert not points.failed.any(), points.failed.tolist()
     assert (points.examples_per_second > 0).all()

@@ -6,7 +6,7 @@ BATCH = 64  # the global batch
 
 
 def digits(count, start=0):
-    from dtk.dataset_files import original_digits
+    from dtk.datasets import original_digits
 
     images, labels = original_digits()
     return (images.reshape(-1, 64)[start : start + count] / 16).astype("float32"), labels[start : start + count]

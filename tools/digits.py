@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from sklearn.datasets import load_digits
 
-from dtk.dataset_files import DIGITS
+from dtk.datasets import DIGITS
 
 
 def main() -> int:

@@ -63,7 +63,7 @@ _ERRORS = (
 )
 _OF_LESSONS = ("dtk.course.ask:Prediction", "dtk.course.exercise:CheckFailed", "dtk.course.exercise:NotSolved")
 PAGES = {
-    "runs": Page("Runs", "dtk", _RUNS, ("dtk.records.attempts:Attempt",)),
+    "runs": Page("Runs", "dtk", _RUNS, ("dtk.records:Attempt",)),
     "clusters": Page("A cluster that stays", "dtk", ("cluster", "Cluster")),
     "recording": Page(
         "Recording", "dtk", ("Recorder", "record_step", "EstimatorRecorder", "ring"), ("dtk.worker.ring:Ring",)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, whole_number
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
 from dtk.launch import program
@@ -90,9 +90,7 @@ def options(call: str, given: Mapping[str, Any], only: Sequence[str] = ()) -> Op
 
 def check_count(name: str, value: Any, most: int) -> None:
     """A number of workers or replicas, of at most `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ClusterConfigError(_("{name}={value!r}: it takes a whole number of at least 1", name=name, value=value))
-    if value > most:
+    if whole_number(name, value) > most:
         words = N_("{name}={value}: this machine has {cores} cores, and dtk starts at most {most} here")
         raise ClusterConfigError(_(words, name=name, value=value, cores=environment.cores(), most=most))
 

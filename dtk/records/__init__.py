@@ -46,9 +46,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk.records import weights
-from dtk.records.attempts import Attempt
-from dtk.records.events import Event, Losses, of_kind, parse, write
-from dtk.records.lines import Tail
+from dtk.records.events import Event, Losses, Tail, of_kind, parse, write
 from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
 from dtk.records.weights import Weights
 
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "GROWING",
+    "Attempt",
     "Journal",
     "Record",
     "RunFolder",
@@ -274,7 +273,8 @@ class RunFolder:
     @property
     def attempts(self) -> list[Attempt]:
         """Each start of the cluster that has come to an end, in their order."""
-        return [Attempt(folder) for folder in (*self.earlier, self) if (folder.path / "attempt.json").exists()]
+        files = [(folder.path / "attempt.json", folder) for folder in (*self.earlier, self)]
+        return [Attempt(**json.loads(file.read_text()), folder=folder) for file, folder in files if file.exists()]
 
     def save_attempt(self, number: int, failed: str | None, began: float, ended: float) -> None:
         """Writes down how a start of the cluster ended; failed: what is said of it, None where all went well."""
@@ -297,6 +297,46 @@ class RunFolder:
         """One row an evaluation: the evaluator's, or, without one, the chief's; see the function `evaluations`."""
         members = [f.evaluator if f.has_evaluator else f.worker(0) for f in (*self.earlier, self)]
         return evaluations(event for member in members for event in member.events)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of the cluster: `run.attempts`. A run without restarts has one.
+
+    number: from 1. failed: what is said of its failure, None where it ended well. began, ended: in seconds since the
+    call of `dtk.run`. seconds: from this start to its end. records: all that it recorded, with the columns of
+    `run.records`, also the steps that a later attempt has trained anew. steps: the first and the last step that it
+    recorded, None without any.
+    """
+
+    number: int
+    failed: str | None
+    began: float
+    ended: float
+    folder: RunFolder
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    @property
+    def records(self) -> pandas.DataFrame:
+        return self.folder.own_records
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        table = self.records
+        return (int(table.step.min()), int(table.step.max())) if len(table) else None
+
+    @property
+    def logs(self) -> list[str]:
+        """Everything each worker printed in this attempt, by worker."""
+        return self.folder.logs
+
+    def __repr__(self) -> str:
+        # No seconds: this text stands in stored outputs of notebooks.
+        steps = "no step" if self.steps is None else f"steps {self.steps[0]} to {self.steps[1]}"
+        return f"<Attempt {self.number}: {steps}, {self.failed or 'finished'}>"
 
 
 def _whole(path: Path) -> bytes:

@@ -1,17 +1,21 @@
-"""What happens in a run, as it stands in a worker's events.jsonl: a class for each kind of event (`lines`).
+"""What happens in a run, as it stands in a worker's events.jsonl: a class for each kind of event, and its line.
 
-`at`, which each has, is in seconds since the call of `dtk.run`, on the one clock that all processes of a run share.
+A line is {"at": seconds, "state": NAME, FIELD: value, ...}. `at` is in seconds since the call of `dtk.run`, on the one
+clock that all processes of a run share. A reader ignores fields that it does not know, and takes the default of one
+that is missing; a line of a kind that it does not know becomes `Unknown`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
-from dtk.records.lines import Event, Unknown, of_kind, parse, write
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 __all__ = [
-    "VERSION",
+    "KINDS",
     "Alone",
     "Augments",
     "Counted",
@@ -22,6 +26,7 @@ __all__ = [
     "FaultCame",
     "Finished",
     "Imported",
+    "Kind",
     "Loop",
     "Losses",
     "Met",
@@ -36,6 +41,7 @@ __all__ = [
     "Running",
     "Scope",
     "Starting",
+    "Tail",
     "Traced",
     "Training",
     "Unknown",
@@ -45,14 +51,64 @@ __all__ = [
     "write",
 ]
 
-VERSION = 1  # of the lines; `Starting` has it
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a member of the run. at: seconds since the call of `dtk.run`."""
+
+    state: ClassVar[str] = ""  # the kind's name on disk
+    what: ClassVar[str] = ""  # where several kinds share a state: which one
+    at: float
+
+    def __init_subclass__(cls, state: str = "", what: str = "") -> None:
+        if state:
+            cls.state, cls.what = state, what
+            KINDS[state, what] = cls
 
 
-@dataclass(frozen=True, kw_only=True)
+KINDS: dict[tuple[str, str], type[Event]] = {}  # every kind that is written, by state and what
+Kind = TypeVar("Kind", bound=Event)  # one kind
+
+
+@dataclass(frozen=True)
+class Unknown(Event):
+    """A line that this version has no kind for, or that lacks what its kind needs. name: its state. facts: the rest."""
+
+    name: str
+    facts: dict[str, Any]
+
+
+def write(event: Event) -> str:
+    """The event as a line. Raises TypeError for one of no kind, and for a field that JSON can't hold."""
+    if KINDS.get((event.state, event.what)) is not type(event):
+        raise TypeError(f"{type(event).__name__} is no kind of event that is written")
+    which = {"what": event.what} if event.what else {}
+    return json.dumps({"at": event.at, "state": event.state, **which, **asdict(event)}) + "\n"
+
+
+def parse(line: str | bytes) -> Event:
+    """The event of a line, as any version wrote it."""
+    facts = json.loads(line)
+    at, state = facts.pop("at"), facts.pop("state")
+    kind = KINDS.get((state, "")) or KINDS.get((state, str(facts.get("what", ""))))
+    if kind is not None:
+        known = {each.name: facts[each.name] for each in fields(kind) if each.name in facts}
+        with contextlib.suppress(TypeError):  # where it lacks a field, or has something else there
+            return kind(at, **known)
+    return Unknown(at, state, facts)
+
+
+def of_kind(events: Iterable[Event], kind: type[Kind]) -> list[Kind]:
+    """Those of the events that are of this kind, in their order."""
+    return [event for event in events if isinstance(event, kind)]
+
+
+# ---- a run
+
+
+@dataclass(frozen=True)
 class Starting(Event, state="starting"):
-    """The process has taken its place; a worker's first event. version: of the lines; None before there was one."""
-
-    version: int | None = None
+    """The process has taken its place; a worker's first event."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +183,18 @@ class Loop(Event, state="loop"):
     kind: "fit" (the Recorder), "loop" (record_step) or "estimator" (its hook). shapes: of one example's part in each
     component of a batch, None for a length that may differ. model: whether a loop gave its model. scope: where the
     model was made. layers: [class, name] each, and {"synchronized": true} for batch norm of the whole batch. The
-    last four are left out where they are not known.
+    last four have their defaults where they are not known.
     """
 
     kind: str
     shapes: list[list[int | None]] = field(default_factory=list)
     model: bool | None = None
-    scope: Scope | None = field(default=None, metadata={"of": Scope})
+    scope: Scope | None = None
     layers: list[list[Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.scope is not None and not isinstance(self.scope, Scope):  # as it stands in a line
+            object.__setattr__(self, "scope", Scope(**self.scope))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +269,12 @@ class Updates(Event, state="updates"):
     optimizers: all that made an update. models: those that were recorded.
     """
 
-    optimizers: list[Optimizer] = field(metadata={"each": Optimizer})
+    optimizers: list[Optimizer]
     models: list[str]
+
+    def __post_init__(self) -> None:
+        made = [one if isinstance(one, Optimizer) else Optimizer(**one) for one in self.optimizers]
+        object.__setattr__(self, "optimizers", made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,3 +354,28 @@ class RingUsed(Ring, state="ring", what="used"):
     chunk: int
     how: str
     parts: list[int] | None
+
+
+# ---- a file that grows by lines
+
+
+class Tail:
+    """Reads a growing file from where it left off; bytes of an unfinished last line wait for the next read."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.offset = 0  # bytes handed out so far
+
+    def lines(self, limit: int | None = None) -> list[bytes]:
+        """Complete lines written since the last call; `limit` bounds the bytes read at once."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(-1 if limit is None else limit)
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        if end == 0 and limit is not None and len(data) == limit:
+            end = limit  # a line longer than the bound is handed out in pieces rather than waited for
+        self.offset += end
+        return data[:end].splitlines()

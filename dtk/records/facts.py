@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from dtk.language import _
-from dtk.records.events import Alone, Augments, Loop, Scope, Traced, of_kind
-from dtk.records.lines import Kind
-
-if TYPE_CHECKING:
-    import pandas
-
-    from dtk.records import RunFolder
+from dtk.records.events import Alone, Augments, Kind, Loop, Scope, Traced, of_kind
+from dtk.records.tables import Recorded
 
 __all__ = [
     "MOVING",
@@ -48,16 +43,12 @@ SAME_DATA = 1e-3
 MOVING = ("moving_mean", "moving_variance")
 
 
-class RunLike(Protocol):
+class RunLike(Recorded, Protocol):
     """What is needed of a `dtk.Run`, which lives in a room above this one."""
 
-    folder: RunFolder
     mode: str
     replicas: int
     seed: int | None
-
-    @property
-    def records(self) -> pandas.DataFrame: ...
 
 
 def events(run: RunLike, kind: type[Kind]) -> list[Kind]:

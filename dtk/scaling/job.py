@@ -14,9 +14,9 @@ then
 is no power of 2, halving and doubling takes two steps more than for the power below (Goyal et al. 2017, section 4.1);
 that some links then carry more is left out. The tree is NCCL's pair of binary trees, each for half the data: a worker
 that has children in one is a leaf of the other, so no link carries more than 2 m. Its formula is the limit of
-infinitely small chunks, as in NCCL's own choice of an algorithm (src/graph/tuning.cc); `simulate` says how far real
-chunks are from it. The seconds for adding up numbers are not in the formulas: where they were in what was measured,
-they are in the bandwidth.
+infinitely small chunks, as in NCCL's own choice of an algorithm (src/graph/tuning.cc).
+The seconds for adding up numbers are not in the formulas: where they were in what was measured, they are in the
+bandwidth.
 
 A worker's seconds of computation in a step are taken as lognormal, with a mean and a coefficient of variation (the
 standard deviation over the mean, `spread`), independent of the other workers' and of other steps. The distribution
@@ -61,6 +61,13 @@ __all__ = [
 ]
 
 
+def in_range(name: str, value: object, least: float, most: float, what: str) -> None:
+    """Raises ClusterConfigError where `value` is no finite number from `least` to `most`; what: it takes, in words."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
+        raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=what))
+
+
 @dataclass(frozen=True)
 class Link:
     """A connection between two workers.
@@ -79,12 +86,8 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.latency, Real) or not 0 <= self.latency < math.inf:
-            what = N_("{link}: latency={value!r}, but it takes seconds from 0 up")
-            raise ClusterConfigError(_(what, link=self.name, value=self.latency))
-        if not isinstance(self.bandwidth, Real) or not 0 < self.bandwidth < math.inf:
-            what = N_("{link}: bandwidth={value!r}, but it takes bytes/s above 0")
-            raise ClusterConfigError(_(what, link=self.name, value=self.bandwidth))
+        in_range(f"{self.name}: latency", self.latency, 0, math.inf, _("seconds from 0 up"))
+        in_range(f"{self.name}: bandwidth", self.bandwidth, math.ulp(0), math.inf, _("bytes/s above 0"))
 
     def __str__(self) -> str:
         delay = f"{three(self.latency * 1e6)} µs" if self.latency < 1e-3 else f"{three(self.latency * 1e3)} ms"
@@ -131,20 +134,21 @@ class Cost(NamedTuple):
         return self.latency + self.transfer
 
 
-def _ring(workers: int, size: float, link: Link) -> Cost:
-    steps, sent = 2 * (workers - 1), 2 * size * (workers - 1) / workers
+def _cost(steps: int, sent: float, link: Link) -> Cost:
     return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
+
+
+def _ring(workers: int, size: float, link: Link) -> Cost:
+    return _cost(2 * (workers - 1), 2 * size * (workers - 1) / workers, link)
 
 
 def _halving_doubling(workers: int, size: float, link: Link) -> Cost:
-    steps, sent = 2 * math.ceil(math.log2(workers)), 2 * size * (workers - 1) / workers
-    return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
+    return _cost(2 * math.ceil(math.log2(workers)), 2 * size * (workers - 1) / workers, link)
 
 
 def _tree(workers: int, size: float, link: Link) -> Cost:
     # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
-    steps, sent = 2 * math.ceil(math.log2(workers)), size if workers == 2 else 2 * size
-    return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
+    return _cost(2 * math.ceil(math.log2(workers)), size if workers == 2 else 2 * size, link)
 
 
 ALGORITHMS: dict[str, Callable[[int, float, Link], Cost]] = {
@@ -210,13 +214,12 @@ def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int)
 
 def check(workers: int, size: float, algorithm: str, per_machine: int) -> None:
     """Raises ClusterConfigError where nothing can be computed for these."""
+    whole = _("a whole number from 1 to {most:,}", most=BIGGEST_CLUSTER)
     for name, value in (("workers", workers), ("per_machine", per_machine)):
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 1 <= value <= BIGGEST_CLUSTER or int(value) != value:
-            what = N_("{name}={value!r}, but it takes a whole number from 1 to {most:,}")
-            raise ClusterConfigError(_(what, name=name, value=value, most=BIGGEST_CLUSTER))
-    if not isinstance(size, Real) or not 0 <= size < math.inf:
-        raise ClusterConfigError(_("an all-reduce of {size!r} bytes: it takes a number from 0 up", size=size))
+        in_range(name, value, 1, BIGGEST_CLUSTER, whole)
+        if int(value) != value:
+            raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=whole))
+    in_range(_("an all-reduce's bytes"), size, 0, math.inf, _("bytes from 0 up"))
     if algorithm not in ALGORITHMS:
         known = _(", ").join(repr(name) for name in ALGORITHMS)
         what = N_("algorithm={algorithm!r} is not known; it takes one of {known}")
@@ -241,9 +244,7 @@ def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     Both `(points,)`; the weights add up to 1, so the mean of f(slowest) is `(weights * f(values)).sum()`. Raises
     ClusterConfigError for a spread below 0 or above 2.
     """
-    if not 0 <= spread <= MOST_SPREAD:
-        what = N_("spread={spread!r}, but it takes a standard deviation of 0 to 2 times the mean")
-        raise ClusterConfigError(_(what, spread=spread))
+    in_range("spread", spread, 0, MOST_SPREAD, _("a standard deviation of 0 to 2 times the mean"))
     if spread == 0:
         return np.ones(1), np.ones(1)
     at, density, below = _normal()
@@ -260,12 +261,6 @@ def slowest_mean(workers: int, spread: float) -> float:
     """
     values, weights = slowest(workers, spread)
     return float((values * weights).sum())
-
-
-def _in_range(name: str, value: object, least: float, most: float, what: str) -> None:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
-        raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=what))
 
 
 @dataclass(frozen=True)
@@ -304,13 +299,13 @@ class Job:
 
     def __post_init__(self) -> None:
         for name in ("per_example", "fixed"):
-            _in_range(name, getattr(self, name), 0, math.inf, _("seconds from 0 up"))
+            in_range(name, getattr(self, name), 0, math.inf, _("seconds from 0 up"))
         for name in ("batch", "cores", "critical_batch"):
             if getattr(self, name) is not None:
-                _in_range(name, getattr(self, name), math.ulp(0), math.inf, _("a number above 0"))
+                in_range(name, getattr(self, name), math.ulp(0), math.inf, _("a number above 0"))
         for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD)):
-            _in_range(name, getattr(self, name), 0, most, _("a number from 0 to {most:g}", most=most))
-        _in_range("pack_bytes", self.pack_bytes, 0, math.inf, _("bytes from 0 up; 0 is one bucket"))
+            in_range(name, getattr(self, name), 0, most, _("a number from 0 to {most:g}", most=most))
+        in_range("pack_bytes", self.pack_bytes, 0, math.inf, _("bytes from 0 up; 0 is one bucket"))
         if self.seconds(self.batch) <= 0:
             raise ClusterConfigError(_("per_example=0 and fixed=0: a step that computes nothing has no throughput"))
         sizes = np.asarray(self.gradient_bytes)
@@ -371,7 +366,7 @@ class Cluster:
     def __post_init__(self) -> None:
         check(1, 0, self.algorithm, self.per_machine)
         if self.cores is not None:
-            _in_range("cores", self.cores, math.ulp(0), math.inf, _("a number above 0, or None"))
+            in_range("cores", self.cores, math.ulp(0), math.inf, _("a number above 0, or None"))
 
     def all_reduce(self, workers: int, size: float) -> Cost:
         return all_reduce(workers, size, self.link, self.algorithm, self.per_machine, self.inside)

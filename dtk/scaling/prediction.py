@@ -6,7 +6,7 @@ decides; gradients become ready one bucket after the other during the backward p
 comes after the backward pass is added to the step. The mean over the slowest replica's distribution is taken of the
 whole step, not of its parts. Left out: that communication takes time of the cores that compute, that a fast worker's
 messages may be waiting when the slowest begins, and the input pipeline, callbacks and validation; those that the
-seconds measured include are in `fixed`. `simulate` plays the step message by message.
+seconds measured include are in `fixed`. `tests/simulate.py` plays the step message by message.
 
 Batches: the learning rate grows with the global batch (Goyal et al. 2017, the linear scaling rule), until the batch
 nears the critical one, Bc. To get equally far with a batch B takes 1 + B / Bc times the examples that a small batch
@@ -41,7 +41,6 @@ from dtk.digits import three
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.scaling.job import (
-    ALGORITHMS,
     MOST_SPREAD,
     Cluster,
     Cost,
@@ -259,10 +258,6 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     if (table.workers == 1).any():
         parts.append([1.0] * len(costs))
     columns, seconds = np.array(parts).T, table.seconds.to_numpy(np.float64)
-    if len(seconds) < len(parts) + 2:
-        least = len(parts) + 2
-        what = N_("{rows} measurements for {unknowns} unknowns; it takes {least} or more")
-        raise ClusterConfigError(_(what, rows=len(seconds), unknowns=len(parts), least=least))
     (best,) = _solve(columns[None], seconds[None])
     if best[1] <= 0:
         what = N_(
@@ -299,16 +294,14 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
         if wrong.any():
             what = N_("measurement {row} has {name}={value:g}; leave it out")
             raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))
-    if not len(table) or table.workers.max() < 2:
-        raise ClusterConfigError(_("no measurement with two workers or more: one worker alone sends nothing"))
-    if algorithm not in ALGORITHMS:
-        check(2, 1, algorithm, 1)
-    sizes = table.bytes[table.workers > 1].unique()
-    if len(sizes) < 2:
+    check(2, 1, algorithm, 1)
+    sizes, least = table.bytes[table.workers > 1].nunique(), 5 if (table.workers == 1).any() else 4
+    if sizes < 2 or len(table) < least:  # two rows more than there are unknowns
         what = N_(
-            "all measurements are of {size:,.0f} bytes, which does not separate latency from bandwidth; vary the size"
+            "measurements: {rows}, sizes with two workers or more: {sizes}; to tell latency from bandwidth it takes "
+            "{least} measurements and two sizes"
         )
-        raise ClusterConfigError(_(what, size=sizes[0]))
+        raise ClusterConfigError(_(what, rows=len(table), sizes=sizes, least=least))
     return table
 
 

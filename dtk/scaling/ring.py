@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Ring, RingReceived, RingSent, RingSplit, RingUsed, of_kind
 
-__all__ = ["Message", "Story", "story"]
+__all__ = ["RingMessage", "Story", "story"]
 
 Parts = tuple[int, ...] | None  # workers whose gradient is in a chunk's sum, with repetitions; None: unknown
 
 
 @dataclass(frozen=True)
-class Message:
-    """A chunk's way from a worker to the next.
-
-    arrived: whether the receiver wrote down that it came. how: what the receiver did with it, "added", "copied",
-    "ignored", "changed" (the chunk holds something else) or "overwritten"; None where unknown. bytes: of the chunk.
-    at: when it was sent, in seconds since the call of `dtk.run`; NaN where only the receiver wrote of it.
-    """
+class RingMessage:
+    """A chunk's way from a worker to the next. arrived: whether the receiver wrote down that it came."""
 
     step: int
     sender: int
-    receiver: int
     chunk: int
-    bytes: int
     arrived: bool
-    how: str | None
-    at: float
 
 
 @dataclass(frozen=True)
@@ -42,11 +34,8 @@ class Story:
     workers: int
     steps: int
     interrupted: bool
-    messages: list[Message] = field(default_factory=list)
+    messages: list[RingMessage] = field(default_factory=list)
     holds: list[list[list[Parts] | None]] = field(default_factory=list)
-
-    def at(self, step: int) -> list[Message]:
-        return [message for message in self.messages if message.step == step]
 
     @property
     def missing(self) -> int:
@@ -54,81 +43,52 @@ class Story:
         return self.workers * self.steps - sum(message.arrived for message in self.messages)
 
 
+# What the workers wrote of one all-reduce: the events of each kind by worker and step, a split's step being 0.
+_Seen = dict[type[Ring], dict[tuple[int, int], Any]]
+
+
 def story(folder: RunFolder, number: int = 1) -> Story | None:
     """The run's all-reduce of that number, from 1; None where no worker wrote of one."""
-    seen, finished = _Seen(), 0
+    seen: _Seen = {kind: {} for kind in (RingSplit, RingSent, RingReceived, RingUsed)}
+    finished = 0
     for corner in folder.each:
         events = corner.events
         finished += bool(of_kind(events, Finished))
         for event in of_kind(events, Ring):
             if event.round == number:
-                seen.take(corner.worker, event)
-    if not seen.anything:
+                seen[type(event)][corner.worker, getattr(event, "step", 0)] = event
+    steps = max((step for found in seen.values() for _, step in found), default=None)
+    if steps is None:
         return None
     workers, interrupted = folder.workers, finished < folder.workers
-    steps = max(seen.steps, 2 * (workers - 1)) if interrupted else seen.steps
-    messages = _messages(seen, workers, steps)
+    if interrupted:
+        steps = max(steps, 2 * (workers - 1))
     holds = [_holdings(seen, worker, workers, steps) for worker in range(workers)]
     by_step = [[holds[worker][step] for worker in range(workers)] for step in range(steps + 1)]
-    return Story(workers, steps, interrupted, messages, by_step)
+    return Story(workers, steps, interrupted, _messages(seen, workers, steps), by_step)
 
 
-@dataclass
-class _Seen:
-    """What the workers wrote of one all-reduce: who split a gradient, and the other events by worker and step."""
-
-    split: set[int] = field(default_factory=set)
-    sent: dict[tuple[int, int], RingSent] = field(default_factory=dict)
-    received: dict[tuple[int, int], RingReceived] = field(default_factory=dict)
-    used: dict[tuple[int, int], RingUsed] = field(default_factory=dict)
-
-    def take(self, worker: int, event: Ring) -> None:
-        if isinstance(event, RingSplit):
-            self.split.add(worker)
-        elif isinstance(event, RingSent):
-            self.sent[worker, event.step] = event
-        elif isinstance(event, RingReceived):
-            self.received[worker, event.step] = event
-        elif isinstance(event, RingUsed):
-            self.used[worker, event.step] = event
-
-    @property
-    def anything(self) -> bool:
-        return bool(self.split or self.sent or self.received or self.used)
-
-    @property
-    def steps(self) -> int:
-        return max((step for _, step in (*self.sent, *self.received, *self.used)), default=0)
-
-
-def _messages(seen: _Seen, workers: int, steps: int) -> list[Message]:
+def _messages(seen: _Seen, workers: int, steps: int) -> list[RingMessage]:
     """What at least one end wrote down: a worker that is killed may have sent without a chance to say so."""
     messages = []
     for step in range(1, steps + 1):
         for sender in range(workers):
-            receiver = (sender + 1) % workers
-            sent, received = seen.sent.get((sender, step)), seen.received.get((receiver, step))
-            message = sent or received
+            received = seen[RingReceived].get(((sender + 1) % workers, step))
+            message = seen[RingSent].get((sender, step)) or received
             if message is not None:
-                used = seen.used.get((receiver, step))
-                at = sent.at if sent else float("nan")
-                how = used.how if used else None
-                about = message.chunk, message.bytes, received is not None, how, at
-                messages.append(Message(step, sender, receiver, *about))
+                messages.append(RingMessage(step, sender, message.chunk, received is not None))
     return messages
 
 
 def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[Parts] | None]:
     """A worker's chunks after each step; None from the first step on whose message it did not get."""
-    known = worker in seen.split
+    known = (worker, 0) in seen[RingSplit]
     chunks: list[Parts] = [(worker,)] * workers
     held: list[list[Parts] | None] = [list(chunks) if known else None]
     for step in range(1, steps + 1):
-        received = seen.received.get((worker, step))
+        received, used = (seen[kind].get((worker, step)) for kind in (RingReceived, RingUsed))
         known = known and received is not None
         if received is not None:
-            used = seen.used.get((worker, step))
-            parts = used.parts if used else None
-            chunks[received.chunk] = None if parts is None else tuple(parts)
+            chunks[received.chunk] = None if used is None or used.parts is None else tuple(used.parts)
         held.append(list(chunks) if known else None)
     return held

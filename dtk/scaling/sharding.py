@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,7 @@ from dtk.language import N_, _, ngettext
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Sharding", "from_lists", "gaps", "in_words", "repeated"]
-
-_ODD = N_("{wanted}; step {step} is {part!r}")
+__all__ = ["Sharding", "from_lists", "in_words"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +40,18 @@ class Sharding:
 
     @property
     def repeated(self) -> list[int]:
-        """Examples that the replicas together saw more often than one device does, in order."""
-        return repeated(self.table.example, self.alone.example)
+        """Examples that the replicas together saw more often than one device does, and more than once, in order.
+
+        A dataset that repeats its examples does so on one device too, and that is no mistake.
+        """
+        expected = Counter(self.alone.example)
+        return sorted(int(k) for k, times in Counter(self.table.example).items() if times > max(1, expected[k]))
 
     @property
     def gaps(self) -> list[int]:
         """Examples that one device sees and the replicas together do not, or not as often, in order."""
-        return gaps(self.table.example, self.alone.example)
+        times = Counter(self.table.example)
+        return sorted(int(k) for k, expected in Counter(self.alone.example).items() if times[k] < expected)
 
     @property
     def each_sees_all(self) -> bool:
@@ -56,11 +59,6 @@ class Sharding:
         whole = set(self.alone.example)
         seen = [set(group) for _, group in self.table.groupby("replica").example]
         return self.replicas > 1 and len(seen) == self.replicas and all(whole <= part for part in seen)
-
-    @property
-    def idle(self) -> list[int]:
-        """Replicas that were given no example."""
-        return sorted(set(range(self.replicas)) - set(self.table.replica))
 
     @property
     def parts_at(self) -> int | None:
@@ -76,31 +74,6 @@ class Sharding:
         policy = f" policy={self.policy}" if self.policy else ""
         counts = f"examples={self.examples} repeated={len(self.repeated)} gaps={len(self.gaps)}"
         return f"<Sharding{policy} workers={self.workers} replicas={self.replicas} {counts}>"
-
-
-def repeated(seen: Iterable[int], alone: Iterable[int]) -> list[int]:
-    """Examples seen more often than by one device, and more than once. Each argument: examples' numbers, as they came.
-
-    >>> repeated([0, 1, 1, 2], alone=[0, 1, 2, 3])
-    [1]
-
-    A dataset that repeats its examples does so on one device too, and that is no mistake:
-
-    >>> repeated([0, 1, 0, 1], alone=[0, 1, 0, 1])
-    []
-    """
-    expected = Counter(alone)
-    return sorted(int(k) for k, times in Counter(seen).items() if times > max(1, expected[k]))
-
-
-def gaps(seen: Iterable[int], alone: Iterable[int]) -> list[int]:
-    """Examples that one device sees and these replicas saw less often, or never.
-
-    >>> gaps([0, 1, 1, 2], alone=[0, 1, 2, 3])
-    [3]
-    """
-    times = Counter(seen)
-    return sorted(int(k) for k, expected in Counter(alone).items() if times[k] < expected)
 
 
 def from_lists(
@@ -148,71 +121,39 @@ def in_words(sharding: Sharding) -> str:
     'Every replica saw all 2 examples'
     >>> in_words(from_lists([[[0, 1]], [[0, 2]]], alone=4))
     'Of 4 examples, 1 was seen more than once and 1 by no worker'
-    >>> in_words(from_lists([[[0]], [[1]], [[]]], alone=2))
-    'Each of 2 examples went to one replica; replica 2 saw none'
     """
-    count, idle = sharding.examples, sharding.idle
-    if len(idle) == sharding.replicas:
-        return _("No replica saw any of {count:,} examples", count=count)
-    sentence = N_("Each of {count:,} examples went to one replica")
+    count, more, fewer = sharding.examples, len(sharding.repeated), len(sharding.gaps)
     if sharding.each_sees_all:
-        sentence = N_("Every replica saw all {count:,} examples")
-    elif sharding.repeated or sharding.gaps:
-        sentence = N_("Of {count:,} examples, {seen}")
-    elif sharding.replicas == 1:
-        sentence = N_("The one replica saw all {count:,} examples")
-    elif sharding.alone.example.duplicated().any():
-        sentence = N_("Each of {count:,} examples was seen as often as by one device")
-    words = _(sentence, count=count, seen=_otherwise(sharding))
-    if not idle:
-        return words
-    replicas = _(" and ").join(map(str, idle))
-    return ngettext(
-        "{words}; replica {replicas} saw none",
-        "{words}; replicas {replicas} saw none",
-        len(idle),
-        words=words,
-        replicas=replicas,
-    )
-
-
-def _otherwise(sharding: Sharding) -> str:
-    """How many examples were not seen as often as by one device, in words."""
-    more, fewer = len(sharding.repeated), len(sharding.gaps)
-    never = not set(sharding.gaps) & set(sharding.table.example)
-    if more:
-        seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
-        both = (
-            N_("{seen} and {fewer:,} by no worker")
-            if never
-            else N_("{seen} and {fewer:,} less often than by one device")
-        )
-        return _(both, seen=seen, fewer=fewer) if fewer else seen
-    if never:
-        return ngettext("{n} was seen by no worker", "{n} were seen by no worker", fewer, n=f"{fewer:,}")
-    return ngettext(
-        "{n} was seen less often than by one device",
-        "{n} were seen less often than by one device",
-        fewer,
-        n=f"{fewer:,}",
-    )
+        return _("Every replica saw all {count:,} examples", count=count)
+    if not more and not fewer:
+        sentence = N_("Each of {count:,} examples went to one replica")
+        if sharding.alone.example.duplicated().any():
+            sentence = N_("Each of {count:,} examples was seen as often as by one device")
+        return _(sentence, count=count)
+    seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
+    if fewer:
+        never = not set(sharding.gaps) & set(sharding.table.example)
+        less = N_("{seen} and {fewer:,} less often than by one device")
+        if never:
+            less = N_("{seen} and {fewer:,} by no worker")
+        seen = _(less, seen=seen, fewer=fewer)
+    return _("Of {count:,} examples, {seen}", count=count, seen=seen)
 
 
 def _steps(steps: Any, replicas: int, who: str) -> list[list[list[int]]]:
     """By step and replica the numbers, from lists or arrays that may leave out the replicas' level."""
-    wanted = _("{who}: expected, by step, a list of the numbers of the examples that it saw", who=who)
-    if not isinstance(steps, (list, tuple, np.ndarray)):
-        raise ValueError(_("{wanted}; got {kind}", wanted=wanted, kind=type(steps).__name__))
-    result = []
-    for step, part in enumerate(steps, 1):
-        try:
+    result, part = [], steps
+    try:
+        for part in steps:
             parts = [np.asarray(part)] if replicas == 1 and np.ndim(_first(part)) == 0 else [*map(np.asarray, part)]
-        except (TypeError, ValueError):
-            raise ValueError(_(_ODD, wanted=wanted, step=step, part=part)[:200]) from None
-        if len(parts) != replicas or any(p.ndim != 1 or (p.size and p.dtype.kind not in "iu") for p in parts):
-            odd = N_("{wanted} and replica; step {step} is {part!r}") if replicas > 1 else _ODD
-            raise ValueError(_(odd, wanted=wanted, step=step, part=part)[:200])
-        result.append([p.astype(int).tolist() for p in parts])
+            if len(parts) != replicas or any(p.ndim != 1 or (p.size and p.dtype.kind not in "iu") for p in parts):
+                raise ValueError
+            result.append([p.astype(int).tolist() for p in parts])
+    except (TypeError, ValueError):
+        words = N_("{who}: expected, by step, a list of the numbers of the examples that it saw; got {part!r}")
+        if replicas > 1:
+            words = N_("{who}: expected, by step and replica, a list of the numbers of the examples; got {part!r}")
+        raise ValueError(_(words, who=who, part=part)[:200]) from None
     return result
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.digits import three
-from dtk.language import N_, _, columns, ngettext
+from dtk.language import N_, _, aligned, ngettext
 from dtk.records.events import Failed, Finished, of_kind
 from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.shares import by_step, global_loss
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dtk.records.tables import Kept, Recorded
 
-__all__ = ["GAPS", "MEASURES", "apart", "facts", "lines", "losses", "measures", "rows", "study_summary"]
+__all__ = ["GAPS", "MEASURES", "apart", "facts", "how_it_ended", "lines", "losses", "measures", "rows", "study_summary"]
 
 
 def facts(run: Kept) -> dict[str, Any]:
@@ -74,6 +74,15 @@ def rows(run: Kept) -> list[dict[str, Any]]:
     return found
 
 
+def how_it_ended(run: Kept) -> str:
+    """How the last start of the cluster ended, in words."""
+    assert run.folder is not None
+    attempts = run.folder.attempts
+    if not attempts:
+        return _("it has not come to its end")
+    return attempts[-1].failed or _("finished in {seconds:.1f} s", seconds=attempts[-1].ended)
+
+
 def lines(run: Kept) -> list[str]:
     """The facts and the rows as text, a table of fixed width."""
     heads = ("", _("steps"), _("examples"), _("a step"), _("ended"))
@@ -81,41 +90,26 @@ def lines(run: Kept) -> list[str]:
     for row in rows(run):
         counts = f"{row['steps']:,}", f"{row['examples']:,}"
         table.append((row["name"], *counts, _milliseconds(row), _(row["ended"])))
-    widths = [max(map(columns, column)) for column in zip(*table, strict=True)]
-    laid = [
-        "  ".join(
-            _filled(word, width, k in (1, 2, 3)) for k, (word, width) in enumerate(zip(each, widths, strict=True))
-        )
-        for each in table
-    ]
-    return [_in_a_line(facts(run)), *(line.rstrip() for line in laid)]
+    return [_in_a_line(facts(run)), *aligned(table, right=(1, 2, 3))]
 
 
 def _in_a_line(said: dict[str, Any]) -> str:
     if not said["steps"]:
         return _("no step was recorded: a program's fits are with --record, a loop with dtk.record_step")
-    line = N_("{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}, first step after {seconds:.1f} s")
     rate = said["examples_per_second"]
-    if rate is not None:
-        line = N_(
-            "{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}, {rate} examples/s, first step after "
-            "{seconds:.1f} s"
-        )
-    return _(
-        line,
-        steps=ngettext("{n} step", "{n} steps", said["steps"]),
-        epochs=ngettext("{n} epoch", "{n} epochs", said["epochs"]),
-        batch=said["global_batch"],
-        first=_loss(said["first_loss"]),
-        last=_loss(said["last_loss"]),
-        rate="" if rate is None else three(rate),
-        seconds=said["first_step_seconds"],
-    )
-
-
-def _filled(word: str, width: int, right: bool) -> str:
-    free = " " * (width - columns(word))
-    return free + word if right else word + free
+    parts = [
+        _(
+            "{steps} in {epochs}, global batch {batch:,}, loss {first} to {last}",
+            steps=ngettext("{n} step", "{n} steps", said["steps"]),
+            epochs=ngettext("{n} epoch", "{n} epochs", said["epochs"]),
+            batch=said["global_batch"],
+            first=_loss(said["first_loss"]),
+            last=_loss(said["last_loss"]),
+        ),
+        *([] if rate is None else [_("{rate} examples/s", rate=three(rate))]),
+        _("first step after {seconds:.1f} s", seconds=said["first_step_seconds"]),
+    ]
+    return _(", ").join(parts)
 
 
 def _finite(value: float) -> float | None:
@@ -132,7 +126,7 @@ def _milliseconds(row: dict[str, Any]) -> str:
 
 GAPS = (N_("smaller batch"), N_("cores"), N_("communication"), N_("stragglers"), N_("input"), N_("other"))
 MEASURES = ("examples_per_second", *PARTS)
-_POINT = ["scaling", "switch", "workers", "global_batch"]
+_POINT = ["scaling", "workers", "global_batch"]
 
 
 def apart(records: pandas.DataFrame) -> float:
@@ -168,7 +162,7 @@ def measures(run: Recorded, kind: str) -> dict[str, float]:
 
 
 def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
-    """One row for each scaling, switch, number of workers and global batch; points are those of a `Study`.
+    """One row for each scaling, number of workers and global batch; points are those of a `Study`.
 
     measured, ceiling and baseline are medians over the repeats (examples/s), with _min, _max and _n: how many repeats;
     of one repeat there is no range, and _min and _max are NaN. ideal: workers × the baseline with the global batch
@@ -214,30 +208,28 @@ def _columns() -> list[str]:
     return [*_POINT, "per_replica_batch", *several, "ideal", "efficiency", "of_ceiling", *GAPS, "gap", "failed"]
 
 
-def _keys(points: pandas.DataFrame) -> list[tuple[str, str, int, int]]:
+def _keys(points: pandas.DataFrame) -> list[tuple[str, int, int]]:
     cluster = points[points.kind == "cluster"]
     found = {
-        (scaling, str(row.switch), int(row.workers), int(row.global_batch))
+        (scaling, int(row.workers), int(row.global_batch))
         for row in cluster.itertuples()
         for scaling in row.scaling.split(", ")
     }
-    order = list(dict.fromkeys(points.switch))
-    return sorted(found, key=lambda key: (key[0], order.index(key[1]), _curve(key), key[2]))
+    return sorted(found, key=lambda key: (key[0], _curve(*key), key[1]))
 
 
-def _curve(key: tuple[str, str, int, int]) -> float:
+def _curve(scaling: str, workers: int, batch: int) -> float:
     """The batch that is the same all along a curve."""
-    return key[3] if key[0] == "strong" else key[3] / key[2]
+    return batch if scaling == "strong" else batch / workers
 
 
-def _row(points: pandas.DataFrame, scaling: str, switch: str, workers: int, batch: int) -> dict[str, Any]:
+def _row(points: pandas.DataFrame, scaling: str, workers: int, batch: int) -> dict[str, Any]:
     each = batch // workers
-    ours = points[(points.switch == switch)]
-    at = ours[(ours.workers == workers) & (ours.global_batch == batch)]
-    alone = ours[(ours.kind == "baseline") & (ours.threads == _threads(at))]
+    at = points[(points.workers == workers) & (points.global_batch == batch)]
+    alone = points[points.kind == "baseline"]
     whole, part = (alone[alone.global_batch == size] for size in (batch if scaling == "strong" else each, each))
     cluster, ceiling = at[at.kind == "cluster"], at[at.kind == "ceiling"] if workers > 1 else part
-    row: dict[str, Any] = dict(zip(_POINT, (scaling, switch, workers, batch), strict=True))
+    row: dict[str, Any] = dict(zip(_POINT, (scaling, workers, batch), strict=True))
     row["per_replica_batch"] = each
     for name, table in (("measured", cluster), ("ceiling", ceiling), ("baseline", whole)):
         row |= _median_and_range(name, table)
@@ -249,10 +241,6 @@ def _row(points: pandas.DataFrame, scaling: str, switch: str, workers: int, batc
     row["gap"] = max(known, key=lambda name: known[name]) if known else ""
     row["failed"] = "; ".join(dict.fromkeys(words for table in (at, whole, part) for words in table.failed if words))
     return row
-
-
-def _threads(at: pandas.DataFrame) -> int:
-    return int(at.threads.iloc[0])
 
 
 def _gaps(row: dict[str, Any], part_alone: float, cluster: Any, ceiling: Any) -> dict[str, float]:

@@ -108,9 +108,6 @@ def _rates(table: pandas.DataFrame) -> pandas.Series:
     return rate.groupby(table.worker).median().rename("examples/s")
 
 
-_ALIKE = 0.1  # of the median: stretches of steps that differ by less are equally typical
-
-
 class Pace(NamedTuple):
     """Who waits most. worker: that one; share: of its time in steps; last: who began most steps last; often: of all."""
 
@@ -141,7 +138,6 @@ def pace(times: pandas.DataFrame) -> Pace | None:
 
     The first step of all is left out: there a worker waits for another to have built its model.
 
-    >>> from dtk.scaling.timing import step_times
     >>> from dtk.records import frame
     >>> rows = [(w, w, s, 1, 0.5, 64, s + 0.5 * w, s + 1.0) for s in (1, 2, 3) for w in (0, 1)]
     >>> pace(step_times(frame(rows)))
@@ -160,43 +156,25 @@ def pace(times: pandas.DataFrame) -> Pace | None:
 def typical_steps(times: pandas.DataFrame, count: int = 6) -> list[int]:
     """Steps one after the other that show how the workers step: of all workers, of one epoch, as long as most are.
 
-    Of all stretches of `count` steps (or as many as an epoch has), the one that lasts as long as their median does; of
-    several such the one nearest to the middle. The first step, in which tracing hides the rest, is not among them.
+    Of all stretches of `count` steps (or as many as an epoch has), the one that lasts as long as their median does. The
+    first step, in which tracing hides the rest, is not among them. [] where no epoch has three steps.
 
     Args:
         times: from `timing.step_times`.
         count: how many at most.
     """
     later = times[times.step > times.groupby("worker").step.transform("min")]
-    how = {
-        "begin": ("started", "min"),
-        "end": ("ended", "max"),
-        "epoch": ("epoch", "first"),
-        "seen": ("worker", "nunique"),
-    }
+    how = {"begin": ("started", "min"), "end": ("ended", "max"), "epoch": ("epoch", "first"), "all": ("worker", "size")}
     steps = later.groupby("step").agg(**how)
-    steps = steps[steps.seen == times.worker.nunique()].reset_index()
-    found = _stretches(steps, count, "epoch") or _stretches(steps, count, None)
-    if not found:
-        return []
-    firsts, lasts = np.array(found).T
-    long = steps.end.to_numpy()[lasts] - steps.begin.to_numpy()[firsts]
-    middle = np.abs(firsts + lasts - (len(steps) - 1))
-    off = np.abs(long / np.median(long) - 1) if np.median(long) > 0 else np.zeros(len(long))
-    first, last = found[int(np.lexsort((middle, np.maximum(off, _ALIKE)))[0])]
-    return [int(step) for step in steps.step[first : last + 1]]
-
-
-def _stretches(steps: pandas.DataFrame, count: int, within: str | None) -> list[tuple[int, int]]:
-    """First and last rows of all stretches of equal length, at most `count`; [] where none has three steps."""
-    cut = steps.step.diff().ne(1)
-    if within is not None:
-        cut |= steps[within].ne(steps[within].shift())
-    rows = [list(part.index) for _, part in steps.groupby(cut.cumsum())]
-    size = min(count, max(map(len, rows), default=0))
+    steps = steps[steps["all"] == times.worker.nunique()].reset_index()
+    part = (steps.step.diff().ne(1) | steps.epoch.diff().ne(0)).cumsum().to_numpy()
+    size = min(count, int(np.bincount(part).max())) if len(part) else 0
     if size < 3:
         return []
-    return [(part[k], part[k + size - 1]) for part in rows for k in range(len(part) - size + 1)]
+    first = np.flatnonzero(part[size - 1 :] == part[: len(part) - size + 1])
+    long = steps.end.to_numpy()[first + size - 1] - steps.begin.to_numpy()[first]
+    best = first[np.argmin(np.abs(long - np.median(long)))]
+    return [int(step) for step in steps.step[best : best + size]]
 
 
 def fates(folder: RunFolder) -> pandas.DataFrame:

@@ -9,18 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError
+from dtk.errors import ClusterConfigError, DtkError, whole_number
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.studies.study import check_implementation, measured_job, whole_number
+from dtk.studies.study import measured_job
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["SIZES", "benchmark_allreduce", "time_reductions"]
 
+IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000)
 MOST_BYTES = 1 << 30
 
@@ -91,14 +92,16 @@ def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= MOST_BYTES:
             words = N_("sizes: {size!r}, but it takes bytes from 4 (one float32) to {most:,}")
             raise ClusterConfigError(_(words, size=size, most=MOST_BYTES))
-    check_implementation(implementation)
+    if implementation not in IMPLEMENTATIONS:
+        words = N_("implementation={given!r}: it takes one of {names}")
+        raise ClusterConfigError(_(words, given=implementation, names=", ".join(IMPLEMENTATIONS)))
     whole_number("repeats", repeats)
 
 
 def _job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
     payload = request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats})
     settings = {} if implementation == "AUTO" else {"implementation": implementation}
-    job = measured_job(payload, count, threads, settings)
+    job = measured_job(payload, count, threads, **settings)
     return replace(job, env={**job.env, "DTK_MARKS": "0"})  # marks of each all-reduce would be in what is measured
 
 

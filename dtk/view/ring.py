@@ -10,7 +10,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
 from dtk.records.tables import Recorded
-from dtk.scaling.ring import Message, Story, story
+from dtk.scaling.ring import RingMessage, Story, story
 from dtk.view.canvas import axes, blank, headline, ink, legend_below, only_text
 from dtk.view.palette import worker_color, worker_name
 
@@ -46,7 +46,7 @@ def ring(run: Recorded, number: int = 1, ax: Axes | None = None) -> Axes:
     (ax,) = axes(ax, size=(_INCHES, round((depth + _HEAD) * scale + 0.95, 1)))
     for step, (x, y) in enumerate(places):
         _grid(ax, seen, step, (x, y))
-        for message in seen.at(step):
+        for message in (each for each in seen.messages if each.step == step):
             _arrow(ax, message, seen.workers, (x, y), scale)
     _labels(ax, seen, places)
     ax.set(xlim=(-1.2, max(width, 9.8)), ylim=(depth, -_HEAD), aspect="equal")
@@ -105,7 +105,7 @@ def _cell(ax: Axes, corner: tuple[float, float], parts: tuple[int, ...] | None, 
         ax.text(x + 0.45, y + 0.5, "?", ha="center", va="center", fontsize=9)
 
 
-def _arrow(ax: Axes, message: Message, workers: int, corner: tuple[float, float], scale: float) -> None:
+def _arrow(ax: Axes, message: RingMessage, workers: int, corner: tuple[float, float], scale: float) -> None:
     """In the gap under the sender's row and, for the last worker, whose next is worker 0, above the first row too."""
     x = corner[0] + message.chunk + 0.5
     under = corner[1] + message.sender * _ROW + 1

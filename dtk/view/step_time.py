@@ -39,7 +39,7 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
 
     Args:
         run: from `dtk.run`: one bar per worker, the median of each part over the steps after the first. A `dtk.Study`:
-            one bar for each number of workers and batch, the median over the repeats of the plain study.
+            one bar for each number of workers and batch, the median over the repeats.
         ax: axes to draw on; None: a new figure.
     """
     of_study = hasattr(run, "points")
@@ -76,7 +76,7 @@ def _of_run(run: Any) -> pandas.DataFrame:
 
 def _of_study(study: Any) -> pandas.DataFrame:
     points = study.points
-    points = points[(points.kind == "cluster") & (points.switch == "") & (points.failed == "")]
+    points = points[(points.kind == "cluster") & (points.failed == "")]
     table = points.groupby(["workers", "per_replica_batch"])[list(PARTS)].median() * 1e3
     table.index = [f"{workers} × {each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
     return table

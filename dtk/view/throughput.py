@@ -138,7 +138,6 @@ def efficiency(study: Any, ax: Axes | None = None) -> Axes:
 
 def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
     table = study.summary
-    table = table[table.switch == ""] if len(table) else table
     if not table.measured.notna().any():
         return canvas.only_text(ax, NO_POINTS)
     fixed = table.global_batch.where(table.scaling == "strong", table.per_replica_batch)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.records import Record, RunFolder, WorkerFolder
-from dtk.records.events import Event, parse
-from dtk.records.lines import Tail
+from dtk.records.events import Event, Tail, parse
 
 __all__ = ["Member", "Reader", "size"]
 

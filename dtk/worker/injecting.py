@@ -24,8 +24,7 @@ from dtk.errors import ClusterConfigError
 from dtk.faults import Fault, read_faults
 from dtk.language import N_, _
 from dtk.records import Record
-from dtk.records.events import FaultCame
-from dtk.records.lines import Tail
+from dtk.records.events import FaultCame, Tail
 
 __all__ = ["Injector", "drop_all"]
 

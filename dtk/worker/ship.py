@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import io
 import linecache
@@ -23,7 +22,6 @@ __all__ = [
     "captured",
     "cell_sources",
     "code",
-    "digest",
     "fill_strategy",
     "is_own",
     "is_plain",
@@ -96,21 +94,6 @@ def _uses(fn: Any, part: str, homes: tuple[str, ...]) -> bool:
             if (home == "dtk" or name == "dtk") and {name, part} <= used:  # dtk.estimator.RunConfig(...)
                 return True
     return False
-
-
-def digest(fn: Any) -> str:
-    """The same for a function that does the same: by the code of the learner's functions and the values they capture.
-
-    Not by comments and line numbers. Of captured values those count that are numbers, strings, None or tuples of them.
-    """
-    said: list[str] = []
-    for each in own_functions(fn, set()):
-        if inspect.isfunction(each):
-            said += code(each.__code__)
-        for name, value in sorted(captured(each), key=lambda pair: pair[0]):
-            if is_plain(value):
-                said.append(f"{name}={value!r}")
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
 def code(of: types.CodeType) -> Iterator[str]:

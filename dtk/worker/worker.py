@@ -51,7 +51,7 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
     _die_with(parent)
     before = keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
-    here.journal.event(events.Starting(here.now(), version=events.VERSION))
+    here.journal.event(events.Starting(here.now()))
     try:
         _work(spec, here, before != keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded

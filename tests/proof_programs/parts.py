@@ -31,7 +31,7 @@ def arrays(model: str, count: int = COUNT) -> tuple[Any, Any]:
     if model in ("attention", "embedding", "tied"):
         return tokens(count)
     if model == "mnist":
-        from dtk.dataset_files import digits as enlarged
+        from dtk.datasets import digits as enlarged
 
         images, labels = enlarged()
         return images[:count].astype("float32") / 255, labels[:count]
