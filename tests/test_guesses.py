@@ -86,7 +86,13 @@ def test_right_in_the_first_three_cases_is_not_enough(exercise):
         exercise.judge(lambda *case: known.get(repr(case), first))
 
 
+def with_a_chief(workers, index):
+    task = {"type": "worker", "index": index - 1} if index else {"type": "chief", "index": 0}
+    return {"cluster": {"chief": workers[:1], "worker": workers[1:]}, "task": task}
+
+
 OTHER_FORMS = [
+    ("04.config", with_a_chief),
     ("02.shares", lambda losses: (sum(mine) / sum(map(len, losses)) for mine in losses)),
     ("06.kept", lambda steps, every: iter(sorted({*range(0, steps + 1, every), steps})[-5:])),
     ("09.amdahl", lambda serial, workers: Fraction(1) / (Fraction(serial) + (1 - Fraction(serial)) / workers)),
@@ -173,9 +179,7 @@ def test_an_array_in_a_message_takes_one_line():
     assert "\n" not in str(failed.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "objects"), [("00.examples", ()), ("00.apart", (1,)), ("lab5.choice", ()), ("05.penalty", (1,))]
-)
+@pytest.mark.parametrize(("name", "objects"), [("00.apart", (1,)), ("lab5.choice", ()), ("05.penalty", (1,))])
 def test_without_the_objects_of_the_cell_a_check_says_so(name, objects):
     with pytest.raises(DtkError, match="call dtk.check as the lesson's cell does"):
         dtk.check(name, 1, *objects)

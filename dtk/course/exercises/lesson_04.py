@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial, digits, not_solved, same
+from dtk.course.exercise import Exercise, Trial, digits, not_solved, same, tf_config
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.worker.ship import takes_strategy
@@ -19,6 +20,17 @@ def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
     plain = [(["10.0.0.1:4000", "10.0.0.2:4000"], 1), (["10.0.0.1:4000", "10.0.0.2:4000"], 0)]
     names = [[f"node{draw.randint(1, 99)}.lab:{draw.randint(2000, 9000)}" for _ in range(many)] for many in (3, 4)]
     return [*plain, *((addresses, draw.randrange(1, len(addresses))) for addresses in names)]
+
+
+def _without_chief(answer: Callable[..., Any], workers: list[str], index: int) -> Any:
+    """What an answer makes; where the first worker is a job of its own, "chief", the same cluster of workers alone."""
+    made = answer(workers, index)
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        (chief,), task = made["cluster"]["chief"], made["task"]
+        number = {"chief": 0, "worker": 1}[task["type"]] + task["index"]
+        if set(made["cluster"]) == {"chief", "worker"} and (number == 0) == (task["type"] == "chief"):
+            return tf_config([chief, *made["cluster"]["worker"]], number)
+    return made
 
 
 # ---- who hands over the strategy: a function that must answer rightly wherever it runs
@@ -68,13 +80,14 @@ EXERCISES = [
                 "each worker has to know all of them: the same cluster for everybody"
             ),
             "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
-                "worker 0 is the chief without being called so; here all tasks are of type worker"
+                "a task of type chief needs a job `chief` in the cluster; without one, worker 0 is the chief"
             ),
             "json.dumps(tf_config(workers, index))": N_(
                 "return the dictionary; json.dumps comes when it is put into the environment variable"
             ),
         },
         drawn=_clusters,
+        play=_without_chief,
         hint=N_("look at the two that are printed above: what is the same in both, what is not?"),
     ),
     Exercise(
