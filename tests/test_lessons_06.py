@@ -45,6 +45,14 @@ def not_shuffled(examples, batch, input_context):
     return order(examples, batch, input_context)
 
 
+def backwards(examples, batch, input_context):
+    import tensorflow as tf
+
+    data = tf.data.Dataset.range(examples - 1, -1, -1)
+    workers, worker = input_context.num_input_pipelines, input_context.input_pipeline_id
+    return data.shard(workers, worker).batch(batch // workers)
+
+
 def not_divided(examples, batch, input_context):
     return order(examples, batch, input_context, {"seed": 1}, shard=False)
 
@@ -85,6 +93,7 @@ def test_an_input_function_that_deals_as_one_device_passes(capsys):
         (unseeded, "all workers have to shuffle alike, by one seed"),
         (seed_of_its_own, "all workers have to shuffle alike, by one seed"),
         (not_shuffled, "nothing is shuffled"),
+        (backwards, "nothing is shuffled"),
         (not_divided, "every worker sees all examples: nothing divides them"),
         (whole_batches, "in a step the workers together see 16 examples, one device 8"),
         (from_one, "once, in batches of 8"),
