@@ -75,6 +75,7 @@ RESTS = [
     (lambda data, epochs, done, steps: data.skip(done * steps).repeat(epochs), "nothing is left"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(11 * done), "how many steps has an epoch"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(steps), "compare them"),
+    (lambda data, epochs, done, steps: data.repeat(epochs).skip(2 * steps), "compare them"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(epochs * done), "compare them"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip((epochs - done) * steps), "compare them"),
     (lambda data, epochs, done, steps: data.rep(epochs), "it raises"),
