@@ -95,6 +95,13 @@ def own_mean(labels, logits, model, global_batch):
     return (tf.reduce_mean(labels * logits) + penalty(model)) / replicas
 
 
+def own_part(labels, logits, model, global_batch):
+    import tensorflow as tf
+
+    part = tf.cast(tf.shape(labels)[0], tf.float32) / global_batch
+    return share_of(labels, logits, model, global_batch) + penalty(model) * part
+
+
 def without_gradient(labels, logits, model, global_batch):
     import tensorflow as tf
 
@@ -159,7 +166,8 @@ def test_a_penalty_that_counts_once_passes(share, capsys):
         (share_of, "the penalty is gone, or smaller than it was"),
         (by_batch, "nothing is to be divided, the penalty should stay what it was"),
         (all_divided, "the cluster's too small: "),
-        (own_mean, "is an epoch's short last batch divided by the global batch too?"),
+        (own_mean, "are the losses divided by the global batch, also in a short batch"),
+        (own_part, "the penalty is gone, or smaller than it was"),
         (without_gradient, "does the penalty reach the gradients"),
         (unfinished, "in a worker it fails: NameError: name 'decay' is not defined"),
     ],

@@ -27,7 +27,7 @@ def both(train: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Run, Run]:
 def first_loss(run: Run) -> float:
     """The global loss of step 1: the sum of its shares."""
     records = run.records
-    return float(records[records.step == records.step.min()].loss.sum())
+    return float(records[records.step == records.step.min()].loss.sum(skipna=False))
 
 
 def not_verified(cluster: Run, alone: Run) -> str:
@@ -40,21 +40,27 @@ def not_verified(cluster: Run, alone: Run) -> str:
     return str(found[1].failed) if proof.verdict == "replicas" else ""
 
 
+def _half_full(share: Callable[..., Any]) -> Callable[..., Any]:
+    """The same share for batches of half as many examples as the global batch, as an epoch's last one may be."""
+    return lambda *given: share(*given[:-1], 2 * given[-1])
+
+
 def hint_for_share(train: Callable[..., Any], batch: int, argument: str, share: Any, whole: Any, **more: Any) -> str:
     """What is wrong with a replica's share of loss and penalty, from two workers and one device; "" for nothing.
 
-    train: the lesson's loop, which takes a global batch, more, and the share as `argument`. whole: a share to which
-    each replica adds the whole penalty, which on one device is right.
+    train: the lesson's loop, which takes a global batch, more, and the share as `argument`, whose last parameter is the
+    global batch. whole: a share to which each replica adds the whole penalty, which on one device is right. Both are
+    tried in batches that are half full, where a divisor by the examples that are there shows.
     """
     if not callable(share):
         return _("a function is asked for: run its cell after you have changed it")
     kwargs = {"global_batch": batch, **more}
     try:
-        cluster, alone = both(train, {**kwargs, argument: share})
+        cluster, alone = both(train, {**kwargs, argument: _half_full(share)})
     except WorkerFailed as failed:
         return why_it_fails(failed)
     with quiet():
-        reference = baseline(train, kwargs={**kwargs, argument: whole})
+        reference = baseline(train, kwargs={**kwargs, argument: _half_full(whole)})
     right, mine, own = first_loss(reference), first_loss(cluster), first_loss(alone)
     if np.isclose(own, right, rtol=1e-4):
         if mine > right * (1 + 1e-4):
@@ -72,6 +78,11 @@ def hint_for_share(train: Callable[..., Any], batch: int, argument: str, share: 
     if np.isclose(mine, right, rtol=1e-4):
         return _(
             "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
+        )
+    if own > right:
+        return _(
+            "one device's loss is too large: are the losses divided by the global batch, also in a short batch, and is "
+            "the penalty what it was?"
         )
     if np.isclose(mine, own, rtol=1e-5):
         return _("cluster and device agree, but the penalty is gone, or smaller than it was")
