@@ -94,7 +94,7 @@ WRONG = {
     "the workers agree with each other": RIGHT.replace(
         "keras.utils.set_random_seed(0)", "keras.utils.set_random_seed(1)"
     ),
-    "replicas=1: two workers": RIGHT.replace("tf.distribute.MultiWorkerMirroredStrategy()", "tf.distribute.get_strategy()").replace(
+    "replicas=1": RIGHT.replace("tf.distribute.MultiWorkerMirroredStrategy()", "tf.distribute.get_strategy()").replace(
         "strategy.cluster_resolver.task_id",
         "__import__('json').loads(__import__('os').environ['TF_CONFIG'])['task']['index']",
     ),

@@ -68,7 +68,11 @@ WORKED_OUT = {
     "07_fault_tolerance": {"7": GIVEN, "11": "33 // 3", "15": "11 + 4"},
     "08_measuring": {"100": "10 / 0.1"},
     "09_predicting": {"208": "2 * 99 * 0.05 + 2 * 100 * 99 / 100"},
-    "10_batch_and_rate": {"0.94": "3 / 1000 / (8 / 2500)"},
+    "10_batch_and_rate": {
+        "0.94": "3 / 1000 / (8 / 2500)",
+        "16": "512 / 32",
+        "23": "(DIGITS - TEST_DIGITS) // 32 / ((DIGITS - TEST_DIGITS) // 512)",
+    },
     "11_what_else": {"1.5": GIVEN},
     "12_beyond_one_machine": {"86": GIVEN, "101": GIVEN},  # seconds, as in docs/guide/clusters.md
     "13_inside_a_replica": {"64": "128 // 2"},
