@@ -128,9 +128,15 @@ def test_a_value_is_judged_by_the_learners_own_run(name, runs):
         dtk.check(name, 1)
 
 
+def with_a_chief(workers, index):
+    task = {"type": "worker", "index": index - 1} if index else {"type": "chief", "index": 0}
+    return {"cluster": {"chief": workers[:1], "worker": workers[1:]}, "task": task}
+
+
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
+        ("04.config", with_a_chief),
         ("02.shares", lambda losses: (sum(mine) / sum(map(len, losses)) for mine in losses)),
         ("06.kept", lambda steps, every: iter(sorted({*range(0, steps + 1, every), steps})[-5:])),
         ("09.amdahl", lambda serial, workers: Fraction(1) / (Fraction(serial) + (1 - Fraction(serial)) / workers)),

@@ -89,6 +89,7 @@ def share(losses, model, global_batch, *, part="scaled", own_mean=False, divide=
         "typed in": penalty / 2,
         "of the batch": penalty / global_batch,
         "twice": penalty / replicas() ** 2,
+        "of its examples": penalty * tf.cast(tf.shape(losses)[0], tf.float32) / global_batch,
         "none": 0.0,
         "without gradient": tf.stop_gradient(penalty) / replicas(),
     }
@@ -118,10 +119,9 @@ def test_a_penalty_that_counts_once_passes(capsys):
         ({"part": "of the batch"}, "the loss has to stay what it was, with all its parts"),
         ({"decay": math.nan}, "the loss has to stay what it was, with all its parts"),
         ({"part": "whole", "divide": True}, "the cluster's too small: "),
-        (
-            {"part": "whole", "own_mean": True, "divide": True},
-            "an epoch's short last batch divided by the global batch",
-        ),
+        ({"part": "of its examples"}, "the loss has to stay what it was, with all its parts"),
+        ({"own_mean": True}, "are the losses divided by the global batch, also in a short batch"),
+        ({"part": "whole", "own_mean": True, "divide": True}, "are the losses divided by the global batch"),
         ({"part": "without gradient"}, "does the penalty reach the gradients"),
         ({"part": "?"}, "in a worker it fails: KeyError"),
     ],
@@ -197,12 +197,13 @@ def test_a_loss_that_is_wrong_gets_its_hint(wrong, words):
 # ---- lesson 06's input function
 
 
-def dealt(examples, batch, context, *, shuffle=None, shard=True, divide=True, first=0, late=None, epochs=1):
-    """Numbers dealt out. shuffle, late: keywords of Dataset.shuffle, before and after the sharding; None for none."""
+def dealt(examples, batch, context, *, shuffle=None, shard=True, divide=True, first=0, late=None, epochs=1, by=1):
+    """Numbers dealt out, by=-1 backwards. shuffle, late: keywords of Dataset.shuffle, before and after the sharding."""
     import tensorflow as tf
 
     workers, worker = context.num_input_pipelines, context.input_pipeline_id
     data = tf.data.Dataset.range(first, examples)
+    data = data if by == 1 else data.map(lambda number: examples - 1 - number)
     data = data if shuffle is None else data.shuffle(examples, **shuffle)
     data = data.shard(workers, worker) if shard else data
     data = data if late is None else data.shuffle(examples, **late)
@@ -223,6 +224,7 @@ def test_an_input_function_that_deals_as_one_device_passes(capsys):
         ({"late": {"seed": 1}}, "not those that one device sees: mind the order"),
         ({"shuffle": {}}, "all workers have to shuffle alike, by one seed"),
         ({}, "nothing is shuffled"),
+        ({"by": -1}, "nothing is shuffled"),
         ({"shuffle": {"seed": 1}, "shard": False}, "every worker sees all examples: nothing divides them"),
         ({"shuffle": {"seed": 1}, "divide": False}, "in a step the workers together see 16 examples, one device 8"),
         ({"shuffle": {"seed": 1}, "first": 1}, "once, in batches of 8"),
@@ -305,6 +307,7 @@ RESTS = [
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(done), "counts batches"),
     (lambda data, epochs, done, steps: data.skip(done * steps).repeat(epochs), "nothing is left"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(steps), "compare them"),
+    (lambda data, epochs, done, steps: data.repeat(epochs).skip(2 * steps), "compare them"),
     (lambda data, epochs, done, steps: data.rep(epochs), "it raises"),
 ]
 

@@ -14,7 +14,7 @@ from dtk.language import _
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["hint_for_share", "trains_otherwise", "watched", "why_it_fails"]
+__all__ = ["half_full", "hint_for_share", "trains_otherwise", "watched", "why_it_fails"]
 
 
 def trains_otherwise(cluster: Run, alone: Run) -> bool:
@@ -28,7 +28,15 @@ def trains_otherwise(cluster: Run, alone: Run) -> bool:
 def _first_loss(run: Run) -> float:
     """The global loss of step 1: the sum of its shares."""
     records = run.records
-    return float(records[records.step == records.step.min()].loss.sum())
+    return float(records[records.step == records.step.min()].loss.sum(skipna=False))
+
+
+def half_full(share: Any) -> Any:
+    """The same share for batches of half as many examples as its last argument, the global batch, says.
+
+    As an epoch's last batch may be: there a divisor by the examples that are there shows.
+    """
+    return (lambda *given: share(*given[:-1], 2 * given[-1])) if callable(share) else share
 
 
 def hint_for_share(
@@ -56,6 +64,11 @@ def hint_for_share(
         if np.isclose(together, right, rtol=1e-4):
             return _(
                 "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
+            )
+        if own > right:
+            return _(
+                "one device's loss is too large: are the losses divided by the global batch, also in a short batch, "
+                "and is the penalty what it was?"
             )
         return _("also on one device, which divides nothing, the loss has to stay what it was, with all its parts")
     if together > right * (1 + 1e-4):

@@ -41,12 +41,24 @@ def _environments(draw: random.Random) -> list[tuple[dict[str, str], dict[str, A
 
 
 def _with_plain_json(answer: Callable[..., Any], base: dict[str, str], config: Any) -> Any:
-    """What an answer makes, its TF_CONFIG with json.dumps's own spaces and order: others are as good."""
+    """What an answer makes, its TF_CONFIG with json.dumps's own spaces and order: others are as good. Where `base`
+    itself changed, which may be the notebook's own environment, what is made says so.
+    """
+    before = dict(base)
     made = answer(base, config)
+    if base != before and isinstance(made, Mapping):
+        made = {**made, "base": "changed"}
     if isinstance(made, Mapping) and isinstance(made.get("TF_CONFIG"), str):
         with contextlib.suppress(ValueError):
             return {**made, "TF_CONFIG": json.dumps(json.loads(made["TF_CONFIG"]), sort_keys=True)}
     return made
+
+
+def _in_place(base: dict[str, str], config: Any) -> dict[str, str]:
+    kept = _environment(base, config)
+    base.clear()
+    base.update(kept)
+    return base
 
 
 def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] = _PROXIES) -> dict[str, str]:
@@ -67,6 +79,7 @@ _ENVIRONMENT = Exercise(
         "{**_environment(base, config), 'TF_CONFIG': str(config)}": N_(
             "TensorFlow reads JSON, in which strings have double quotes"
         ),
+        _in_place: N_("this changes `base` itself, which may be the notebook's own environment: make a copy"),
         "{**_environment(base, config), 'TF_CONFIG': config}": N_("a variable of the environment is a text"),
     },
     drawn=_environments,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from dtk.course.exercise import Exercise, digits
@@ -16,6 +17,21 @@ def _weighted(means: list[float], examples: list[int]) -> float:
 
 def _by_step(run: Any) -> Any:
     return run.records.groupby("step").loss.sum()
+
+
+def _records(draw: random.Random) -> list[tuple[Any]]:
+    """Tables such as `run.records`, in which no replica has the examples of another one."""
+    import pandas as pd
+
+    cases = []
+    for replicas, steps in ((2, 3), (2, 5), (3, 4), (4, 2)):
+        rows = [
+            {"replica": replica, "step": step, "examples": 10 * (replica + 1) + draw.randint(0, 9)}
+            for step in range(1, steps + 1)
+            for replica in range(replicas)
+        ]
+        cases.append((pd.DataFrame(rows),))
+    return cases
 
 
 def _difference(run: Any, baseline: Any) -> Any:
@@ -58,17 +74,22 @@ WHOLE = Exercise(
 )
 EXAMPLES = Exercise(
     "00.examples",
-    given="run",
-    right="int(run.records[run.records.replica == 1].examples.sum())",
+    given="records",
+    right="int(records[records.replica == 1].examples.sum())",
     wrong={
-        "int((run.records.replica == 1).sum())": N_(
+        "int((records.replica == 1).sum())": N_(
             "this counts rows, so steps; each row's column `examples` says how many there were"
         ),
-        "int(run.records.examples.sum())": N_("these are the examples of all replicas together"),
-        "int(run.records[run.records.replica == 1].examples.iloc[0])": N_(
+        "int(records.examples.sum())": N_("these are the examples of all replicas together"),
+        "int(records[records.replica == 1].examples.iloc[0])": N_(
             "these are the examples of one step; add up all steps"
         ),
+        "int(records[records.replica == 0].examples.sum())": N_("these are replica 0's; replicas are counted from 0"),
+        "records.examples.sum() / records.replica.nunique()": N_(
+            "this divides all examples evenly, and the parts of the replicas may differ"
+        ),
     },
+    drawn=_records,
     hint=N_("look at run.records.head(4): which column names the replica, and which counts examples?"),
 )
 APART = Exercise(

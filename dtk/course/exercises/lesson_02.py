@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.exercise import Exercise, Trial, digits
-from dtk.course.trials import hint_for_share
+from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -79,7 +79,8 @@ WEIGHTED = Exercise(
 
 def _hint_for_penalty(share: Any, train: Any, without: Any, unscaled: Any, draw: random.Random) -> str:
     """without: the share without a penalty, not needed. unscaled: with one that each replica adds whole."""
-    return hint_for_share(train, "share_of", share, unscaled, global_batch=draw.choice((36, 48, 60, 72)), steps=3)
+    batch = draw.choice((36, 48, 60, 72))
+    return hint_for_share(train, "share_of", half_full(share), half_full(unscaled), global_batch=batch, steps=3)
 
 
 EXERCISES = [SHARES, Trial("02.penalty", _hint_for_penalty), ANY_SHAPE, WEIGHTED]

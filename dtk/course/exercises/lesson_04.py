@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial, digits, not_solved, same
+from dtk.course.exercise import Exercise, Trial, digits, not_solved, same, tf_config
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.runs import baseline, run
@@ -48,6 +50,17 @@ def _strategy_hint(answer: Any, draw: random.Random) -> str:
     return _(words, values=values)
 
 
+def _without_chief(answer: Callable[..., Any], workers: list[str], index: int) -> Any:
+    """What an answer makes; where the first worker is a job of its own, "chief", the same cluster of workers alone."""
+    made = answer(workers, index)
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        (chief,), task = made["cluster"]["chief"], made["task"]
+        number = {"chief": 0, "worker": 1}[task["type"]] + task["index"]
+        if set(made["cluster"]) == {"chief", "worker"} and (number == 0) == (task["type"] == "chief"):
+            return tf_config([chief, *made["cluster"]["worker"]], number)
+    return made
+
+
 CONFIG = Exercise(
     "04.config",
     given="workers, index",
@@ -56,13 +69,14 @@ CONFIG = Exercise(
         "tf_config(workers, index + 1)": N_("workers are counted from 0: the chief is worker 0"),
         "tf_config([workers[index]], index)": N_("each worker has to know all of them: the same cluster for everybody"),
         "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
-            "worker 0 is the chief without being called so; here all tasks are of type worker"
+            "a task of type chief needs a job `chief` in the cluster; without one, worker 0 is the chief"
         ),
         "json.dumps(tf_config(workers, index))": N_(
             "return the dictionary; json.dumps comes when it is put into the environment variable"
         ),
     },
     drawn=_clusters,
+    play=_without_chief,
     hint=N_("look at the two that are printed above: what is the same in both, what is not?"),
 )
 

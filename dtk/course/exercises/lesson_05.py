@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.exercise import Exercise, Trial
-from dtk.course.trials import hint_for_share
+from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
 
@@ -33,7 +33,8 @@ def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
 
 
 def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Random) -> str:
-    return hint_for_share(train, "share", share, whole_penalty, global_batch=draw.choice((80, 96, 112)))
+    batch = draw.choice((80, 96, 112))
+    return hint_for_share(train, "share", half_full(share), half_full(whole_penalty), global_batch=batch)
 
 
 EXERCISES = [

@@ -17,11 +17,13 @@ __all__ = ["EXERCISES"]
 
 def _waits(draw: random.Random) -> list[tuple[dict[int, int | None]]]:
     """By worker, the one that it waits for, or None: a chain of waiting, and workers beside it."""
-    cases: list[tuple[dict[int, int | None]]] = [({0: 1, 1: None},), ({0: 3, 1: None, 2: None, 3: 2, 4: None},)]
-    for workers, chain in ((4, 3), (6, 4), (5, 5), (8, 3)):
-        order = [0, *draw.sample(range(1, workers), chain - 1)]
+    cases: list[tuple[dict[int, int | None]]] = [({0: 1, 1: None},), ({0: 3, 1: None, 2: None, 3: 2, 4: 1},)]
+    for workers, chain in ((4, 3), (6, 4), (5, 5), (8, 3), (9, 4)):
+        order = [0, *draw.sample(range(1, workers), workers - 1)]
         waits: dict[int, int | None] = dict.fromkeys(range(workers), None)
-        waits.update(itertools.pairwise(order))
+        waits.update(itertools.pairwise(order[:chain]))
+        if workers >= chain + 3:
+            waits.update(itertools.pairwise(order[chain:]))  # a chain of its own, which worker 0 has no part in
         cases.append((waits,))
     return cases
 
@@ -31,6 +33,11 @@ def _followed(waits: dict[int, int | None]) -> int:
     while (there := waits[worker]) is not None:
         worker = there
     return worker
+
+
+def _awaited(waits: dict[int, int | None]) -> int:
+    """The first worker that waits for none and that another one waits for."""
+    return next(worker for worker, there in waits.items() if there is None and worker in waits.values())
 
 
 def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
@@ -50,8 +57,10 @@ def _role(hosts: list[str], number: int, last: int = 0) -> tuple[int, str]:
 # ---- the data that is left, tried on a few numbers in another order each epoch, which the lesson does not show
 
 
-def _left(rest: Callable[..., Any], epochs: int, done: int, steps: int, seed: int) -> tuple[Any, Any] | None:
-    """Runs in a worker: the batches of an answer, and those of all epochs; None for None."""
+def _left(rest: Callable[..., Any], epochs: int, steps: int, seed: int) -> list[tuple[Any, Any, int]] | None:
+    """Runs in a worker, with 2 epochs done and with 3: an answer's batches, those of all epochs, and the epochs done;
+    None where an answer is None.
+    """
     import numpy as np
     import tensorflow as tf
 
@@ -61,15 +70,21 @@ def _left(rest: Callable[..., Any], epochs: int, done: int, steps: int, seed: in
     def listed(batches: Any) -> list[Any]:
         return [np.asarray(batch).tolist() for batch in batches.take(10 * steps)]
 
-    answer = rest(data(), epochs, done, steps)
-    return None if answer is None else (listed(answer), listed(data().repeat(epochs)))
+    answers = {done: rest(data(), epochs, done, steps) for done in (2, 3)}
+    if None in answers.values():
+        return None
+    whole = listed(data().repeat(epochs))
+    return [(listed(answer), whole, done) for done, answer in answers.items()]
 
 
 def _hint_for_rest(rest: Any, draw: random.Random) -> str:
     epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
-    work = functools.partial(_left, epochs=epochs, done=2, steps=steps, seed=draw.randrange(99))
-    signature = "rest(data, epochs, done, steps)"
-    return watched("07.rest", rest, signature, work, lambda found: _said_of(found[0], found[1], 2, steps))
+    work = functools.partial(_left, epochs=epochs, steps=steps, seed=draw.randrange(99))
+
+    def hint_for(found: list[tuple[Any, Any, int]]) -> str:
+        return next(filter(None, (_said_of(given, whole, done, steps) for given, whole, done in found)), "")
+
+    return watched("07.rest", rest, "rest(data, epochs, done, steps)", work, hint_for)
 
 
 def _said_of(given: list[Any], whole: list[Any], done: int, steps: int) -> str:
@@ -117,6 +132,7 @@ EXERCISES = [
             "min(worker for worker, there in waits.items() if there is None)": N_(
                 "this worker waits for no other, but does any other wait for it?"
             ),
+            _awaited: N_("another chain of workers may end elsewhere: follow the one that begins with worker 0"),
             "0": N_("worker 0 waits: it is where you begin to look, not where you end"),
         },
         drawn=_waits,
