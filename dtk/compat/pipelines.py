@@ -7,10 +7,10 @@ has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell whe
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dtk.compat.replacing import replaces
 from dtk.compat.steps import targets
 
 __all__ = ["watch_datasets", "watch_distribution"]
@@ -23,11 +23,10 @@ Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
 
 def watch_datasets(dataset: Any, report: Report) -> None:
     """dataset: tf.data.Dataset. report: gets what a map's function, or a generator, has that may differ."""
-    original_map, original_generator = dataset.map, dataset.from_generator
 
-    @functools.wraps(original_map)
-    def mapped(self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original_map(self, map_func, *args, **kwargs)
+    @replaces(dataset, "map")
+    def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, map_func, *args, **kwargs)
         wrapper = getattr(found, "_map_func", None)
         graph = getattr(getattr(wrapper, "function", None), "graph", None)
         if graph is not None:
@@ -37,29 +36,26 @@ def watch_datasets(dataset: Any, report: Report) -> None:
                 report(draws=draws, python=python)
         return found
 
-    @functools.wraps(original_generator)
-    def from_generator(generator: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(dataset, "from_generator")
+    def from_generator(original: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
         if not str(getattr(generator, "__module__", "")).startswith("dtk."):
             report(python=["from_generator"])
-        return original_generator(generator, *args, **kwargs)
+        return original(generator, *args, **kwargs)
 
-    dataset.map, dataset.from_generator = mapped, staticmethod(from_generator)
+    dataset.from_generator = staticmethod(from_generator)
 
 
 def watch_distribution(module: Any, report: Report) -> None:
     """module: tensorflow.python.distribute.distribute_lib. report: gets the readers of data that is sharded by file."""
-    original = module.StrategyBase.experimental_distribute_dataset
 
-    @functools.wraps(original)
-    def distribute(self: Any, dataset: Any, options: Any = None) -> Any:
+    @replaces(module.StrategyBase, "experimental_distribute_dataset")
+    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
         policy = dataset.options().experimental_distribute.auto_shard_policy.name
         kinds = {type(each).__name__.strip("_") for each in _all(dataset)}
         readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
         if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
             report(files=[f"{policy}: {', '.join(readers)}"])
         return original(self, dataset, options)
-
-    module.StrategyBase.experimental_distribute_dataset = distribute
 
 
 def _all(dataset: Any) -> Iterator[Any]:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import wrapt
+
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 
 __all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
 
@@ -49,6 +53,10 @@ def several(replicas: int) -> None:
     wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), _MODULE)
 
 
+def _calculating(what: Callable[[int, Any], Any]) -> Callable[[Told, Any], Any]:
+    return lambda told, other: what(int(told), other)
+
+
 @functools.total_ordering
 class Told:
     """A number of replicas that a program multiplies its batch or its rate by, and that divides nothing.
@@ -61,8 +69,6 @@ class Told:
         self.replicas = replicas
 
     def __index__(self) -> int:
-        import tensorflow as tf
-
         return 1 if tf.inside_function() else self.replicas
 
     __int__ = __hash__ = __index__
@@ -76,25 +82,12 @@ class Told:
     def __lt__(self, other: Any) -> bool:
         return bool(int(self) < other)
 
-    def __mul__(self, other: Any) -> Any:
-        return int(self) * other
-
-    def __rmul__(self, other: Any) -> Any:
-        return other * int(self)
-
-    def __add__(self, other: Any) -> Any:
-        return int(self) + other
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return int(self) - other
-
-    def __floordiv__(self, other: Any) -> Any:
-        return int(self) // other
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return other // int(self)
+    __mul__ = _calculating(lambda mine, other: mine * other)
+    __rmul__ = _calculating(lambda mine, other: other * mine)
+    __add__ = __radd__ = _calculating(lambda mine, other: mine + other)
+    __sub__ = _calculating(lambda mine, other: mine - other)
+    __floordiv__ = _calculating(lambda mine, other: mine // other)
+    __rfloordiv__ = _calculating(lambda mine, other: other // mine)
 
     def __truediv__(self, other: Any) -> Any:
         return 1 / other
@@ -127,25 +120,20 @@ def counts(replicas: int) -> None:
 
 
 def _take_all(strategies: Any, replicas: int) -> None:
-    extended = strategies.CollectiveAllReduceExtended
-    original = extended._initialize_local_devices
-
-    def devices(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+    @replaces(strategies.CollectiveAllReduceExtended, "_initialize_local_devices")
+    def devices(original: Any, self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
         found, kind = original(self, cluster_resolver, worker_device)
         if kind == "CPU":
             found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
         return found, kind
 
-    extended._initialize_local_devices = devices
-
 
 def _share_the_first(strategies: Any) -> None:
     extended, utils = strategies.CollectiveAllReduceExtended, strategies.cross_device_utils
-    original = extended._initialize_multi_worker
     first: dict[str, Any] = {}
 
-    @functools.wraps(original)
-    def initialize(self: Any, cluster_resolver: Any) -> None:
+    @replaces(extended, "_initialize_multi_worker")
+    def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
         cluster = cluster_resolver.cluster_spec().as_dict()
         if not (has_a_cluster() and first.get("cluster") == cluster):
             original(self, cluster_resolver)
@@ -158,8 +146,6 @@ def _share_the_first(strategies: Any) -> None:
             original(self, cluster_resolver)
         finally:
             utils.CollectiveKeys = own_keys
-
-    extended._initialize_multi_worker = initialize
 
 
 def _stay_alone(strategies: Any) -> None:

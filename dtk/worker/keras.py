@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
+from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here, here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training
-from dtk.worker.evaluation import evaluated, evaluating
 from dtk.worker.fingerprint import element_shapes, fingerprint
-from dtk.worker.progress import Known, Progress, check_strategy, progress
+from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, with_base
 from dtk.worker.updates import check_any_strategy, keep_beside
 
 __all__ = ["Recorder"]
@@ -20,7 +19,7 @@ __all__ = ["Recorder"]
 
 def _base() -> Any:
     """The Callback class of the Keras that `tf.keras` is in this process."""
-    if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+    if keras_2_chosen():
         import tf_keras
 
         return tf_keras.callbacks.Callback
@@ -60,12 +59,7 @@ class Recorder:
     params: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # The base class can't be chosen when this module is imported: the process that workers are forked from
-        # imports it, and each worker has its own Keras, 2 or 3.
-        base = _base()
-        if not issubclass(cls, base):
-            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-        return base.__new__(cls)
+        return with_base(cls, _base())
 
     def __init__(self) -> None:
         super().__init__()

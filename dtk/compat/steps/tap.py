@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat.lazy import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
 from dtk.compat.steps import targets, updates
@@ -56,8 +57,6 @@ class Tap:
     blind = False
 
     def __init__(self, model: Any, slots: int, fingerprint: Fingerprint):
-        import tensorflow as tf
-
         self.model, self.slots, self._fingerprint = model, slots, fingerprint
         self.lost = 0
         self._seen = 0  # steps that `read` has handed out
@@ -86,8 +85,6 @@ class Tap:
 
         A loss that a step has not is 0; NaN all where none is known.
         """
-        import tensorflow as tf
-
         # Variable.numpy() takes 0.1 ms more a call, for gradients and placement that a plain read has no use for.
         read = tf.raw_ops.ReadVariableOp
         values = [read(resource=cell.handle, dtype=tf.float64).numpy() for cell in self._locals]
@@ -137,8 +134,6 @@ class Tap:
             found[name] = (place, None)
 
     def _write(self, data: Any, losses: dict[str, tuple[int, Any]], computed: list[Any]) -> None:
-        import tensorflow as tf
-
         x = data[0] if isinstance(data, tuple) else data
         examples = tf.shape(next(leaf for leaf in tf.nest.flatten(x) if leaf is not None))[0]
         self.batch = data
@@ -155,8 +150,6 @@ class Tap:
         self._put(tf.stack(row))
 
     def _put(self, row: Any) -> None:
-        import tensorflow as tf
-
         if self._elsewhere:
             aside = tf.constant([i - 2 in self._elsewhere for i in range(WIDTH)])
             row = tf.where(aside, tf.concat([[0.0, 0.0], self._aside.read_value()], 0), row)
@@ -172,22 +165,16 @@ class Tap:
 
 def _local(value: Any) -> Any:
     """A variable of which each replica has its own, read and written without the others."""
-    import tensorflow as tf
-
     on_read, none = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.NONE
     return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=none)
 
 
 def _graph() -> Any:
     """The graph that is being made; None in eager execution."""
-    import tensorflow as tf
-
     return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
 
 def _at(place: int, value: Any) -> Any:
-    import tensorflow as tf
-
     return tf.one_hot(place, LOSSES, dtype=tf.float64) * value
 
 
@@ -240,8 +227,6 @@ def _building(tap: Tap, on_built: Callable[[], None]) -> Callable[[Any], Any]:
 
 
 def _build(model: Any, spec: Any) -> None:
-    import tensorflow as tf
-
     if hasattr(model, "_symbolic_build"):  # Keras 3
         model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
         return

@@ -6,13 +6,15 @@ the step returns or shows. TensorFlow 2.15 to 2.21; the method is public, the gr
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 
 __all__ = [
     "Taken",
@@ -59,31 +61,25 @@ class taking:
 
 def watch(tape: Any) -> None:
     """tape: tf.GradientTape."""
-    original = tape.gradient
 
-    @functools.wraps(original)
-    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(tape, "gradient")
+    def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
         if _variables(sources):
             _look_at_graph()
             _remember(target)
         return found
 
-    tape.gradient = gradient
-
 
 def watch_scaling(cls: Any, name: str) -> None:
     """cls: an optimizer that scales losses, for float16; what is reported is the loss without its scale."""
-    original = getattr(cls, name)
 
-    @functools.wraps(original)
-    def scale(self: Any, loss: Any) -> Any:
+    @replaces(cls, name)
+    def scale(original: Any, self: Any, loss: Any) -> Any:
         scaled = original(self, loss)
         if getattr(_within, "scaled", None) is not None:
             _within.scaled[id(scaled)] = scaled, loss
         return scaled
-
-    setattr(cls, name, scale)
 
 
 _precision: set[str] = set()  # half types that a graph computes in that took a gradient
@@ -105,8 +101,6 @@ def stateful_draws() -> list[str]:
 
 
 def _look_at_graph() -> None:
-    import tensorflow as tf
-
     if tf.executing_eagerly():
         return
     for operation in tf.compat.v1.get_default_graph().get_operations():
@@ -119,8 +113,6 @@ def _look_at_graph() -> None:
 
 def draws() -> list[str] | None:
     """The operations that draw in the graph that is being made, with where they stand; None without a graph."""
-    import tensorflow as tf
-
     if tf.executing_eagerly():
         return None
     found, graph = [], tf.compat.v1.get_default_graph()
@@ -147,8 +139,6 @@ def clips() -> list[str] | None:
     A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
     without a graph, or where none of these took a gradient.
     """
-    import tensorflow as tf
-
     if tf.executing_eagerly():
         return None
     names: list[str] = []
@@ -170,14 +160,10 @@ def _inner(graph: Any) -> list[tuple[str, str]]:
 
 
 def _variables(sources: Any) -> list[Any]:
-    import tensorflow as tf
-
     return [leaf for leaf in tf.nest.flatten(sources) if isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable")]
 
 
 def _remember(target: Any) -> None:
-    import tensorflow as tf
-
     if not tf.executing_eagerly():
         graph = tf.compat.v1.get_default_graph()
         _gradients[graph] = len(graph.get_operations())
