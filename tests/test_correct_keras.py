@@ -182,13 +182,3 @@ def test_without_the_call_both_fail_with_the_known_error(tmp_path):
     logs = started_by_hand(tmp_path, program.replace(CALL, ""))
     assert all("Attempt to convert a value (PerReplica" in log for log in logs), logs
     assert not (tmp_path / "out" / "weights.npz").exists()
-
-
-@pytest.mark.slow
-def test_with_tf_keras_neither_the_call_nor_dtk_is_needed(tmp_path):
-    program = PROGRAM.replace(CALL, "").replace("import dtk\n", "")
-    assert "dtk" not in program
-    logs = started_by_hand(tmp_path, program, TF_USE_LEGACY_KERAS="1")
-    assert "Epoch 3/3" in logs[0], logs
-    for mine, theirs in zip(*weights(tmp_path), strict=True):
-        assert np.array_equal(mine, theirs)

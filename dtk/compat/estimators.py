@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from dtk import extras
+from dtk.compat.fingerprint import fingerprint, first_leaf
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import local_values
 from dtk.compat.replacing import replaces
@@ -268,10 +269,9 @@ _rows: weakref.WeakKeyDictionary[Any, list[tuple[int, Any]]] = weakref.WeakKeyDi
 
 
 class Listener(Protocol):
-    """What is called. describe: a replica's features to two float64 scalars, their number and their fingerprint."""
+    """What is called, in worker processes."""
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]: ...
-    def describe(self, features: Any) -> tuple[Any, Any]: ...
     def saved(self, prefix: str) -> None: ...
     def trained(self, estimator: Any, loss: Any) -> None: ...
     def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]: ...
@@ -301,7 +301,7 @@ def _tap_training(cls: Any, listener: Listener) -> None:
         with _without_keras3(), _updated() as trained:
             spec = original(self, features, labels, mode, config)
         if mode == "train":
-            _add_row(spec.loss, trained, features, listener)
+            _add_row(spec.loss, trained, features)
         return spec
 
 
@@ -365,7 +365,7 @@ def _updated() -> Iterator[list[Any]]:
         cls.get_updates = get_updates.__wrapped__  # type: ignore[attr-defined]
 
 
-def _add_row(loss: Any, trained: list[Any], features: Any, listener: Listener) -> None:
+def _add_row(loss: Any, trained: list[Any], features: Any) -> None:
     """Adds this replica's numbers to the graph, for a hook to fetch.
 
     A v1 optimizer under a strategy takes the mean over the replicas and says so in the graph (`_scale_loss` in
@@ -378,7 +378,7 @@ def _add_row(loss: Any, trained: list[Any], features: Any, listener: Listener) -
     if not trained and getattr(graph, "_is_loss_scaled_by_optimizer", False):
         share = share / context.num_replicas_in_sync
     replica = tf.get_static_value(context.replica_id_in_sync_group)
-    row = tf.stack([*listener.describe(features), share])
+    row = tf.stack([tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features), share])
     _rows.setdefault(graph, []).append((int(replica or 0), row))
 
 

@@ -104,7 +104,7 @@ def copies(weight: Any) -> Copies | None:
     local = local_values(variable)
     if not all(isinstance(copy, tf.Variable) and hasattr(copy, "handle") for copy in local):
         return None
-    if not all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local):
+    if not has_value(weight):
         return None
     strategy = getattr(variable, "distribute_strategy", None)
     by_replica = getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ

@@ -18,7 +18,6 @@ from dtk.language import N_, _
 from dtk.records import weights
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
-from dtk.worker.fingerprint import fingerprint, first_leaf
 from dtk.worker.progress import evaluated, evaluating, progress, with_base
 
 __all__ = ["SAME_STEPS", "EstimatorRecorder", "check_checkpoint", "check_sharding", "listen"]
@@ -175,9 +174,6 @@ class _Listener:
         numbers = {name: float(value) for name, value in metrics.items() if name != "global_step"}
         evaluated(self.place, step=int(metrics["global_step"]), started=started, metrics=numbers)
         return metrics
-
-    def describe(self, features: Any) -> tuple[Any, Any]:
-        return tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features)
 
     def saved(self, prefix: str) -> None:
         """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtk.compat.fingerprint import element_shapes
 from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
 from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here, here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training
-from dtk.worker.fingerprint import element_shapes, fingerprint
 from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, with_base
 from dtk.worker.updates import check_any_strategy, keep_beside
 
 __all__ = ["Recorder"]
-
-
-def _base() -> Any:
-    """The Callback class of the Keras that `tf.keras` is in this process."""
-    if keras_2_chosen():
-        import tf_keras
-
-        return tf_keras.callbacks.Callback
-    import keras
-
-    return keras.callbacks.Callback
 
 
 class Recorder:
@@ -59,7 +48,13 @@ class Recorder:
     params: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return with_base(cls, _base())
+        if keras_2_chosen():
+            import tf_keras
+
+            return with_base(cls, tf_keras.callbacks.Callback)
+        import keras
+
+        return with_base(cls, keras.callbacks.Callback)
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +80,7 @@ class Recorder:
         self._progress, self._known = state, state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._saved, self._before = True, False, state.steps
         self._began = place.now()
-        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial, fingerprint=fingerprint)
+        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         state = self._state()

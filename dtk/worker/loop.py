@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dtk.compat.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
 from dtk.compat.steps import updates
@@ -17,7 +18,6 @@ from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.records.events import Loop, Running, Scope, Training, of_kind
-from dtk.worker.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.worker.progress import Known, Progress, check_strategy, progress
 from dtk.worker.updates import check_any_strategy
 

@@ -33,8 +33,9 @@ from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
-from dtk.worker import follow, ship, states, updates
+from dtk.worker import estimator, follow, ship, states, updates
 from dtk.worker.family import die_with
+from dtk.worker.keras import Recorder
 from dtk.worker.progress import progress
 from dtk.worker.spec import WorkerSpec
 
@@ -194,12 +195,10 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
     wrapt.register_post_import_hook(lambda tensorflow: tuning.leave_datasets_untuned(), "tensorflow")
     wrapt.register_post_import_hook(
-        lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
+        lambda _module: estimator.listen(), "tensorflow_estimator.python.estimator.training"
     )
     without.apply(spec["without"])
     if spec["record"]:
-        from dtk.worker.keras import Recorder
-
         callbacks.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
@@ -210,12 +209,6 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     if spec["replicas"] > 1:
         wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
         strategies.several(spec["replicas"])
-
-
-def _listen_to_estimator() -> None:
-    from dtk.worker import estimator
-
-    estimator.listen()
 
 
 def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:

@@ -113,12 +113,17 @@ def _look_at_graph() -> None:
 
 def draws() -> list[str] | None:
     """The operations that draw in the graph that is being made, with where they stand; None without a graph."""
+    graphs = _graphs()
+    return None if graphs is None else [each for graph in graphs for each in drawn(graph)]
+
+
+def _graphs() -> list[Any] | None:
+    """The graph that is being made, and those around it; None in eager execution."""
     if tf.executing_eagerly():
         return None
-    found, graph = [], tf.compat.v1.get_default_graph()
-    while graph is not None:
-        found += drawn(graph)
-        graph = getattr(graph, "outer_graph", None)
+    found = [tf.compat.v1.get_default_graph()]
+    while (outer := getattr(found[-1], "outer_graph", None)) is not None:
+        found.append(outer)
     return found
 
 
@@ -139,15 +144,11 @@ def clips() -> list[str] | None:
     A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
     without a graph, or where none of these took a gradient.
     """
-    if tf.executing_eagerly():
-        return None
     names: list[str] = []
-    graph = tf.compat.v1.get_default_graph()
-    while graph is not None:
+    for graph in _graphs() or []:
         names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
         if graph in _gradients:
             return sorted({match[2] for match in map(_CLIP.search, names) if match})
-        graph = getattr(graph, "outer_graph", None)
     return None
 
 
