@@ -17,7 +17,8 @@ from dtk.compat.replacing import replaces
 
 __all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
 
-_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
+# What MultiWorkerMirroredStrategy is made of.
+_EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
 
 
 def alone() -> None:
@@ -31,7 +32,10 @@ def alone() -> None:
     Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator_evaluator.py tells when
     this can go.
     """
-    wrapt.register_post_import_hook(_stay_alone, _MODULE)
+
+    @replaces(_EXTENDED, "_initialize_strategy")
+    def initialize(original: Any, self: Any, cluster_resolver: Any, devices: Any = None) -> None:
+        self._initialize_local(cluster_resolver, devices)
 
 
 def join_once() -> None:
@@ -41,7 +45,24 @@ def join_once() -> None:
     then is lost, so that both workers wait forever in the broadcast of the first variable; and the collective keys
     begin anew as well. tests/test_two_strategies.py tells when this can go.
     """
-    wrapt.register_post_import_hook(_share_the_first, _MODULE)
+    first: dict[str, Any] = {}
+
+    @replaces(_EXTENDED, "_initialize_multi_worker")
+    def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
+        from tensorflow.python.distribute import cross_device_utils as utils
+
+        cluster = cluster_resolver.cluster_spec().as_dict()
+        if not (has_a_cluster() and first.get("cluster") == cluster):
+            original(self, cluster_resolver)
+            if getattr(self, "_std_server_started", False):
+                first.update(cluster=cluster, keys=self._collective_keys, health=self._enable_check_health)
+            return
+        self._std_server_started, self._enable_check_health = True, first["health"]
+        own_keys, utils.CollectiveKeys = utils.CollectiveKeys, lambda **start: first["keys"]
+        try:
+            original(self, cluster_resolver)
+        finally:
+            utils.CollectiveKeys = own_keys
 
 
 def several(replicas: int) -> None:
@@ -50,7 +71,13 @@ def several(replicas: int) -> None:
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
-    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas), _MODULE)
+
+    @replaces(_EXTENDED, "_initialize_local_devices")
+    def devices(original: Any, self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        found, kind = original(self, cluster_resolver, worker_device)
+        if kind == "CPU":
+            found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
+        return found, kind
 
 
 def _calculating(what: Callable[[int, Any], Any]) -> Callable[[Told, Any], Any]:
@@ -117,40 +144,6 @@ def counts(replicas: int) -> None:
 
     wrapt.register_post_import_hook(watch, "tensorflow.python.distribute.distribute_lib")
     wrapt.register_post_import_hook(convert, "tensorflow")
-
-
-def _take_all(strategies: Any, replicas: int) -> None:
-    @replaces(strategies.CollectiveAllReduceExtended, "_initialize_local_devices")
-    def devices(original: Any, self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
-        found, kind = original(self, cluster_resolver, worker_device)
-        if kind == "CPU":
-            found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
-        return found, kind
-
-
-def _share_the_first(strategies: Any) -> None:
-    extended, utils = strategies.CollectiveAllReduceExtended, strategies.cross_device_utils
-    first: dict[str, Any] = {}
-
-    @replaces(extended, "_initialize_multi_worker")
-    def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
-        cluster = cluster_resolver.cluster_spec().as_dict()
-        if not (has_a_cluster() and first.get("cluster") == cluster):
-            original(self, cluster_resolver)
-            if getattr(self, "_std_server_started", False):
-                first.update(cluster=cluster, keys=self._collective_keys, health=self._enable_check_health)
-            return
-        self._std_server_started, self._enable_check_health = True, first["health"]
-        own_keys, utils.CollectiveKeys = utils.CollectiveKeys, lambda **start: first["keys"]
-        try:
-            original(self, cluster_resolver)
-        finally:
-            utils.CollectiveKeys = own_keys
-
-
-def _stay_alone(strategies: Any) -> None:
-    extended = strategies.CollectiveAllReduceExtended
-    extended._initialize_strategy = lambda self, resolver, devices=None: self._initialize_local(resolver, devices)
 
 
 def has_a_cluster() -> bool:

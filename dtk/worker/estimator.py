@@ -20,7 +20,7 @@ from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import evaluated, evaluating, progress, with_base
 
-__all__ = ["SAME_STEPS", "EstimatorRecorder", "check_checkpoint", "check_sharding", "listen"]
+__all__ = ["SAME_STEPS", "EstimatorRecorder", "check_sharding", "listen"]
 
 NAME = "the Estimator"  # of its optimizer
 
@@ -38,8 +38,7 @@ class EstimatorRecorder:
     train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
 
     Raises:
-        ClusterConfigError: in the worker: model_dir holds another model's checkpoint; two workers train on the same
-            examples.
+        ClusterConfigError: in the worker: two workers train on the same examples.
     """
 
     recording: Any = None  # the recorder of the training that goes on
@@ -82,7 +81,13 @@ class EstimatorRecorder:
         draws = targets.drawn(tf.compat.v1.get_default_graph())
         self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
         if self.model_dir is not None:
-            check_checkpoint(self.model_dir, self._copies, self._place)
+            latest = tf.train.latest_checkpoint(self.model_dir)
+            words = N_(
+                "training goes on from {latest}, which model_dir held before this run; give every run a directory of "
+                "its own: model_dir=str(dtk.run_dir() / 'model'), to begin anew"
+            )
+            if latest is not None:
+                print("dtk: " + _(words, latest=latest))
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._place is None:
@@ -92,7 +97,7 @@ class EstimatorRecorder:
             state.begins(step)
         self._before = self._before or (step, state.steps)
         if not weights.exists(self._place.folder.path, "initial", 0):
-            _save(self._place, "initial", self._read(session))
+            _save(self._place, "initial", dict(session.run(self._copies)))
         states.enter_graph(self._variables, session)
         self._began = self._place.now()
 
@@ -125,7 +130,7 @@ class EstimatorRecorder:
         if self._place is None:
             return
         states.enter_graph(self._variables, None)
-        held = self._read(session)
+        held = dict(session.run(self._copies))
         _save(self._place, "final", held)
         self.global_step = int(session.run(self._global_step))
         if self._before is not None:
@@ -133,9 +138,6 @@ class EstimatorRecorder:
             made, recorded = self.global_step - step, state.steps - steps
             found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
             state.estimated.append(found)
-
-    def _read(self, session: Any) -> dict[str, list[Any]]:
-        return dict(session.run(self._copies))
 
 
 def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
@@ -219,7 +221,6 @@ def _aside(place: Here) -> Path:
 
 
 SAME_STEPS = 3  # steps in which two workers saw the same examples, until that is no chance
-FRESH = N_("give every run a directory of its own: model_dir=str(dtk.run_dir() / 'model')")
 
 
 def check_sharding(place: Here) -> None:
@@ -243,19 +244,3 @@ def check_sharding(place: Here) -> None:
         shard=shard,
     )
     raise ClusterConfigError(_(words, worker=place.worker, last=SAME_STEPS), remedy=remedy)
-
-
-def check_checkpoint(model_dir: str, copies: dict[str, list[Any]], place: Here) -> None:
-    """Raises where the checkpoint that training would go on from is another model's; says where it goes on."""
-    latest = tf.train.latest_checkpoint(model_dir)
-    if latest is None:
-        return
-    there = dict(tf.train.list_variables(latest))
-    wanted = {name: list(each[0].shape) for name, each in copies.items()}
-    wrong = next((name for name, shape in wanted.items() if there.get(name) != shape), None)
-    if wrong is not None:
-        words = N_("model_dir {place} holds a checkpoint of another model ({name}: shape {here} here, {there} there)")
-        what = _(words, place=model_dir, name=wrong, here=wanted[wrong], there=there.get(wrong))
-        raise ClusterConfigError(what, remedy=_(FRESH))
-    words = N_("training goes on from {latest}, which model_dir held before this run; {fresh}, to begin anew")
-    print("dtk: " + _(words, latest=latest, fresh=_(FRESH)))

@@ -11,7 +11,16 @@ from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here, here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training
-from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, with_base
+from dtk.worker.progress import (
+    Known,
+    Progress,
+    check_strategy,
+    evaluated,
+    evaluating,
+    progress,
+    save_weights,
+    with_base,
+)
 from dtk.worker.updates import check_any_strategy, keep_beside
 
 __all__ = ["Recorder"]
@@ -114,7 +123,7 @@ class Recorder:
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
             keep_beside(state.place)
-            state.save_final(self._known)
+            save_weights(state.place, "final", self._known.weights(), self._known.part)
             self._known.lost += self._tap.lost
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))

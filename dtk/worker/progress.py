@@ -82,14 +82,10 @@ class Progress:
             save_weights(self.place, "initial", model.weights(), model.part, held)
         model.begun = True
 
-    def save_final(self, model: Known) -> None:
-        """Its weights as they are now, which are the final ones unless something changes them later."""
-        save_weights(self.place, "final", model.weights(), model.part)
-
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
         for model in self.models:
-            self.save_final(model)
+            save_weights(self.place, "final", model.weights(), model.part)
 
     def named(self, names: list[str]) -> None:
         """The names of the losses of the steps from now on, where a step has several."""

@@ -357,9 +357,18 @@ class Neighbours:
             if not ready[0] and not ready[1]:
                 raise self._late(reading, receiver, sender)
             if ready[1]:
-                out = out[self._send(outward, receiver, out[:_PIECE]) :]
+                try:
+                    out = out[outward.send(out[:_PIECE]) :]
+                except OSError:
+                    raise self._gone(receiver) from None
             if ready[0]:
-                got += self._receive(inward, sender, min(_PIECE, size - len(got)))
+                try:
+                    data = inward.recv(min(_PIECE, size - len(got)))
+                except OSError:
+                    data = b""
+                if not data:
+                    raise self._gone(sender)
+                got += data
                 if len(got) == _LENGTH.size == size:
                     size += _LENGTH.unpack(got)[0]
         return bytes(got[_LENGTH.size :])
@@ -371,21 +380,6 @@ class Neighbours:
             return RingBroken(what, _(OFTEN), by_a_peer=True)
         what = _("worker {worker} took nothing for {seconds:g} s", worker=receiver, seconds=self.timeout)
         return RingBroken(what, _(OFTEN))
-
-    def _send(self, outward: socket.socket, receiver: int, piece: memoryview) -> int:
-        try:
-            return outward.send(piece)
-        except OSError:
-            raise self._gone(receiver) from None
-
-    def _receive(self, inward: socket.socket, sender: int, count: int) -> bytes:
-        try:
-            data = inward.recv(count)
-        except OSError:
-            data = b""
-        if not data:
-            raise self._gone(sender)
-        return data
 
     def _gone(self, neighbour: int) -> RingBroken:
         what = N_("worker {worker} has left the ring: it ended, or made fewer exchanges than this one")

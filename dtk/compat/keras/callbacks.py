@@ -26,8 +26,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import wrapt
-
 from dtk.compat.lazy import tf
 from dtk.compat.replacing import replaces
 from dtk.compat.versions import keras_major
@@ -203,18 +201,13 @@ def _wait_for_all(model: Any) -> None:
 
 def in_each_fit(kind: type) -> None:
     """Each `fit` gets a callback `kind()`, after its own, unless one of these is a `kind`."""
-    for name in ("keras", "tf_keras"):
-        wrapt.register_post_import_hook(lambda keras: _add_to_fit(keras.Model, kind), name)
+    for model in ("keras:Model", "tf_keras:Model"):
 
-
-def _add_to_fit(model: Any, kind: type) -> None:
-    signature = inspect.signature(model.fit)
-
-    @replaces(model, "fit")
-    def fit(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(self, *args, **kwargs)
-        given.arguments["callbacks"] = _with(given.arguments.get("callbacks"), kind)
-        return original(*given.args, **given.kwargs)
+        @replaces(model, "fit")
+        def fit(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            given = inspect.signature(original).bind(self, *args, **kwargs)
+            given.arguments["callbacks"] = _with(given.arguments.get("callbacks"), kind)
+            return original(*given.args, **given.kwargs)
 
 
 def _with(callbacks: Any, kind: type) -> Any:

@@ -33,18 +33,14 @@ _within = threading.local()  # an iterator of a strategy asks iterators of the w
 
 def listen(report: Report) -> None:
     """From now on; TensorFlow may be imported or not."""
-    at_import = wrapt.register_post_import_hook
-    at_import(lambda module: _watch_reductions(module, report), "tensorflow.python.distribute.cross_device_utils")
-    for name, kind in _ITERATORS.items():
-        at_import(lambda module, kind=kind: _watch_iterators(getattr(module, kind), report), name)
 
-
-def _watch_reductions(module: Any, report: Report) -> None:
-
-    @replaces(module.CollectiveReplicaLauncher, "all_reduce")
+    @replaces("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher", "all_reduce")
     def all_reduce(original: Any, self: Any, input_tensor: Any, *args: Any, **kwargs: Any) -> Any:
         given = tf.convert_to_tensor(input_tensor)
         return _marked(report, REDUCE, lambda tensor: original(self, tensor, *args, **kwargs), given)
+
+    for name, kind in _ITERATORS.items():
+        wrapt.register_post_import_hook(lambda module, kind=kind: _watch_iterators(getattr(module, kind), report), name)
 
 
 def _watch_iterators(kind: Any, report: Report) -> None:

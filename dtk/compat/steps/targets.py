@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dtk.compat.lazy import tf
@@ -25,6 +25,7 @@ __all__ = [
     "stateful_draws",
     "taking",
     "watch",
+    "watch_datasets",
     "watch_scaling",
 ]
 
@@ -59,10 +60,10 @@ class taking:
         _within.taken, _within.scaled = self.before
 
 
-def watch(tape: Any) -> None:
-    """tape: tf.GradientTape."""
+def watch() -> None:
+    """From now on; TensorFlow may be imported or not."""
 
-    @replaces(tape, "gradient")
+    @replaces("tensorflow:GradientTape", "gradient")
     def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
         if _variables(sources):
@@ -190,3 +191,56 @@ def _name(target: Any) -> str:
                 return names[0]
         frame = frame.f_back
     return "loss"
+
+
+# ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
+#
+# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
+# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
+# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+
+_READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
+
+
+def watch_datasets(report: Report) -> None:
+    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
+
+    From now on; TensorFlow may be imported or not.
+    """
+
+    @replaces("tensorflow:data.Dataset", "map")
+    def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, map_func, *args, **kwargs)
+        wrapper = getattr(found, "_map_func", None)
+        graph = getattr(getattr(wrapper, "function", None), "graph", None)
+        if graph is not None:
+            calls = [operation.type for operation in graph.get_operations() if operation.type in _PYTHON]
+            draws, python = drawn(graph), ["numpy_function or py_function"] * bool(calls)
+            if draws or python:
+                report(draws=draws, python=python)
+        return found
+
+    @replaces("tensorflow:data.Dataset", "from_generator")
+    def from_generator(original: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(getattr(generator, "__module__", "")).startswith("dtk."):
+            report(python=["from_generator"])
+        return original(generator, *args, **kwargs)
+
+    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
+    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
+        policy = dataset.options().experimental_distribute.auto_shard_policy.name
+        kinds = {type(each).__name__.strip("_") for each in _all(dataset)}
+        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
+        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
+            report(files=[f"{policy}: {', '.join(readers)}"])
+        return original(self, dataset, options)
+
+
+def _all(dataset: Any) -> Iterator[Any]:
+    """A dataset and those that it is made of."""
+    yield dataset
+    for each in dataset._inputs():
+        yield from _all(each)
