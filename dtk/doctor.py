@@ -16,8 +16,7 @@ from pathlib import Path
 import psutil
 
 from dtk import environment, limits
-from dtk.compat import versions
-from dtk.compat.estimators import revived as estimator
+from dtk.compat import estimators, versions
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns, ngettext
 from dtk.launch import owned, request
@@ -71,7 +70,7 @@ def _versions() -> Iterator[Finding]:
             two = versions.installed_keras_2()
             yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
         revived = _("revived ({page})", page=page("explanation/estimator.md"))
-        yield Finding("ok", "estimator", _("TensorFlow's own") if estimator.is_native() else revived)
+        yield Finding("ok", "estimator", _("TensorFlow's own") if estimators.is_native() else revived)
 
 
 def _start() -> Iterator[Finding]:

@@ -4,7 +4,7 @@
     dtk.estimator.train_and_evaluate(classifier, train_spec, eval_spec)
 
 Up to TensorFlow 2.15 the names are tf.estimator's own; from 2.16 on they come out of tensorflow-estimator 2.15.0, see
-`dtk.compat.estimators.revived`. `model_to_estimator` is here as well (tf.keras.estimator's, in TensorFlow 2.15). Keras
+`dtk.compat.estimators`. `model_to_estimator` is here as well (tf.keras.estimator's, in TensorFlow 2.15). Keras
 layers in a model_fn are tf_keras's: in the workers of a run that uses dtk.estimator, `tf.keras` is tf_keras.
 
 Nothing is imported before the first name is used.
@@ -46,11 +46,11 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
 
 
 def _api() -> Any:
-    from dtk.compat.estimators import revived as estimator
+    from dtk.compat import estimators
 
-    if here() is not None and not estimator.is_native():
+    if here() is not None and not estimators.is_native():
         _take_tf_keras()
-    return estimator.api()
+    return estimators.api()
 
 
 def _take_tf_keras() -> None:
@@ -72,10 +72,10 @@ def _take_tf_keras() -> None:
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(_("module 'dtk.estimator' has no attribute {name!r}", name=name))
-    from dtk.compat.estimators import revived
+    from dtk.compat import estimators
 
     # Programs that look at modules, pytest among them, ask for names of their own: not worth importing TensorFlow.
-    found = getattr(_api(), name, None) if revived.may_have(name) else None
+    found = getattr(_api(), name, None) if estimators.may_have(name) else None
     if found is None:
         raise AttributeError(_("dtk.estimator has no {name!r}, nor had tf.estimator", name=name))
     return found

@@ -87,17 +87,7 @@ def compiling_the_step(strategy):
         compiled(batch)
 
 
-def minimizing(strategy):
-    import tensorflow as tf
-
-    model = small(strategy)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model(tf.ones((1, 4))))
-    model.optimizer.minimize(loss, model.trainable_variables, tape=tape)
-
-
 STEP = "call the step by strategy.run(step, args=(batch,))"
-DOES = "SGD has no minimize: optimizer.apply_gradients(zip(gradients, variables)) does what minimize did"
 SAID = {
     made_while_building: "raised OperatorNotAllowedInGraphError: Using a symbolic `tf.Tensor` as a Python `bool` is "
     "not allowed. You can attempt the following resolutions to the problem: If you are running in Graph mode, use "
@@ -108,7 +98,6 @@ SAID = {
     f"one tensor; {STEP}, or take strategy.experimental_local_results(value)",
     compiling_the_step: "raised UnimplementedError: XLA can't compile an all-reduce on CPUs; leave jit_compile=True "
     "out",
-    minimizing: f"raised AttributeError: {DOES}, or pass keras=2 to dtk.run and dtk.baseline",
 }
 
 
@@ -119,13 +108,6 @@ def test_the_cause_is_in_the_sentence(function):
     # XLA takes long to say no: the other worker may be stopped before it has raised the same.
     assert str(failure.value) in (f"worker 0 {SAID[function]}", f"worker 1 {SAID[function]}")
     assert failure.value.traceback.startswith("Traceback"), "what Keras said is there in full"
-
-
-def test_keras_2_is_not_advised_to_who_asked_for_it():
-    with pytest.raises(dtk.WorkerFailed) as failure:
-        dtk.run(minimizing, workers=2, keras=2)
-    said = f"{DOES}, or import from tensorflow.keras: this run uses Keras 2, and `keras` itself is Keras 3"
-    assert str(failure.value) == f"worker 0 raised AttributeError: {said}"
 
 
 def predicting_alone(strategy):

@@ -68,8 +68,3 @@ def test_the_place_is_named_without_directories_of_this_machine(tmp_path, monkey
     assert checkpoints._called(str(tmp_path / "a" / "b"), place) == "a/b"
     assert checkpoints._called(str(tmp_path / "run" / "b"), place) == "run/b"
     assert checkpoints._called("/elsewhere/c/d", place) == "d"
-
-
-def test_the_kernel_is_left_alone():
-    checkpoints.apply()
-    assert checkpoints._applied is False

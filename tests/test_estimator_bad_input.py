@@ -36,23 +36,8 @@ def train_by_itself():
     estimating.estimator().train(lambda: estimating.input_fn_of("train", 64), steps=1)
 
 
-def over_another_model():
-    """Both workers write it: whoever comes first finds a checkpoint that is not its model's."""
-    import tensorflow as tf
-
-    place = dtk.run_dir() / "model" / ("" if dtk.is_chief() else "tmp_worker_1")
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.get_variable("dense/kernel", [3, 3])
-        tf.compat.v1.train.get_or_create_global_step()
-        session.run(tf.compat.v1.global_variables_initializer())
-        place.mkdir(parents=True, exist_ok=True)
-        tf.compat.v1.train.Saver().save(session, str(place / "model.ckpt"), global_step=3)
-    estimating.train(strategy=tf.distribute.get_strategy())
-
-
 CASES = {
     "input_fn does not shard": (estimating.train, {"shard": False}, "worker 1 is given the same examples as worker 0"),
-    "model_dir not writable": (estimating.train, {"model_dir": "/dev/null/model"}, "can't be written to"),
     "model_fn raises on worker 1": (
         estimating.train,
         {"model_fn": raises_on_worker_1},
@@ -69,14 +54,6 @@ def test_a_mistake_is_named(case):
     fn, kwargs, words = CASES[case]
     with pytest.raises(dtk.WorkerFailed, match=words):
         dtk.run(fn, workers=2, kwargs=kwargs, stall_timeout=60)
-
-
-@pytest.mark.trains
-def test_another_models_checkpoint_in_model_dir():
-    with pytest.raises(
-        dtk.WorkerFailed, match=r"holds a checkpoint of another model \(dense/kernel: shape \[784, 32\]"
-    ):
-        dtk.baseline(over_another_model)
 
 
 @pytest.mark.trains

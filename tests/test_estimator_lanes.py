@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prepared import PREPARED, needs_mnist
 
-from dtk.compat.estimators import revived as compat
+from dtk.compat import estimators as compat
 
 ROOT = Path(__file__).parent.parent
 NATIVE = Path(os.environ.get("DTK_TF215_PYTHON") or ROOT / ".venv-tf215" / "bin" / "python")

@@ -15,7 +15,7 @@ from waiting import meet, newest_run, wait_for, wait_gone
 
 import dtk
 from dtk.environment import here
-from dtk.worker.evaluation import evaluated, evaluating
+from dtk.worker.progress import evaluated, evaluating
 
 pytestmark = pytest.mark.trains
 

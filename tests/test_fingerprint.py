@@ -64,7 +64,7 @@ def kinds():
 def all_of_them(in_a_graph):
     import tensorflow as tf
 
-    from dtk.worker.fingerprint import fingerprint
+    from dtk.compat.fingerprint import fingerprint
 
     found = {}
     for kind, (whole, turned, halves, other) in kinds().items():
@@ -86,7 +86,7 @@ def test_parts_add_up_in_any_order_and_another_number_is_another_batch(in_a_grap
 def edges():
     import tensorflow as tf
 
-    from dtk.worker.fingerprint import element_shapes, fingerprint
+    from dtk.compat.fingerprint import element_shapes, fingerprint
 
     rows = tf.constant([[1.0, 2.0], [3.0, 4.0]])
     complex_numbers = tf.complex(rows, rows)

@@ -11,10 +11,9 @@ import pytest
 from reaching import accepted, held, own_addresses
 
 import dtk
-from dtk.compat import binding
+from dtk.compat import binding, causes
 from dtk.errors import ClusterConfigError
 from dtk.launch.warm import ParentProcess
-from dtk.worker import isolation
 
 LOOPBACK = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"
 
@@ -154,8 +153,6 @@ def test_bad_input(given, words):
 
 
 def test_what_a_function_raises_says_whether_it_wanted_a_network():
-    from urllib.error import URLError
-
     def outer(inner):
         try:
             raise inner
@@ -164,11 +161,10 @@ def test_what_a_function_raises_says_whether_it_wanted_a_network():
             again.__cause__ = error
             return again
 
-    assert isolation.wanted_a_network(socket.gaierror(-3, "no name"))
-    assert isolation.wanted_a_network(URLError(OSError(101, "unreachable")))
-    assert isolation.wanted_a_network(outer(OSError(101, "unreachable")))
-    assert not isolation.wanted_a_network(outer(OSError(2, "no such file")))
-    assert not isolation.wanted_a_network(ValueError("101"))
+    assert causes.wanted_a_network(socket.gaierror(-3, "no name"))
+    assert causes.wanted_a_network(outer(OSError(101, "unreachable")))
+    assert not causes.wanted_a_network(outer(OSError(2, "no such file")))
+    assert not causes.wanted_a_network(ValueError("101"))
 
 
 def test_a_worker_that_was_not_started_listens_nowhere():

@@ -11,7 +11,7 @@ from starting import mostly_warm
 
 import dtk
 from dtk import limits
-from dtk.compat import transport
+from dtk.compat import tuning
 
 
 @pytest.fixture
@@ -123,13 +123,13 @@ def message_bytes(strategy):
 @mostly_warm
 def test_tensorflow_gets_the_size_of_messages(start):
     alone = dtk.environment.cores() // 2 <= 1
-    assert dtk.run(message_bytes, workers=2, start=start).results == [(transport.MESSAGE_BYTES, alone)] * 2
+    assert dtk.run(message_bytes, workers=2, start=start).results == [(tuning.MESSAGE_BYTES, alone)] * 2
 
 
 @pytest.mark.trains
 def test_threads_may_spin_where_a_worker_has_several(monkeypatch):
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "2")
-    assert dtk.run(message_bytes, workers=1).results == [(transport.MESSAGE_BYTES, False)]
+    assert dtk.run(message_bytes, workers=1).results == [(tuning.MESSAGE_BYTES, False)]
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ print(tf.__internal__.eager_context.get_config().experimental.recv_buf_max_chunk
 
 @pytest.mark.slow
 def test_the_public_way_still_does_nothing():
-    """When this fails, dtk/compat/transport.py can go that way, and leave TensorFlow's context alone."""
+    """When this fails, dtk/compat/tuning.py can go that way, and leave TensorFlow's context alone."""
     done = subprocess.run([sys.executable, "-c", PUBLIC_WAY], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"]
 

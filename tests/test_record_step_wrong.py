@@ -38,11 +38,11 @@ def wrong(strategy, mistake):
     ("mistake", "said"),
     [
         ("reduced", "got 1 loss for the 2 replicas of this process; pass what strategy.run returned"),
-        ("batch dimension", "the loss of replica 0 has the shape (8,), but should be one number"),
+        ("batch dimension", "`loss` of replica 0 has the shape (8,), but should be one number"),
         ("inside", "was called inside of strategy.run"),
         ("no batch", "the batch has no part for each of the 2 replicas"),
         ("no model", "model= is a str, which has neither weights nor variables"),
-        ("twice", "step 1 was recorded twice"),
+        ("twice", "step 1 came after step 1"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(mistake, said):
@@ -70,7 +70,7 @@ def twice_in_a_graph(strategy, rank):
     run()
 
 
-@pytest.mark.parametrize(("rank", "said"), [(0, "step 1 was recorded twice"), (1, "has the shape (None,)")])
+@pytest.mark.parametrize(("rank", "said"), [(0, "step 1 came after step 1"), (1, "has the shape (None,)")])
 def test_a_wrong_call_in_a_graph_is_the_same_sentence(rank, said):
     with pytest.raises(dtk.WorkerFailed) as failure:
         dtk.run(lambda strategy: twice_in_a_graph(strategy, rank), workers=2)

@@ -115,8 +115,8 @@ ENDLESS = "the dataset has no end (.repeat())"
 @pytest.mark.parametrize(
     ("start", "method", "said"),
     [
-        (dtk.baseline, "fit", f"fit: {ENDLESS}, so that the first epoch has none; pass steps_per_epoch"),
-        (dtk.run, "fit", f"fit: {ENDLESS}, so that the first epoch has none; pass steps_per_epoch"),
+        (dtk.baseline, "fit", f"fit: {ENDLESS}; pass steps_per_epoch"),
+        (dtk.run, "fit", f"fit: {ENDLESS}; pass steps_per_epoch"),
         (dtk.baseline, "evaluate", f"evaluate: {ENDLESS}; pass steps"),
         (dtk.baseline, "predict", f"predict: {ENDLESS}; pass steps"),
     ],

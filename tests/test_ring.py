@@ -15,8 +15,7 @@ import dtk
 from dtk.launch.place import free_ports
 from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
 from dtk.scaling.ring import story
-from dtk.worker.neighbours import Neighbours
-from dtk.worker.ring import _Arrival, _use_of
+from dtk.worker.ring import Neighbours, _Arrival, _use_of
 from dtk.worker.wire import RingBroken
 
 
@@ -209,9 +208,9 @@ def test_a_stranger_is_sent_away():
         assert stranger.recv(1) == b"", "the connection is closed"
         for thread in threads:
             thread.join(20.0)
-    other = threading.Thread(target=made[0].swap, args=(b"from 0",))
+    other = threading.Thread(target=made[0].trade, args=(b"from 0", 1, 1))
     other.start()
-    assert made[1].swap(b"from 1") == b"from 0"
+    assert made[1].trade(b"from 1", 0, 0) == b"from 0"
     other.join(20.0)
     for link in made.values():
         link.close()
@@ -233,10 +232,10 @@ def test_a_message_cut_short_is_no_message():
         thread.start()
     for thread in threads:
         thread.join(20.0)
-    made[1]._out.send(struct.pack("!Q", 100) + b"half")
+    made[1]._link(0).send(struct.pack("!Q", 100) + b"half")
     made[1].close()
     with pytest.raises(RingBroken, match="worker 1 has left the ring"):
-        made[0].swap(b"mine")
+        made[0].trade(b"mine", 1, 1)
     made[0].close()
 
 

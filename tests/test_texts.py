@@ -19,7 +19,7 @@ from dtk.watch import explain
 from dtk.watch import watch as watching
 from dtk.watch.explain import KNOWN, in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
 from dtk.watch.watch import Watch
-from dtk.worker import neighbours
+from dtk.worker import ring
 
 KEPT = kept()
 TEXTS = [
@@ -177,8 +177,8 @@ def test_a_port_of_the_functions_own_is_none_of_the_clusters(monkeypatch, langua
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(neighbours.RingBroken) as caught:
-            neighbours._listen(taken.getsockname())
+        with pytest.raises(ring.RingBroken) as caught:
+            ring._listen(taken.getsockname())
         assert port_was_taken(type(caught.value).__name__, str(caught.value))
         with pytest.raises(OSError, match="Address already in use") as own:
             socket.create_server(taken.getsockname())

@@ -12,7 +12,7 @@ import dtk
 from dtk.environment import Here, enter, training_ended
 from dtk.records import Journal, RunFolder
 from dtk.records.events import Finished, Running
-from dtk.worker.evaluation import evaluated
+from dtk.worker.progress import evaluated
 
 
 @pytest.fixture

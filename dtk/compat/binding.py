@@ -24,10 +24,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dtk.compat.lazy import tf
+
 __all__ = ["listen_on", "narrow", "patch"]
 
-_JUMP_SLOT, _GLOB_DAT = {"x86_64": (7, 6), "aarch64": (1026, 1025)}.get(platform.machine(), (0, 0))
-_STRTAB, _SYMTAB, _RELA, _RELASZ, _STRSZ, _JMPREL, _PLTRELSZ = 5, 6, 7, 8, 10, 23, 2
+_JUMP_SLOT = {"x86_64": 7, "aarch64": 1026}.get(platform.machine(), 0)
+_STRTAB, _SYMTAB, _STRSZ, _JMPREL, _PLTRELSZ = 5, 6, 10, 23, 2
 _DYNAMIC = 2  # a kind of program header
 _SYMBOL_WORDS = 6  # of four bytes, the first of which is the name
 _BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
@@ -138,24 +140,20 @@ class _Library:
         """Addresses of the slots through which it calls the function `name` of another library."""
         import numpy as np
 
-        try:
-            strings = ctypes.string_at(self._at(_STRTAB), self.dynamic[_STRSZ])
-        except KeyError:
+        if not {_STRTAB, _STRSZ, _JMPREL, _PLTRELSZ} <= self.dynamic.keys():
             return
+        strings = ctypes.string_at(self._at(_STRTAB), self.dynamic[_STRSZ])
         relocation = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
-        for table, size in ((_JMPREL, self.dynamic.get(_PLTRELSZ)), (_RELA, self.dynamic.get(_RELASZ))):
-            if not size or not self._at(table):
-                continue
-            rows = np.frombuffer(_memory(self._at(table), size), relocation)
-            rows = rows[np.isin(rows["info"] & 0xFFFFFFFF, (_JUMP_SLOT, _GLOB_DAT))]
-            if not len(rows):
-                continue
-            numbers = rows["info"] >> np.uint64(32)
-            words = _SYMBOL_WORDS * (int(numbers.max()) + 1)
-            # Of each symbol: where its name begins.
-            names = np.frombuffer(_memory(self._at(_SYMTAB), 4 * words), "<u4")[::_SYMBOL_WORDS]
-            for offset in rows["offset"][np.isin(names[numbers], list(_ends(strings, name)))]:
-                yield self.base + int(offset)
+        rows = np.frombuffer(_memory(self._at(_JMPREL), self.dynamic[_PLTRELSZ]), relocation)
+        rows = rows[(rows["info"] & 0xFFFFFFFF) == _JUMP_SLOT]
+        if not len(rows):
+            return
+        numbers = rows["info"] >> np.uint64(32)
+        words = _SYMBOL_WORDS * (int(numbers.max()) + 1)
+        # Of each symbol: where its name begins.
+        names = np.frombuffer(_memory(self._at(_SYMTAB), 4 * words), "<u4")[::_SYMBOL_WORDS]
+        for offset in rows["offset"][np.isin(names[numbers], list(_ends(strings, name)))]:
+            yield self.base + int(offset)
 
     def _at(self, tag: int) -> int:
         """glibc has added the base to the addresses in this table already; musl and the vDSO have not."""
@@ -188,8 +186,6 @@ class _Info(ctypes.Structure):
 
 def _libraries() -> list[_Library]:
     """TensorFlow's own."""
-    import tensorflow as tf
-
     home = str(Path(tf.__file__).parent).encode()
     found: list[_Library] = []
 

@@ -7,18 +7,12 @@ AutoGraph does the same and leaves nothing behind that a learner's own `except` 
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import Any
+import socket
+from collections.abc import Iterator
 
-from dtk.compat.versions import keras_2_chosen
-
-__all__ = ["by_a_peer", "cause_of", "message_of"]
-
-# What Keras 2 has and Keras 3 has not, and how Keras 3 does it.
-_GONE = {
-    "minimize": "optimizer.apply_gradients(zip(gradients, variables)) does what minimize did",
-    "get_updates": "optimizer.apply_gradients(zip(gradients, variables)) does what get_updates did",
-}
+__all__ = ["by_a_peer", "cause_of", "message_of", "wanted_a_network"]
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -46,6 +40,7 @@ def _wraps(error: BaseException, inner: BaseException) -> bool:
     )
 
 
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 # TensorFlow's own mark of an error that comes of another one (StatusGroup::MakeDerived), which its collectives put on
 # whatever ends them: 2.15 to 2.22's candidate, tests/texts. It has no public name.
 _DERIVED = b"type.googleapis.com/tensorflow.DerivedStatus"
@@ -57,41 +52,31 @@ def by_a_peer(error: BaseException) -> bool:
     The mark is TensorFlow's, on all that its collectives raise, or the attribute `by_a_peer` of what `dtk.ring` raises.
     Workers that meet in different collectives all get an error with TensorFlow's.
     """
-    seen: list[BaseException] = []
-    each: BaseException | None = error
-    while each is not None and not any(each is other for other in seen):
+    for each in _chain(error):
         payloads = getattr(each, "experimental_payloads", None)  # of tf.errors.OpError
         if getattr(each, "by_a_peer", False) is True or (isinstance(payloads, dict) and _DERIVED in payloads):
             return True
+    return False
+
+
+def wanted_a_network(error: BaseException) -> bool:
+    """Whether an error, or one that it was made from, says that an address or a name can't be reached."""
+    return any(
+        isinstance(each, socket.gaierror) or getattr(each, "errno", None) in _UNREACHABLE for each in _chain(error)
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it was made from."""
+    seen: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and not any(each is other for other in seen):
+        yield each
         seen.append(each)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-    return False
 
 
 def message_of(error: BaseException) -> tuple[str, str]:
     """The name of the cause's class, and its message."""
     cause = cause_of(error)
-    hint = _of_another_keras(cause)
-    return type(cause).__name__, hint or str(cause)
-
-
-def _of_another_keras(error: BaseException) -> str:
-    """Where Keras 2's code asks an object of Keras 3 for what it has no more; "" elsewhere."""
-    if not isinstance(error, AttributeError) or error.name not in _GONE:
-        return ""
-    kind: Any = type(error.obj)
-    if not any(base.__module__.split(".")[0] == "keras" and _is_keras_3(base) for base in kind.__mro__):
-        return ""
-    remedy = (
-        "or import from tensorflow.keras: this run uses Keras 2, and `keras` itself is Keras 3"
-        if keras_2_chosen()
-        else "or pass keras=2 to dtk.run and dtk.baseline"
-    )
-    return f"{kind.__name__} has no {error.name}: {_GONE[error.name]}, {remedy}"
-
-
-def _is_keras_3(base: type) -> bool:
-    import sys
-
-    version = getattr(sys.modules.get("keras"), "__version__", "3")
-    return not version.startswith("2.")
+    return type(cause).__name__, str(cause)

@@ -11,32 +11,29 @@ Touched are public methods: `tf.train.Checkpoint.save` and `write`, `tf.train.Ch
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dtk.compat.replacing import replaces
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 
 __all__ = ["apply"]
 
 WAIT_SECONDS = 10.0  # for the save of a worker that comes to it at about the same time, or never
-_applied = False
 _silent: set[int] = set()  # workers that did not save when this one did, and are not waited for again
 
 
 def apply() -> None:
-    """Watches saves in this process where it is one of several workers; safe to call again."""
-    global _applied
+    """Watches saves in this process where it is one of several workers."""
     place = here()
-    if _applied or place is None or place.mode != "cluster" or place.workers < 2 or place.role == "evaluator":
+    if place is None or place.mode != "cluster" or place.workers < 2 or place.role == "evaluator":
         return
     from tensorflow import train
 
-    _applied = True
     # `save` and the manager keep a file named `checkpoint` in the directory; `write` writes its own files only.
     _watch(train.Checkpoint, "save", lambda checkpoint, prefix: os.path.dirname(os.path.abspath(prefix)))
     _watch(train.Checkpoint, "write", lambda checkpoint, prefix: os.path.abspath(prefix))
@@ -44,15 +41,11 @@ def apply() -> None:
 
 
 def _watch(owner: Any, name: str, place_of: Callable[..., str]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(owner, name)
+    def wrapped(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         given = [kwargs["file_prefix"]] if "file_prefix" in kwargs else args[:1]
         _claim(place_of(self, *given), here())
         return original(self, *args, **kwargs)
-
-    setattr(owner, name, wrapped)
 
 
 def _claim(where: str, place: Here | None) -> None:

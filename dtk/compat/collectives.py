@@ -15,13 +15,15 @@ TensorFlow 2.15 to 2.21, MultiWorkerMirroredStrategy. Nothing of what is used he
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 
 __all__ = [
     "abort",
@@ -56,13 +58,13 @@ def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], No
     """arrive: called before a collective gets its key, may wait or raise; took: after. Both with counter and number."""
     from tensorflow.python.distribute.cross_device_utils import CollectiveKeys
 
-    started, original = CollectiveKeys.__init__, CollectiveKeys.get_instance_key
-
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        started(self, *args, **kwargs)
+    @replaces(CollectiveKeys, "__init__")
+    def begin(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
         _tables.append(weakref.ref(self))
 
-    def get_instance_key(self: Any, group_key: int, device: str) -> Any:
+    @replaces(CollectiveKeys, "get_instance_key")
+    def get_instance_key(original: Any, self: Any, group_key: int, device: str) -> Any:
         names = self.__dict__.setdefault("_dtk_names", {})
         name = names.get((group_key, device))
         if name is None:
@@ -72,28 +74,22 @@ def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], No
         took(name, key)
         return key
 
-    CollectiveKeys.__init__, CollectiveKeys.get_instance_key = begin, get_instance_key
-
 
 def watch_sums(arrive: Callable[[str, int], None], took: Callable[[str, int], None]) -> None:
     """As `watch_keys`, for the sums of this process's replicas that a cell asks for: they are no collectives.
 
     So MirroredStrategy adds up what `reduce` is called with, if it is not called inside of a `tf.function`.
     """
-    import tensorflow as tf
-
-    original = tf.distribute.ReductionToOneDevice.reduce_implementation
     _sums[:] = [0]
 
-    def reduce_implementation(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(tf.distribute.ReductionToOneDevice, "reduce_implementation")
+    def reduce_implementation(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         if not tf.executing_eagerly():
             return original(self, *args, **kwargs)
         arrive(_SUMS, _sums[0])
         _sums[0] += 1
         took(_SUMS, _sums[0] - 1)
         return original(self, *args, **kwargs)
-
-    tf.distribute.ReductionToOneDevice.reduce_implementation = reduce_implementation
 
 
 def watch_waits(within: set[int]) -> None:
@@ -105,21 +101,18 @@ def watch_waits(within: set[int]) -> None:
     from tensorflow.python.ops import gen_collective_ops as module
 
     for name in [name for name in vars(module) if name.startswith("collective_") and not name.endswith("_fallback")]:
-        original = getattr(module, name)
-        if callable(original):
-            setattr(module, name, _noted(original, within))
+        if callable(getattr(module, name)):
+            _note(module, name, within)
 
 
-def _noted(original: Any, within: set[int]) -> Any:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _note(module: Any, name: str, within: set[int]) -> None:
+    @replaces(module, name)
+    def call(original: Any, *args: Any, **kwargs: Any) -> Any:
         within.add(threading.get_ident())
         try:
             return original(*args, **kwargs)
         finally:
             within.discard(threading.get_ident())
-
-    return call
 
 
 def _living() -> list[tuple[int, Any]]:
@@ -196,19 +189,14 @@ def broadcast_locally(local: Mapping[str, bool]) -> None:
     """While local["on"], a new variable begins with this worker's own value, in place of the chief's, sent to all."""
     from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-    original = CollectiveAllReduceExtended._get_variable_creator_initial_value
-
-    def initial(self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
+    @replaces(CollectiveAllReduceExtended, "_get_variable_creator_initial_value")
+    def initial(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
         if not local["on"] or replica_id:
             return original(self, replica_id, device, primary_var, **kwargs)
         return lambda: _own_value(device, kwargs["initial_value"], kwargs.get("dtype"))
 
-    CollectiveAllReduceExtended._get_variable_creator_initial_value = initial
-
 
 def _own_value(device: Any, value: Any, kind: Any) -> Any:
-    import tensorflow as tf
-
     with tf.device(device):
         value = value() if callable(value) else value
         return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kind)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dtk.compat.lazy import tf
+
 __all__ = [
     "Copies",
     "copies",
@@ -25,8 +27,6 @@ def local_values(value: Any) -> tuple[Any, ...]:
     As `strategy.experimental_local_results`, without a strategy: outside of its scope nothing says which it is.
     `values` is not public; `tests/test_record_step.py` compares the two.
     """
-    import tensorflow as tf
-
     return tuple(value.values) if isinstance(value, tf.distribute.DistributedValues) else (value,)
 
 
@@ -45,8 +45,6 @@ def first_spec(spec: Any) -> Any:
 
     A PerReplicaSpec has one spec for each replica, in `_value_specs`.
     """
-    import tensorflow as tf
-
     if isinstance(spec, tf.OptionalSpec):
         return None  # stands for a target or a sample weight that was not given
     return getattr(spec, "_value_specs", (spec,))[0]
@@ -60,8 +58,6 @@ def _variable(weight: Any) -> Any:
 
 def has_value(weight: Any) -> bool:
     """Whether a variable has its value by now: one that was made in a `tf.function` gets it after the first trace."""
-    import tensorflow as tf
-
     return all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local_values(_variable(weight)))
 
 
@@ -95,8 +91,6 @@ class Copies:
 
     def assign(self, values: list[Any]) -> None:
         """Writes them here alone: as many as there are copies, or one for all."""
-        import tensorflow as tf
-
         with tf.init_scope():
             for k, copy in enumerate(self.local):
                 copy.assign(values[k % len(values)])
@@ -104,15 +98,13 @@ class Copies:
 
 def copies(weight: Any) -> Copies | None:
     """The copies of TensorFlow's or Keras's variable; None for anything else, and for one without a value so far."""
-    import tensorflow as tf
-
     if isinstance(weight, (tf.Tensor, type)) or not (hasattr(weight, "assign") and hasattr(weight, "dtype")):
         return None
     variable = _variable(weight)
     local = local_values(variable)
     if not all(isinstance(copy, tf.Variable) and hasattr(copy, "handle") for copy in local):
         return None
-    if not all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local):
+    if not has_value(weight):
         return None
     strategy = getattr(variable, "distribute_strategy", None)
     by_replica = getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
@@ -126,8 +118,6 @@ def make_nan(weights: list[Any]) -> None:
 
     A strategy's own `assign` may wait for the other workers; the components are assigned to one by one.
     """
-    import tensorflow as tf
-
     with tf.init_scope():
         floating = [variable for variable in map(_variable, weights) if variable.dtype.is_floating]
         for copy in local_values(floating[-1]) if floating else ():
@@ -145,8 +135,6 @@ def strategy_of(weights: list[Any]) -> Any:
 
 def scope_of(weights: list[Any]) -> dict[str, Any]:
     """In whose scope the weights were made: {"strategy": its public name or None, "replicas": those in sync}."""
-    import tensorflow as tf
-
     strategy = strategy_of(weights)
     if strategy is None:
         return {"strategy": None, "replicas": 1}

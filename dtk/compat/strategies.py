@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import wrapt
 
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
+
 __all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
 
-_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"  # MultiWorkerMirroredStrategy's home
+# What MultiWorkerMirroredStrategy is made of.
+_EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
 
 
 def alone() -> None:
@@ -27,7 +32,10 @@ def alone() -> None:
     Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator_evaluator.py tells when
     this can go.
     """
-    wrapt.register_post_import_hook(_stay_alone, _MODULE)
+
+    @replaces(_EXTENDED, "_initialize_strategy")
+    def initialize(original: Any, self: Any, cluster_resolver: Any, devices: Any = None) -> None:
+        self._initialize_local(cluster_resolver, devices)
 
 
 def join_once() -> None:
@@ -37,7 +45,24 @@ def join_once() -> None:
     then is lost, so that both workers wait forever in the broadcast of the first variable; and the collective keys
     begin anew as well. tests/test_two_strategies.py tells when this can go.
     """
-    wrapt.register_post_import_hook(_share_the_first, _MODULE)
+    first: dict[str, Any] = {}
+
+    @replaces(_EXTENDED, "_initialize_multi_worker")
+    def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
+        from tensorflow.python.distribute import cross_device_utils as utils
+
+        cluster = cluster_resolver.cluster_spec().as_dict()
+        if not (has_a_cluster() and first.get("cluster") == cluster):
+            original(self, cluster_resolver)
+            if getattr(self, "_std_server_started", False):
+                first.update(cluster=cluster, keys=self._collective_keys, health=self._enable_check_health)
+            return
+        self._std_server_started, self._enable_check_health = True, first["health"]
+        own_keys, utils.CollectiveKeys = utils.CollectiveKeys, lambda **start: first["keys"]
+        try:
+            original(self, cluster_resolver)
+        finally:
+            utils.CollectiveKeys = own_keys
 
 
 def several(replicas: int, follows: bool = False) -> None:
@@ -48,7 +73,32 @@ def several(replicas: int, follows: bool = False) -> None:
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
-    wrapt.register_post_import_hook(lambda strategies: _take_all(strategies, replicas, follows), _MODULE)
+
+    @replaces(_EXTENDED, "_initialize_local_devices")
+    def devices(original: Any, self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        found, kind = original(self, cluster_resolver, worker_device)
+        if kind == "CPU":
+            found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
+        return found, kind
+
+    if follows:
+
+        @replaces(_EXTENDED, "__init__")
+        def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+            from tensorflow.python.distribute.cross_device_ops import ReductionToOneDevice
+
+            original(self, *args, **kwargs)
+            self._cross_device_ops = ReductionToOneDevice()
+
+        @replaces(_EXTENDED, "_replica_ctx_all_reduce")
+        def all_reduce(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+
+            return MirroredExtended._replica_ctx_all_reduce(self, *args, **kwargs)
+
+
+def _calculating(what: Callable[[int, Any], Any]) -> Callable[[Told, Any], Any]:
+    return lambda told, other: what(int(told), other)
 
 
 @functools.total_ordering
@@ -63,8 +113,6 @@ class Told:
         self.replicas = replicas
 
     def __index__(self) -> int:
-        import tensorflow as tf
-
         return 1 if tf.inside_function() else self.replicas
 
     __int__ = __hash__ = __index__
@@ -78,25 +126,12 @@ class Told:
     def __lt__(self, other: Any) -> bool:
         return bool(int(self) < other)
 
-    def __mul__(self, other: Any) -> Any:
-        return int(self) * other
-
-    def __rmul__(self, other: Any) -> Any:
-        return other * int(self)
-
-    def __add__(self, other: Any) -> Any:
-        return int(self) + other
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return int(self) - other
-
-    def __floordiv__(self, other: Any) -> Any:
-        return int(self) // other
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return other // int(self)
+    __mul__ = _calculating(lambda mine, other: mine * other)
+    __rmul__ = _calculating(lambda mine, other: other * mine)
+    __add__ = __radd__ = _calculating(lambda mine, other: mine + other)
+    __sub__ = _calculating(lambda mine, other: mine - other)
+    __floordiv__ = _calculating(lambda mine, other: mine // other)
+    __rfloordiv__ = _calculating(lambda mine, other: other // mine)
 
     def __truediv__(self, other: Any) -> Any:
         return 1 / other
@@ -129,55 +164,6 @@ def counts(replicas: int) -> None:
 
     wrapt.register_post_import_hook(watch, "tensorflow.python.distribute.distribute_lib")
     wrapt.register_post_import_hook(convert, "tensorflow")
-
-
-def _take_all(strategies: Any, replicas: int, follows: bool) -> None:
-    extended = strategies.CollectiveAllReduceExtended
-    init = extended.__init__
-    original = extended._initialize_local_devices
-
-    def devices(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
-        found, kind = original(self, cluster_resolver, worker_device)
-        if kind == "CPU":
-            found = tuple(f"{worker_device}/device:CPU:{index}" for index in range(replicas))
-        return found, kind
-
-    def add_here(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self._cross_device_ops = strategies.cross_device_ops_lib.ReductionToOneDevice()
-
-    extended._initialize_local_devices = devices
-    if follows:
-        extended.__init__ = add_here
-        extended._replica_ctx_all_reduce = extended.__mro__[1]._replica_ctx_all_reduce  # MirroredStrategy's
-
-
-def _share_the_first(strategies: Any) -> None:
-    extended, utils = strategies.CollectiveAllReduceExtended, strategies.cross_device_utils
-    original = extended._initialize_multi_worker
-    first: dict[str, Any] = {}
-
-    @functools.wraps(original)
-    def initialize(self: Any, cluster_resolver: Any) -> None:
-        cluster = cluster_resolver.cluster_spec().as_dict()
-        if not (has_a_cluster() and first.get("cluster") == cluster):
-            original(self, cluster_resolver)
-            if getattr(self, "_std_server_started", False):
-                first.update(cluster=cluster, keys=self._collective_keys, health=self._enable_check_health)
-            return
-        self._std_server_started, self._enable_check_health = True, first["health"]
-        own_keys, utils.CollectiveKeys = utils.CollectiveKeys, lambda **start: first["keys"]
-        try:
-            original(self, cluster_resolver)
-        finally:
-            utils.CollectiveKeys = own_keys
-
-    extended._initialize_multi_worker = initialize
-
-
-def _stay_alone(strategies: Any) -> None:
-    extended = strategies.CollectiveAllReduceExtended
-    extended._initialize_strategy = lambda self, resolver, devices=None: self._initialize_local(resolver, devices)
 
 
 def has_a_cluster() -> bool:

@@ -16,7 +16,6 @@ __all__ = [
     "installed_keras_2",
     "keras_2_chosen",
     "keras_major",
-    "leave_tf_keras_unconverted",
     "the_other_keras_2",
     "why_not_keras_3",
 ]
@@ -75,18 +74,3 @@ def the_other_keras_2() -> str | None:
         return None
     legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
     return "keras" if legacy else "tf_keras"
-
-
-def leave_tf_keras_unconverted() -> bool:
-    """Has AutoGraph leave tf_keras's own functions as they are, as it does `keras`'s; True where that was needed.
-
-    TensorFlow up to 2.15 lists only `keras` among the packages that need no conversion (`CONVERSION_RULES` in
-    `tensorflow/python/autograph/core/config.py`; 2.21 has both), and so converts tf_keras function by function: a
-    first step of `fit` took 9.5 s instead of 1.1 s.
-    """
-    from tensorflow.python.autograph.core import config
-
-    if any(rule.matches("tf_keras") for rule in config.CONVERSION_RULES):
-        return False
-    config.CONVERSION_RULES = (*config.CONVERSION_RULES, config.DoNotConvert("tf_keras"))
-    return True

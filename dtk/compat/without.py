@@ -8,13 +8,14 @@ runs that are made to decide something, so nothing of it has to go.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import wrapt
 
 from dtk.compat import states
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 
 __all__ = ["apply"]
 
@@ -27,26 +28,20 @@ def apply(switches: Sequence[str]) -> None:
 
 
 def _synchronise(keras: Any) -> None:
-    original = keras.layers.BatchNormalization.build
-
-    @functools.wraps(original)
-    def synchronous(self: Any, input_shape: Any) -> None:
+    @replaces(keras.layers.BatchNormalization, "build")
+    def synchronous(original: Any, self: Any, input_shape: Any) -> None:
         original(self, input_shape)
         self.synchronized = True
 
-    keras.layers.BatchNormalization.build = synchronous
     if hasattr(keras.layers.BatchNormalization, "_moments"):
         _synchronise_masked(keras.layers.BatchNormalization)
 
 
 def _synchronise_masked(layer: Any) -> None:
     """layer: of Keras 3, which computes the moments of what a mask leaves on each replica alone (3.15)."""
-    import tensorflow as tf
 
-    original = layer._moments
-
-    @functools.wraps(original)
-    def moments(self: Any, inputs: Any, mask: Any) -> Any:
+    @replaces(layer, "_moments")
+    def moments(original: Any, self: Any, inputs: Any, mask: Any) -> Any:
         context = tf.distribute.get_replica_context()
         if mask is None or context is None:
             return original(self, inputs, mask)
@@ -59,10 +54,8 @@ def _synchronise_masked(layer: Any) -> None:
         mean = summed(inputs) / count
         return mean, summed(tf.square(inputs - mean)) / count
 
-    layer._moments = moments
 
-
-def _draw_nothing(tf: Any) -> None:
+def _draw_nothing(_tensorflow: Any) -> None:
     """In graphs (a step, a map of a dataset) and eager steps each draw is the same for every example, replica and step.
 
     Outside of steps, as initial weights are, numbers are drawn as ever.
@@ -72,21 +65,18 @@ def _draw_nothing(tf: Any) -> None:
     homes = (gen_random_ops, gen_stateless_random_ops, gen_stateless_random_ops_v2)
     for name, same in _DRAWS.items():
         for home in homes:
-            original = getattr(home, name, None)
-            if original is not None:
-                setattr(home, name, _in_graphs(tf, original, same))
+            if hasattr(home, name):
+                _draw_in_graphs(home, name, same)
 
 
-def _in_graphs(tf: Any, original: Callable[..., Any], same: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def drawn(*args: Any, **kwargs: Any) -> Any:
+def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
+    @replaces(home, name)
+    def drawn(original: Any, *args: Any, **kwargs: Any) -> Any:
         eagerly = tf.executing_eagerly() and not states.in_unit()
-        return original(*args, **kwargs) if eagerly else same(tf, *args, **kwargs)
-
-    return drawn
+        return original(*args, **kwargs) if eagerly else same(*args, **kwargs)
 
 
-def _pattern(tf: Any, shape: Any, step: float) -> Any:
+def _pattern(shape: Any, step: float) -> Any:
     """Numbers from 0 to 1 of this shape, float64, the same along the first axis, where examples are."""
     shape = tf.convert_to_tensor(shape)
     rest = tf.cast(tf.concat([tf.ones_like(shape[:1]), shape[1:]], axis=0), tf.int32)
@@ -94,33 +84,33 @@ def _pattern(tf: Any, shape: Any, step: float) -> Any:
     return tf.broadcast_to(tf.reshape(tf.math.floormod((places + 1) * step, 1.0), rest), shape)
 
 
-def _uniform(tf: Any, shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return tf.cast(_pattern(tf, shape, 0.6180339887), dtype or next((a for a in args if _is_type(tf, a)), tf.float32))
+def _uniform(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    return tf.cast(_pattern(shape, 0.6180339887), dtype or next((a for a in args if _is_type(a)), tf.float32))
 
 
-def _normal(tf: Any, shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    values = 1.414 * tf.sin(6.2831853 * _pattern(tf, shape, 0.3819660113))
-    return tf.cast(values, dtype or next((a for a in args if _is_type(tf, a)), tf.float32))
+def _normal(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    values = 1.414 * tf.sin(6.2831853 * _pattern(shape, 0.3819660113))
+    return tf.cast(values, dtype or next((a for a in args if _is_type(a)), tf.float32))
 
 
-def _whole(tf: Any, shape: Any, *args: Any, minval: Any = None, maxval: Any = None, **kwargs: Any) -> Any:
+def _whole(shape: Any, *args: Any, minval: Any = None, maxval: Any = None, **kwargs: Any) -> Any:
     if minval is None:  # (shape, key, counter, alg, minval, maxval), or without the three in the middle
-        minval, maxval = [arg for arg in args if not _is_type(tf, arg)][-2:]
+        minval, maxval = [arg for arg in args if not _is_type(arg)][-2:]
     low, high = tf.convert_to_tensor(minval), tf.convert_to_tensor(maxval)
     span = tf.cast(high - low, tf.float64)
-    return low + tf.cast(tf.floor(_pattern(tf, shape, 0.6180339887) * span), low.dtype)
+    return low + tf.cast(tf.floor(_pattern(shape, 0.6180339887) * span), low.dtype)
 
 
-def _shuffled(tf: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _shuffled(value: Any, *args: Any, **kwargs: Any) -> Any:
     return tf.convert_to_tensor(value)
 
 
-def _likeliest(tf: Any, logits: Any, num_samples: Any, *args: Any, output_dtype: Any = None, **kwargs: Any) -> Any:
-    kind = output_dtype or next((a for a in args if _is_type(tf, a)), tf.int64)
+def _likeliest(logits: Any, num_samples: Any, *args: Any, output_dtype: Any = None, **kwargs: Any) -> Any:
+    kind = output_dtype or next((a for a in args if _is_type(a)), tf.int64)
     return tf.cast(tf.repeat(tf.argmax(logits, axis=-1)[:, None], num_samples, axis=1), kind)
 
 
-def _is_type(tf: Any, value: Any) -> bool:
+def _is_type(value: Any) -> bool:
     return isinstance(value, tf.DType)
 
 

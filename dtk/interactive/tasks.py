@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dtk.compat import collectives
-from dtk.compat.keras import building
 from dtk.compat.per_replica import Copies, copies
 from dtk.compat.steps import updates as update_counts
 from dtk.errors import DtkError
@@ -116,8 +115,8 @@ def _rest(loop: WorkerLoop) -> dict[str, Any]:
 
     space, state = {k: value for k, value in loop.shell.user_ns.items() if not k.startswith("_")}, progress(loop.place)
     known = _trainable(loop)
-    optimizers = {name: building.optimizer_of(value) for name, value in space.items()}
-    trained = {name: building.trains(each, known) for name, each in optimizers.items() if each is not None}
+    optimizers = {name: update_counts.optimizer_of(value) for name, value in space.items()}
+    trained = {name: update_counts.trains(each, known) for name, each in optimizers.items() if each is not None}
     return {
         "names": list(space),
         "plain": {name: each for name, each in space.items() if isinstance(each, np.ndarray) or is_plain(each)},
@@ -160,10 +159,11 @@ def _build(loop: WorkerLoop, optimizers: Mapping[str, list[str]]) -> None:
     """Gives optimizers the variables that theirs have which have trained."""
     known = _trainable(loop)
     for name, paths in optimizers.items():
-        optimizer = building.optimizer_of(loop.shell.user_ns.get(name))
-        if optimizer is not None and not building.trains(optimizer, known) and all(path in known for path in paths):
+        optimizer = update_counts.optimizer_of(loop.shell.user_ns.get(name))
+        built = optimizer is None or update_counts.trains(optimizer, known)
+        if not built and all(path in known for path in paths):
             with loop.strategy.scope():
-                building.build(optimizer, [known[path] for path in paths])
+                optimizer.build([known[path] for path in paths])
 
 
 def _trainable(loop: WorkerLoop) -> dict[str, Any]:

@@ -353,9 +353,9 @@ def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
 
 
 def _has_estimator() -> bool:
-    from dtk.compat.estimators import revived  # which a run without an Estimator does without
+    from dtk.compat import estimators  # which a run without an Estimator does without
 
-    return revived.is_native()
+    return estimators.is_native()
 
 
 def uses_estimator(fn: Any) -> bool:

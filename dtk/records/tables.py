@@ -36,7 +36,7 @@ class Record(NamedTuple):
     step and epoch count from 1; replica counts over the whole cluster; loss is the replica's share of the
     global loss (the shares of a step add up to it); examples is what the replica saw in this step; started
     and ended are seconds since the call of `dtk.run`. data is a fingerprint of these examples, whatever their
-    order (`dtk.worker.fingerprint`): the replicas of a step saw what one device saw where theirs add up to
+    order (`dtk.compat.fingerprint`): the replicas of a step saw what one device saw where theirs add up to
     its; NaN where unknown.
     """
 

@@ -1,7 +1,8 @@
 """Where a step's time goes: Python and callbacks, input, computation, all-reduce, waiting for the slowest worker.
 
-From the records (when a step began and ended) and the marks (`dtk.worker.marks`: when its data was there, when each
-all-reduce began and ended), all on one clock. The parts divide a step's time without gap or overlap, so they add up.
+From the records (when a step began and ended) and the marks (`dtk.compat.steps.marks`: when its data was there, when
+each all-reduce began and ended), all on one clock. The parts divide a step's time without gap or overlap, so they add
+up.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Steps(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Waits for data and all-reduces, an array for each field, in any order; see `dtk.worker.marks`."""
+    """Waits for data and all-reduces, an array for each field, in any order; see `dtk.compat.steps.marks`."""
 
     worker: np.ndarray
     reduce: np.ndarray  # whether it is an all-reduce

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 from dtk import environment
+from dtk.compat.fingerprint import first_leaf
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.runs import Run, baseline, run
 from dtk.scaling.sharding import Sharding, from_lists
-from dtk.worker.fingerprint import first_leaf
 
 __all__ = ["Seen", "see_each_pipeline", "see_examples", "shards"]
 

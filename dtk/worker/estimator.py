@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtk.compat import states
-from dtk.compat.estimators import taps
+from dtk.compat import estimators, states
+from dtk.compat.lazy import tf
 from dtk.compat.steps import targets
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records import Record, weights
+from dtk.records import weights
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
-from dtk.worker.evaluation import evaluated, evaluating
-from dtk.worker.fingerprint import fingerprint, first_leaf
-from dtk.worker.progress import Progress, progress
+from dtk.worker.progress import evaluated, evaluating, progress, with_base
 
-__all__ = ["SAME_STEPS", "EstimatorRecorder", "check_checkpoint", "check_sharding", "check_writable", "listen"]
+__all__ = ["SAME_STEPS", "EstimatorRecorder", "check_sharding", "listen"]
 
 NAME = "the Estimator"  # of its optimizer
 
@@ -41,20 +38,13 @@ class EstimatorRecorder:
     train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
 
     Raises:
-        ClusterConfigError: in the worker: model_dir holds another model's checkpoint; two workers train on the same
-            examples.
+        ClusterConfigError: in the worker: two workers train on the same examples.
     """
 
     recording: Any = None  # the recorder of the training that goes on
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        import tensorflow as tf
-
-        # The base class is TensorFlow's, and this module is imported where TensorFlow must not be.
-        base = tf.compat.v1.train.SessionRunHook
-        if not issubclass(cls, base):
-            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-        return base.__new__(cls)
+        return with_base(cls, tf.compat.v1.train.SessionRunHook)
 
     def __init__(self) -> None:
         self._place = here()
@@ -75,11 +65,9 @@ class EstimatorRecorder:
         return EstimatorRecorder, ()  # the class made in __new__ has no name to be found by
 
     def begin(self) -> None:
-        import tensorflow as tf
-
         if self._place is None:
             return
-        self._rows, self._copies = taps.replica_rows(), taps.variables()
+        self._rows, self._copies = estimators.replica_rows(), estimators.variables()
         self._variables = states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
@@ -93,23 +81,27 @@ class EstimatorRecorder:
         draws = targets.drawn(tf.compat.v1.get_default_graph())
         self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
         if self.model_dir is not None:
-            check_checkpoint(self.model_dir, self._copies, self._place)
+            latest = tf.train.latest_checkpoint(self.model_dir)
+            words = N_(
+                "training goes on from {latest}, which model_dir held before this run; give every run a directory of "
+                "its own: model_dir=str(dtk.run_dir() / 'model'), to begin anew"
+            )
+            if latest is not None:
+                print("dtk: " + _(words, latest=latest))
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._place is None:
             return
         state, step = progress(self._place), int(session.run(self._global_step))
-        if not state.counts:
+        if not state.trainings:
             state.begins(step)
         self._before = self._before or (step, state.steps)
         if not weights.exists(self._place.folder.path, "initial", 0):
-            _save(self._place, "initial", self._read(session))
+            _save(self._place, "initial", dict(session.run(self._copies)))
         states.enter_graph(self._variables, session)
         self._began = self._place.now()
 
     def before_run(self, context: Any) -> Any:
-        import tensorflow as tf
-
         if self._place is None:
             return None
         progress(self._place).before_step()
@@ -124,13 +116,21 @@ class EstimatorRecorder:
         watcher = watching.watcher()
         if watcher is not None:
             watcher.ends(context.session.graph, self._begun)
-        _record(progress(self._place), values.results, self._began)
+        state, ended = progress(self._place), self._place.now()
+        if not state.announced:
+            state.announced = True
+            self._place.journal.event(Loop(ended, kind="estimator"))
+            self._place.journal.event(Training(ended, steps=None, epochs=None))
+        state.epoch = 1
+        state.record(values.results, [], (self._began, ended))
+        if self._place.worker > 0 and state.steps == SAME_STEPS + 1:
+            check_sharding(self._place)
 
     def end(self, session: Any) -> None:
         if self._place is None:
             return
         states.enter_graph(self._variables, None)
-        held = self._read(session)
+        held = dict(session.run(self._copies))
         _save(self._place, "final", held)
         self.global_step = int(session.run(self._global_step))
         if self._before is not None:
@@ -138,27 +138,6 @@ class EstimatorRecorder:
             made, recorded = self.global_step - step, state.steps - steps
             found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
             state.estimated.append(found)
-
-    def _read(self, session: Any) -> dict[str, list[Any]]:
-        return dict(session.run(self._copies))
-
-
-def _record(state: Progress, rows: list[Any], began: float) -> None:
-    place, ended = state.place, state.place.now()
-    if not state.announced:
-        state.announced = True
-        place.journal.event(Loop(ended, kind="estimator"))
-        place.journal.event(Training(ended, steps=None, epochs=None))
-    state.steps += 1
-    state.epoch = 1
-    first = place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
-    mine = [
-        Record(place.worker, first + k, state.steps, 1, float(loss), int(examples), began, ended, float(data))
-        for k, (loss, examples, data) in enumerate(rows)
-    ]
-    place.journal.record(mine)
-    if place.worker > 0 and state.steps == SAME_STEPS + 1:
-        check_sharding(place)
 
 
 def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
@@ -169,16 +148,13 @@ def listen() -> None:
     """Called in a worker, once Estimator is imported there."""
     place = here()
     if place is not None:
-        taps.apply(_Listener(place), place.replicas)
+        estimators.apply(_Listener(place), place.replicas)
 
 
 class _Listener:
     def __init__(self, place: Here):
         self.place = place
         self.recorder: Any = None
-
-    def before_training(self, estimator: Any) -> None:
-        check_writable(estimator.model_dir)
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
@@ -201,11 +177,6 @@ class _Listener:
         evaluated(self.place, step=int(metrics["global_step"]), started=started, metrics=numbers)
         return metrics
 
-    def describe(self, features: Any) -> tuple[Any, Any]:
-        import tensorflow as tf
-
-        return tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features)
-
     def saved(self, prefix: str) -> None:
         """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""
         if self.place.run.has_evaluator and self.place.worker == 0:
@@ -213,7 +184,8 @@ class _Listener:
             aside.mkdir(exist_ok=True)
             files = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"), key=lambda file: file.suffix == ".index")
             for file in files:  # the index comes last: where it is, all is
-                _link(file, aside / file.name)
+                shutil.copyfile(file, aside / "part")
+                os.replace(aside / "part", aside / file.name)
 
     def follow_training(self, executor: Any) -> None:
         """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
@@ -222,7 +194,7 @@ class _Listener:
             ended = training_ended()  # asked first: what was saved before the end is then on the list
             new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
             for index in new:
-                taps.evaluate_checkpoint(executor, str(index.with_suffix("")))
+                estimators.evaluate_checkpoint(executor, str(index.with_suffix("")))
                 for file in index.parent.glob(f"{index.stem}.*"):
                     file.unlink()
                 count += 1
@@ -235,8 +207,6 @@ class _Listener:
 
     def _save_last_checkpoint(self, model_dir: str) -> None:
         """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
-        import tensorflow as tf
-
         final, latest = self.place.folder.weights("final"), tf.train.latest_checkpoint(model_dir)
         if final is None or latest is None:
             return
@@ -250,18 +220,7 @@ def _aside(place: Here) -> Path:
     return place.run.evaluator.path / "checkpoints"
 
 
-def _link(file: Path, to: Path) -> None:
-    try:
-        os.link(file, to)
-    except FileExistsError:
-        pass  # saved twice at one step
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(file, to.with_suffix(".part"))
-        os.replace(to.with_suffix(".part"), to)
-
-
 SAME_STEPS = 3  # steps in which two workers saw the same examples, until that is no chance
-FRESH = N_("give every run a directory of its own: model_dir=str(dtk.run_dir() / 'model')")
 
 
 def check_sharding(place: Here) -> None:
@@ -285,45 +244,3 @@ def check_sharding(place: Here) -> None:
         shard=shard,
     )
     raise ClusterConfigError(_(words, worker=place.worker, last=SAME_STEPS), remedy=remedy)
-
-
-def check_checkpoint(model_dir: str, copies: dict[str, list[Any]], place: Here) -> None:
-    """Raises where the checkpoint that training would go on from is another model's; says where it goes on."""
-    import tensorflow as tf
-
-    latest = tf.train.latest_checkpoint(model_dir)
-    if latest is None:
-        return
-    there = dict(tf.train.list_variables(latest))
-    wanted = {name: list(each[0].shape) for name, each in copies.items()}
-    wrong = next((name for name, shape in wanted.items() if there.get(name) != shape), None)
-    if wrong is not None:
-        words = N_("model_dir {place} holds a checkpoint of another model ({name}: shape {here} here, not there)")
-        if wrong in there:
-            words = N_(
-                "model_dir {place} holds a checkpoint of another model ({name}: shape {here} here, the "
-                "shape {there} there)"
-            )
-        what = _(words, place=model_dir, name=wrong, here=wanted[wrong], there=there.get(wrong))
-        raise ClusterConfigError(what, remedy=_(FRESH))
-    words = N_("training goes on from {latest}, which model_dir held before this run; {fresh}, to begin anew")
-    print("dtk: " + _(words, latest=latest, fresh=_(FRESH)))
-
-
-def check_writable(model_dir: str) -> None:
-    if "://" in model_dir:
-        return  # an object store; TensorFlow's own file systems know
-    try:
-        Path(model_dir).mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=model_dir)
-        os.close(descriptor)
-        os.unlink(name)
-    except OSError as error:
-        raise ClusterConfigError(
-            _(
-                "model_dir {model_dir} can't be written to ({strerror}); {fresh}",
-                model_dir=model_dir,
-                strerror=error.strerror,
-                fresh=_(FRESH),
-            )
-        ) from None

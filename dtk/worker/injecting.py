@@ -109,10 +109,10 @@ def _last(tail: Tail) -> Record | None:
 
 
 def _stand_still(seconds: float | None) -> None:
-    """Sleeps: for so long, or for ever."""
-    end = float("inf") if seconds is None else time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(min(3600.0, end - time.monotonic()))
+    """Sleeps: for so long, or forever."""
+    time.sleep(3600.0 if seconds is None else seconds)
+    while seconds is None:
+        time.sleep(3600.0)
 
 
 def _drop_network() -> None:

@@ -8,7 +8,6 @@ that to everybody, some to nobody.
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import os
 import socket
@@ -18,9 +17,8 @@ from pathlib import Path
 
 from dtk.language import _
 
-__all__ = ["enter", "wanted_a_network"]
+__all__ = ["enter"]
 
-_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000  # <linux/sched.h>
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1  # <linux/sockios.h>, <linux/if.h>
 
@@ -40,21 +38,6 @@ def enter() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         (flags,) = struct.unpack_from("=H", fcntl.ioctl(asking, _GET_FLAGS, struct.pack("16sH22x", b"lo", 0)), 16)
         fcntl.ioctl(asking, _SET_FLAGS, struct.pack("16sH22x", b"lo", flags | _UP))
-
-
-def wanted_a_network(error: BaseException) -> bool:
-    """Whether an exception, or one that it was made from, says that an address or a name can't be reached."""
-    seen: list[BaseException] = []
-    waiting: list[object] = [error]
-    while waiting:
-        each = waiting.pop()
-        if not isinstance(each, BaseException) or any(each is other for other in seen):
-            continue
-        if isinstance(each, socket.gaierror) or getattr(each, "errno", None) in _UNREACHABLE:
-            return True
-        seen.append(each)
-        waiting += [each.__cause__, each.__context__, getattr(each, "reason", None)]  # urllib's URLError
-    return False
 
 
 def _unshare(what: int) -> int:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+from dtk.compat.fingerprint import element_shapes
 from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
+from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here, here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training
-from dtk.worker.evaluation import evaluated, evaluating
-from dtk.worker.fingerprint import element_shapes, fingerprint
-from dtk.worker.progress import Known, Progress, check_strategy, progress
+from dtk.worker.progress import (
+    Known,
+    Progress,
+    check_strategy,
+    evaluated,
+    evaluating,
+    progress,
+    save_weights,
+    with_base,
+)
 from dtk.worker.updates import check_any_strategy, keep_beside
 
 __all__ = ["Recorder"]
-
-
-def _base() -> Any:
-    """The Callback class of the Keras that `tf.keras` is in this process."""
-    if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
-        import tf_keras
-
-        return tf_keras.callbacks.Callback
-    import keras
-
-    return keras.callbacks.Callback
 
 
 class Recorder:
@@ -60,12 +57,13 @@ class Recorder:
     params: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # The base class can't be chosen when this module is imported: the process that workers are forked from
-        # imports it, and each worker has its own Keras, 2 or 3.
-        base = _base()
-        if not issubclass(cls, base):
-            cls = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-        return base.__new__(cls)
+        if keras_2_chosen():
+            import tf_keras
+
+            return with_base(cls, tf_keras.callbacks.Callback)
+        import keras
+
+        return with_base(cls, keras.callbacks.Callback)
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +89,7 @@ class Recorder:
         self._progress, self._known = state, state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._saved, self._before = True, False, state.steps
         self._began = place.now()
-        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial, fingerprint=fingerprint)
+        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         state = self._state()
@@ -125,7 +123,7 @@ class Recorder:
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
             keep_beside(state.place)
-            state.save_final(self._known)
+            save_weights(state.place, "final", self._known.weights(), self._known.part)
             self._known.lost += self._tap.lost
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))

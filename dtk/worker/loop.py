@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dtk.compat.fingerprint import element_shapes, fingerprint, first_leaf
+from dtk.compat.lazy import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
 from dtk.compat.steps import updates
 from dtk.compat.steps.tap import layers_of
@@ -16,7 +18,6 @@ from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.records.events import Loop, Running, Scope, Training, of_kind
-from dtk.worker.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.worker.progress import Known, Progress, check_strategy, progress
 from dtk.worker.updates import check_any_strategy
 
@@ -53,15 +54,11 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
         ClusterConfigError: losses that are not one scalar for each of this process's replicas, a call inside of
             `strategy.run`, a step recorded twice or out of order.
     """
-    import tensorflow as tf
-
     # AutoGraph would turn what follows into graph operations, and it is no part of the learner's computation.
     tf.autograph.experimental.do_not_convert(_record)(losses, batch, model, epoch, step)
 
 
 def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
-    import tensorflow as tf
-
     global _loop, _said
     place = here()
     if place is None:
@@ -74,7 +71,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
     names, models = list(by_name) if len(by_name) > 1 else [], trained(model)
     shares, parts = _by_replica(by_name, batch, place)
-    _loop.begin(parts[0], models, names)
+    _loop.begin(parts[0], models)
     rows = [
         tf.stack([tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part), *of_replica])
         for of_replica, part in zip(shares, parts, strict=True)
@@ -102,8 +99,6 @@ def _covered(weights: list[Any]) -> list[updates.Counted]:
 
 def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[list[Any]], list[Any]]:
     """Each local replica's losses and part of the batch; raises where they are not what they should be."""
-    import tensorflow as tf
-
     if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
         raise ClusterConfigError(
             _(
@@ -125,8 +120,6 @@ def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[l
 
 
 def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
-    import tensorflow as tf
-
     shares = local_values(values)
     if len(shares) != place.replicas:
         words = ngettext(
@@ -140,14 +133,9 @@ def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
         shape = tf.convert_to_tensor(share).shape
         if shape.rank != 0:
             words = N_(
-                "dtk.record_step: the loss of replica {replica} has the shape {shape}, but should be one number, the "
-                "replica's share"
+                "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, "
+                "the replica's share"
             )
-            if name != "loss":
-                words = N_(
-                    "dtk.record_step: `{name}` of replica {replica} has the shape {shape}, but should be one number, "
-                    "the replica's share"
-                )
             call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
             what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
             raise ClusterConfigError(what, remedy=_("return {call} from the step", call=call))
@@ -165,10 +153,8 @@ class _Loop:
         self.announced = False
         self.models: list[Known] = []
 
-    def begin(self, part: Any, models: list[Trained], names: list[str]) -> None:
+    def begin(self, part: Any, models: list[Trained]) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
-        import tensorflow as tf
-
         weights = [weight for each in models for weight in each.weights()]
         check_strategy("dtk.record_step", weights, self.place)
         check_any_strategy("dtk.record_step", self.place)
@@ -236,8 +222,6 @@ class _Loop:
         if before is None or given == before + 1:
             return
         words = N_("dtk.record_step: step {step} came after step {before}")
-        if given == before:
-            words = N_("dtk.record_step: step {step} was recorded twice")
         remedy = _("call it once in each step, after the optimizer has counted it")
         raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
 
@@ -255,8 +239,6 @@ class Trained(NamedTuple):
 
 def trained(given: Any, label: str = "") -> list[Trained]:
     """All that is trained, in the order in which it was given; names of a dictionary become labels."""
-    import tensorflow as tf
-
     if given is None:
         return []
     if isinstance(given, Mapping):
@@ -276,8 +258,6 @@ def trained(given: Any, label: str = "") -> list[Trained]:
 
 
 def _is_variable(value: Any) -> bool:
-    import tensorflow as tf
-
     return isinstance(value, tf.Variable) or (hasattr(value, "assign") and hasattr(value, "trainable"))
 
 

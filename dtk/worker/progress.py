@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from dtk.errors import ClusterConfigError
 from dtk.language import _
 from dtk.records import Record
 from dtk.records import weights as files
-from dtk.records.events import Counted, Finished, Losses, Met, Optimizer, of_kind
+from dtk.records.events import Counted, Evaluating, Evaluation, Finished, Losses, Met, Optimizer, of_kind
 from dtk.worker.injecting import Injector, Weights
 
-__all__ = ["Progress", "check_strategy", "meet", "progress", "save_weights"]
+__all__ = ["Progress", "check_strategy", "evaluated", "evaluating", "meet", "progress", "save_weights", "with_base"]
 
 
 @dataclass
@@ -81,25 +82,16 @@ class Progress:
             save_weights(self.place, "initial", model.weights(), model.part, held)
         model.begun = True
 
-    def save_final(self, model: Known) -> None:
-        """Its weights as they are now, which are the final ones unless something changes them later."""
-        save_weights(self.place, "final", model.weights(), model.part)
-
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
         for model in self.models:
-            self.save_final(model)
+            save_weights(self.place, "final", model.weights(), model.part)
 
     def named(self, names: list[str]) -> None:
         """The names of the losses of the steps from now on, where a step has several."""
         if names != self.losses:
             self.losses = list(names)
             self.place.journal.event(Losses(self.place.now(), names=self.losses, since=self.steps + 1))
-
-    @property
-    def counts(self) -> bool:
-        """Whether a training has begun."""
-        return self.trainings > 0
 
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
@@ -167,6 +159,18 @@ def progress(place: Here) -> Progress:
     return _progress
 
 
+def with_base(cls: type, base: Any) -> Any:
+    """A new instance of a recorder's class, with a base class of TensorFlow's or Keras's.
+
+    The process that workers are forked from imports the recorder, and must import neither; and each worker has its own
+    Keras, 2 or 3.
+    """
+    made: Any = cls
+    if not issubclass(cls, base):
+        made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    return base.__new__(made)
+
+
 def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     """Raises where each worker of a cluster trains under a strategy that knows of no other worker.
 
@@ -203,6 +207,39 @@ def save_weights(
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
     values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
     place.folder.save_weights(which, names, values, part)
+
+
+# ---- what the evaluator writes down: one event per evaluation, with its times, its step and its metrics
+
+
+def evaluating(place: Here, step: int | None = None) -> float:
+    """Says that an evaluation begins, for those who watch; returns its start, in seconds since the call of `dtk.run`.
+
+    step: of the weights that are evaluated, None where it is not known yet.
+    """
+    started = place.now()
+    place.journal.event(Evaluating(started, step=step))
+    return started
+
+
+def evaluated(place: Here, *, step: int | None, started: float, metrics: Mapping[str, Any]) -> None:
+    """Writes down an evaluation that ends now: its start, the step of its weights, and its metrics by name.
+
+    Metrics are numbers, also NumPy's and TensorFlow's. An array becomes a list, what JSON can't hold its text.
+    """
+    plain = {str(name): _plain(value) for name, value in metrics.items()}
+    step = None if step is None else int(step)
+    place.journal.event(Evaluation(place.now(), started=started, step=step, metrics=plain))
+
+
+def _plain(value: Any) -> Any:
+    for convert in ("numpy", "tolist"):
+        value = getattr(value, convert)() if hasattr(value, convert) else value
+    try:
+        json.dumps(value)
+    except TypeError:
+        return str(value)
+    return value
 
 
 # ---- workers that have nothing to do with each other, but are to compute at the same time (mode "apart")

@@ -10,10 +10,17 @@ chunk is found out from the numbers when the chunk is next sent, or joined.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import hmac
 import json
 import os
-from collections.abc import Sequence
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +31,12 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
-from dtk.worker.neighbours import Neighbours
-from dtk.worker.wire import RingBroken
+from dtk.worker.wire import RingBroken, RingPortTaken
 
 __all__ = ["Ring", "ring"]
 
 Parts = list[int] | None
+OFTEN = N_("every worker must call ring.exchange, or ring.swap, equally often")
 
 
 def ring(timeout: float = 10.0) -> Ring:
@@ -136,12 +143,9 @@ class Ring:
         self._step += 1
         array, parts = self._held[number]
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
-        head = json.dumps({**about, "dtype": array.dtype.str}).encode()
-        receiver, size = self._neighbours.next, array.nbytes
-        self._write(RingSent, step=self._step, chunk=int(number), receiver=receiver, bytes=size, parts=parts)
-        message = self._neighbours.swap(head + b"\n" + array.tobytes())
-        self.bytes_sent += array.nbytes
-        return self._take(*message.split(b"\n", 1))
+        receiver, sender = self._neighbours.next, self._neighbours.previous
+        self._write(RingSent, step=self._step, chunk=int(number), receiver=receiver, bytes=array.nbytes, parts=parts)
+        return self._take(*self._trade(about, array, receiver, sender))
 
     def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
         """Sends numbers to any other worker, and returns those that another one sent; nothing of it is drawn.
@@ -168,11 +172,7 @@ class Ring:
             raise ClusterConfigError(
                 _("ring.swap takes an array of numbers, not one of type {dtype}", dtype=array.dtype)
             )
-        assert self._neighbours is not None  # a ring of one has no other worker, which was refused above
-        message = array.dtype.str.encode() + b"\n" + array.tobytes()
-        kind, body = self._neighbours.trade(message, int(receiver), int(sender)).split(b"\n", 1)
-        self.bytes_sent += array.nbytes
-        return np.frombuffer(body, np.dtype(kind.decode())).copy()
+        return self._trade({}, array, int(receiver), int(sender))[1]
 
     def join(self, chunks: Sequence[Any]) -> np.ndarray:
         """The chunks as one array of the gradient's shape.
@@ -204,9 +204,24 @@ class Ring:
             known = {"last": self.workers - 1, "workers": self.workers}
             raise ClusterConfigError(_(words, chunk=number, step=self._step + 1, **known))
 
-    def _take(self, head: bytes, body: bytes) -> tuple[int, np.ndarray]:
-        """A neighbour's message, checked and written down."""
-        about, sender = json.loads(head), self._neighbours.previous if self._neighbours else 0
+    def _trade(
+        self, about: dict[str, Any], array: np.ndarray, receiver: int, sender: int
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """Sends numbers, and what is to be known about them; returns those that came, with the same of them."""
+        assert self._neighbours is not None  # a ring of one has no other worker, which was refused
+        head = json.dumps({**about, "dtype": array.dtype.str}).encode()
+        message = self._neighbours.trade(head + b"\n" + array.tobytes(), receiver, sender)
+        self.bytes_sent += array.nbytes
+        head, body = message.split(b"\n", 1)
+        theirs = json.loads(head)
+        values = np.frombuffer(body, np.dtype(theirs.pop("dtype"))).copy()
+        if theirs.keys() != about.keys():  # one called `exchange` and the other `swap`
+            raise RingBroken(_(OFTEN))
+        return theirs, values
+
+    def _take(self, about: dict[str, Any], values: np.ndarray) -> tuple[int, np.ndarray]:
+        """The previous worker's chunk, checked and written down."""
+        sender = (self.worker - 1) % self.workers
         if (about["round"], about["step"]) != (self._round, self._step):
             words = N_(
                 "worker {worker} is at step {its} of all-reduce {its_round}, this worker at step {step} "
@@ -214,7 +229,7 @@ class Ring:
             )
             theirs = {"its": about["step"], "its_round": about["round"]}
             raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **theirs))
-        number, values = int(about["chunk"]), np.frombuffer(body, np.dtype(about["dtype"])).copy()
+        number = int(about["chunk"])
         if number in self._arrived:
             self._used(number, "overwritten", None)  # it never left again, so what became of it is not known
         self._arrived[number] = _Arrival(self._step, values, about["parts"])
@@ -281,3 +296,186 @@ def _addresses() -> list[tuple[str, int]]:
 def _key(place: Here) -> bytes:
     """A secret of this run: the name of its directory, whose random part only this user can list."""
     return hashlib.sha256(str(place.run.path).encode()).digest()
+
+
+# ---- the connections
+
+
+_LENGTH = struct.Struct("!Q")
+_CALLER = struct.Struct("!II")  # which ring of the process, counted from 1, and which worker
+_PIECE = 1 << 20  # bytes handed to the system at once
+_STRANGER = 1.0  # seconds that a connection has to say who it is
+
+
+class Neighbours:
+    """A worker's connections in the ring of `addresses`, ("host", port) by worker. Bytes only, no wait without end.
+
+    Two workers have one connection, for both directions: the neighbours from the beginning, others when the first of
+    them needs it. The one with the higher number calls the other, at its port.
+
+    key: the secret that a run's workers share; a connection that doesn't know it is closed. timeout: seconds
+    without a sign of a neighbour after which RingBroken names the worker that `suspect` finds.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        worker: int,
+        key: bytes,
+        timeout: float,
+        suspect: Callable[[], int],
+    ):
+        self.timeout, self._suspect = timeout, suspect
+        self._addresses, self._worker, self._key = addresses, worker, key
+        self._links: dict[int, socket.socket] = {}
+        self.next, self.previous = (worker + 1) % len(addresses), (worker - 1) % len(addresses)
+        self._door = _door(addresses[worker], key)
+        self._door.rings += 1
+        self._ring = self._door.rings
+        try:
+            for other in (self.next, self.previous):
+                self._link(other)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for each in self._links.values():
+            each.close()
+
+    def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
+        """Sends a message to one worker and returns one from another, or from the same, both at the same time.
+
+        One after the other would not do: all workers would send, none would read, and messages larger than the
+        system's buffers would never leave.
+        """
+        outward, inward = self._link(receiver), self._link(sender)
+        out, got, size = memoryview(_LENGTH.pack(len(message)) + message), bytearray(), _LENGTH.size
+        while out or len(got) < size:
+            reading, writing = len(got) < size, bool(out)
+            ready = select.select([inward] * reading, [outward] * writing, [], self.timeout)
+            if not ready[0] and not ready[1]:
+                raise self._late(reading, receiver, sender)
+            if ready[1]:
+                try:
+                    out = out[outward.send(out[:_PIECE]) :]
+                except OSError:
+                    raise self._gone(receiver) from None
+            if ready[0]:
+                try:
+                    data = inward.recv(min(_PIECE, size - len(got)))
+                except OSError:
+                    data = b""
+                if not data:
+                    raise self._gone(sender)
+                got += data
+                if len(got) == _LENGTH.size == size:
+                    size += _LENGTH.unpack(got)[0]
+        return bytes(got[_LENGTH.size :])
+
+    def _late(self, reading: bool, receiver: int, sender: int) -> RingBroken:
+        if reading:
+            suspect = self._suspect() if sender == self.previous else sender
+            what = _("worker {worker} sent nothing for {seconds:g} s", worker=suspect, seconds=self.timeout)
+            return RingBroken(what, _(OFTEN), by_a_peer=True)
+        what = _("worker {worker} took nothing for {seconds:g} s", worker=receiver, seconds=self.timeout)
+        return RingBroken(what, _(OFTEN))
+
+    def _gone(self, neighbour: int) -> RingBroken:
+        what = N_("worker {worker} has left the ring: it ended, or made fewer exchanges than this one")
+        return RingBroken(_(what, worker=neighbour), by_a_peer=True)
+
+    def _link(self, other: int) -> socket.socket:
+        """The connection with another worker."""
+        if other not in self._links:
+            above = other > self._worker
+            link = self._door.caller(self._ring, other, self.timeout) if above else self._call(other)
+            if link is None:
+                words = _("worker {worker} could not be reached for {seconds:g} s", worker=other, seconds=self.timeout)
+                raise RingBroken(words, _("every worker must call dtk.ring()"))
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link.setblocking(False)
+            self._links[other] = link
+        return self._links[other]
+
+    def _call(self, other: int) -> socket.socket | None:
+        deadline = time.monotonic() + self.timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                out = socket.create_connection(self._addresses[other], timeout=max(0.1, left))
+            except OSError:
+                out = None
+            # A refused attempt may have drawn the very port that it asks for, and then reaches itself.
+            if out is not None and out.getsockname() != out.getpeername():
+                out.sendall(_greeting(self._key, self._ring, self._worker))
+                return out
+            if out is not None:
+                out.close()
+            if left < 0:
+                return None
+            time.sleep(0.02)  # a port that opens in another process sends no event to wait for
+
+
+class _Door:
+    """This worker's own port, which stays open from its first ring on, and who has called there, for which ring.
+
+    A neighbour may be in its next ring already, or in another exchange than this worker: whoever calls is kept.
+    """
+
+    def __init__(self, address: tuple[str, int], key: bytes):
+        self.rings = 0
+        self._key = key
+        self._callers: dict[tuple[int, int], socket.socket] = {}
+        self._came = threading.Condition()
+        self._listening = _listen(address)
+        threading.Thread(target=self._admit, daemon=True, name="dtk.ring").start()
+
+    def caller(self, ring: int, worker: int, seconds: float) -> socket.socket | None:
+        """The connection by which a worker has called for a ring; None where it has not after `seconds`."""
+        with self._came:
+            self._came.wait_for(lambda: (ring, worker) in self._callers, seconds)
+            return self._callers.pop((ring, worker), None)
+
+    def _admit(self) -> None:
+        while True:
+            try:
+                caller, _address = self._listening.accept()
+            except OSError:
+                return  # nobody listens there any more: dtk.faults.drop_network
+            caller.settimeout(_STRANGER)
+            try:
+                said = caller.recv(len(_greeting(self._key, 0, 0)), socket.MSG_WAITALL)
+            except OSError:
+                said = b""
+            ring, worker = _CALLER.unpack(said[: _CALLER.size].ljust(_CALLER.size, b"\0"))
+            if not hmac.compare_digest(said, _greeting(self._key, ring, worker)):
+                caller.close()
+                continue
+            with self._came:
+                self._callers[ring, worker] = caller
+                self._came.notify_all()
+
+
+_door = functools.cache(_Door)
+
+
+def _greeting(key: bytes, ring: int, worker: int) -> bytes:
+    caller = _CALLER.pack(ring, worker)
+    return caller + hmac.digest(key, b"dtk ring" + caller, "sha256")
+
+
+def _listen(address: tuple[str, int]) -> socket.socket:
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for a run soon after another with the same port
+    try:
+        door.bind(("127.0.0.1", address[1]))
+        door.listen()
+    except OSError as error:
+        door.close()
+        words = N_(
+            "{why}: dtk.ring() needs this worker's port for itself, and a strategy made in the same function holds "
+            "it, or another program"
+        )
+        raise RingPortTaken(_(words, why=error.strerror)) from None
+    return door

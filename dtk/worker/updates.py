@@ -13,7 +13,6 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat import pipelines
 from dtk.compat.per_replica import key_of
 from dtk.compat.steps import tap, targets, updates
 from dtk.compat.strategies import has_a_cluster
@@ -33,14 +32,8 @@ def listen(place: Here) -> None:
     if os.environ.get("DTK_UPDATES") == "0" or place.role == "evaluator":
         return
     listener = _Listener(place)
-    wrapt.register_post_import_hook(lambda tf: targets.watch(tf.GradientTape), "tensorflow")
-    wrapt.register_post_import_hook(
-        lambda tensorflow: pipelines.watch_datasets(tensorflow.data.Dataset, listener.augments), "tensorflow"
-    )
-    wrapt.register_post_import_hook(
-        lambda library: pipelines.watch_distribution(library, listener.augments),
-        "tensorflow.python.distribute.distribute_lib",
-    )
+    targets.watch()
+    targets.watch_datasets(listener.augments)
     for name in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, listener), name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import gc
 import inspect
 import io
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from multiprocessing import connection, parent_process
 from pathlib import Path
@@ -23,14 +25,17 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import autotuning, binding, causes, checkpoints, strategies, transport, without
-from dtk.compat.keras import correct, keras2
+from dtk.compat import binding, causes, checkpoints, strategies, tuning, without
+from dtk.compat.keras import callbacks, keras2, keras3
+from dtk.compat.lazy import tf
+from dtk.compat.steps import marks
 from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
-from dtk.worker import follow, isolation, marks, ship, states, updates
+from dtk.worker import estimator, follow, ship, states, updates
 from dtk.worker.family import die_with
+from dtk.worker.keras import Recorder
 from dtk.worker.progress import progress
 from dtk.worker.spec import WorkerSpec
 
@@ -127,7 +132,8 @@ def _redirect(folder: Path) -> None:
 
 def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
-    marks.listen(here)
+    if os.environ.get("DTK_MARKS") != "0":
+        marks.listen(functools.partial(_mark, here))
     updates.listen(here)
     if spec["follow"]:
         follow.follow(here, spec["follow"])
@@ -157,6 +163,15 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     gc.collect()  # what the function has left: summary writers flush then
 
 
+def _mark(here: Here, kind: str, began: float, ended: float, size: int) -> None:
+    """Writes down when this worker waited for data, or took part in an all-reduce.
+
+    TensorFlow's clock is the wall clock; the two are compared anew each time, as the wall clock may be set.
+    """
+    shift = time.time() - time.monotonic() + here.clock
+    here.journal.mark(kind, began - shift, ended - shift, size)
+
+
 def _imported(here: Here, host: str | None) -> None:
     narrow = binding.narrow(host or "127.0.0.1")
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
@@ -175,16 +190,16 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
         for name in ("keras", "tf_keras"):
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
             wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
-    correct.when_imported()  # after the seeds
+    keras3.when_imported()  # after the seeds
     wrapt.register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
-    wrapt.register_post_import_hook(lambda tensorflow: transport.apply(), "tensorflow")
-    wrapt.register_post_import_hook(lambda tensorflow: autotuning.apply(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: tuning.leave_datasets_untuned(), "tensorflow")
     wrapt.register_post_import_hook(
-        lambda estimator: _listen_to_estimator(), "tensorflow_estimator.python.estimator.training"
+        lambda _module: estimator.listen(), "tensorflow_estimator.python.estimator.training"
     )
     without.apply(spec["without"])
     if spec["record"]:
-        _record_every_fit()
+        callbacks.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()
@@ -196,23 +211,8 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
         strategies.several(spec["replicas"], follows=bool(spec["follow"]))
 
 
-def _record_every_fit() -> None:
-    from dtk.compat.keras import fits
-    from dtk.worker.keras import Recorder
-
-    fits.in_each_fit(Recorder)
-
-
-def _listen_to_estimator() -> None:
-    from dtk.worker import estimator
-
-    estimator.listen()
-
-
 def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:
     """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
-    import tensorflow as tf
-
     if here.mode == "cluster" and not alone:
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(communication))
     if here.mode == "mirrored":
@@ -241,7 +241,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
     try:
         sys.stderr.write(text)
         kind, message = causes.message_of(error)
-        if environment.isolated() and isolation.wanted_a_network(error):
+        if environment.isolated() and causes.wanted_a_network(error):
             words = N_(
                 "{error} (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
             )
@@ -278,8 +278,6 @@ def split(replicas: int) -> None:
 
     A logical GPU needs a limit of its own, https://www.tensorflow.org/guide/gpu#using_multiple_logical_gpus.
     """
-    import tensorflow as tf
-
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
     gpus = tf.config.list_physical_devices("GPU")
@@ -290,8 +288,6 @@ def split(replicas: int) -> None:
 
 def of_replicas(replicas: int) -> list[str]:
     """The names of the replicas' devices, after `split`; all of a kind, as MirroredStrategy wants them."""
-    import tensorflow as tf
-
     kind = "GPU" if len(tf.config.list_logical_devices("GPU")) >= replicas else "CPU"
     return [f"{kind}:{index}" for index in range(replicas)]
 

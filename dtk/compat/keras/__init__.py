@@ -1,7 +1,6 @@
 """Keras in a cluster: corrected where it needs it, refused in a sentence where it can't, and which Keras it is.
 
-Runs in workers, and where `dtk.correct_keras()` is called, which is in `correct`. `keras3` has the corrections of `fit`
-and applies all, `optimizers` those of optimizers, `callbacks` says where workers write, `refused` refuses, `keras2`
-makes one Keras of two. Each file names the versions that it is for, the upstream issue, and the test that says when
-it can go.
+Runs in workers, and where `dtk.correct_keras()` is called. `keras3` has the corrections and applies all, `callbacks`
+says where workers write, `refused` refuses, `keras2` makes one Keras of two. Each file names the versions that it is
+for, the upstream issue, and the test that says when it can go.
 """

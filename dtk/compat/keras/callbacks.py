@@ -18,7 +18,7 @@ this themselves (`workertemp_N`).
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -26,12 +26,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 from dtk.compat.versions import keras_major
 from dtk.environment import Here, here
 
-__all__ = ["apply", "elsewhere"]
+__all__ = ["apply", "elsewhere", "in_each_fit"]
 
-# The attribute of each callback of Keras 3 that says where it writes.
+# The attribute of each callback that says where it writes.
 _PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
 _applied: set[str] = set()
 _chief_only = False  # while True, loads read the chief's file whatever this worker has saved
@@ -49,30 +51,16 @@ def apply() -> list[str]:
         keras = sys.modules.get(package)
         if keras is None:
             continue
-        if keras_major(keras) >= 3:
-            _apply_to_keras_3(keras, place.worker > 0)
-        elif place.worker > 0:
-            _apply_to_keras_2(keras)
+        third = keras_major(keras) >= 3
+        changes = {"backups": _share_backups} if third else {}
+        if place.worker > 0:
+            changes |= {"saves": _redirect_saves, "callbacks": _redirect_callbacks}
+        for name, change in changes.items():
+            called = name if third else f"tf_keras {name}" if package == "tf_keras" else f"keras 2 {name}"
+            if called not in _applied:
+                change(keras)
+                _applied.add(called)
     return sorted(_applied)
-
-
-def _apply_to_keras_3(keras: Any, redirect: bool) -> None:
-    _once("backups", lambda: _share_backups(keras))
-    if redirect:
-        _once("saves", lambda: _redirect_saves(keras))
-        _once("callbacks", lambda: _redirect_callbacks(keras, _PATHS))
-
-
-def _apply_to_keras_2(keras: Any) -> None:
-    called = "tf_keras" if keras.__name__ == "tf_keras" else "keras 2"
-    _once(f"{called} saves", lambda: _redirect_saves(keras))
-    _once(f"{called} callbacks", lambda: _redirect_callbacks(keras, {"CSVLogger": "filename"}))
-
-
-def _once(name: str, correct: Callable[[], None]) -> None:
-    if name not in _applied:
-        correct()
-        _applied.add(name)
 
 
 def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
@@ -110,19 +98,16 @@ def _own_copy(path: Any) -> Any:
 
 def _wrap_path(owner: Any, name: str, position: int, change: Callable[[Any], Any]) -> None:
     """Replaces `owner.name` by a function that changes its argument `filepath`, the `position`th."""
-    original = getattr(owner, name, None)
-    if original is None:
+    if not hasattr(owner, name):
         return  # this version of Keras has no such function
 
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    @replaces(owner, name)
+    def wrapped(original: Any, *args: Any, **kwargs: Any) -> Any:
         if "filepath" in kwargs:
             kwargs["filepath"] = change(kwargs["filepath"])
         elif len(args) > position:
             args = (*args[:position], change(args[position]), *args[position + 1 :])
         return original(*args, **kwargs)
-
-    setattr(owner, name, wrapped)
 
 
 def _redirect_saves(keras: Any) -> None:
@@ -149,20 +134,16 @@ def _spaces(package: str) -> list[Any]:
     return [sys.modules[name] for name in homes + public if name in sys.modules]
 
 
-def _redirect_callbacks(keras: Any, attributes: dict[str, str]) -> None:
-    for kind, attribute in attributes.items():
-        _redirect_attribute(getattr(keras.callbacks, kind), attribute)
+def _redirect_callbacks(keras: Any) -> None:
+    for kind in _PATHS if keras_major(keras) >= 3 else ("CSVLogger",):  # Keras 2 takes care of the others itself
+        _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
 
 
 def _redirect_attribute(kind: Any, attribute: str) -> None:
-    original = kind.__init__
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    @replaces(kind, "__init__")
+    def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         setattr(self, attribute, _prepared(getattr(self, attribute)))
-
-    kind.__init__ = __init__
 
 
 _BACKUP_PATHS = (
@@ -176,26 +157,23 @@ _BACKUP_PATHS = (
 
 def _share_backups(keras: Any) -> None:
     kind = keras.callbacks.BackupAndRestore
-    begin, end = kind.on_train_begin, kind.on_train_end
 
-    @functools.wraps(begin)
-    def on_train_begin(self: Any, logs: Any = None) -> None:
+    @replaces(kind, "on_train_begin")
+    def on_train_begin(original: Any, self: Any, logs: Any = None) -> None:
         known = [name for name in _BACKUP_PATHS if hasattr(self, name)]
         if not hasattr(self, "_dtk_chief_paths"):
             self._dtk_chief_paths = {name: getattr(self, name) for name in known}
         vars(self).update(self._dtk_chief_paths)
         with _reading_the_chiefs():
-            begin(self, logs)
+            original(self, logs)
         _wait_for_all(self.model)
         if here().worker > 0:  # type: ignore[union-attr]  # applied in workers only
             vars(self).update({name: elsewhere(path) for name, path in self._dtk_chief_paths.items()})
 
-    @functools.wraps(end)
-    def on_train_end(self: Any, logs: Any = None) -> None:
-        end(self, logs)
+    @replaces(kind, "on_train_end")
+    def on_train_end(original: Any, self: Any, logs: Any = None) -> None:
+        original(self, logs)
         _wait_for_all(self.model)
-
-    kind.on_train_begin, kind.on_train_end = on_train_begin, on_train_end
 
 
 @contextmanager
@@ -210,8 +188,35 @@ def _reading_the_chiefs() -> Any:
 
 def _wait_for_all(model: Any) -> None:
     """Returns when every worker has come here: a sum over all replicas needs each one's part."""
-    import tensorflow as tf
-
     strategy = model.distribute_strategy
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         strategy.reduce("SUM", tf.constant(1.0), axis=None)
+
+
+# ---- a Recorder in each `fit` of a program that was written without dtk
+#
+# Keras has no public place for callbacks of all models (Keras 2.15 to 3.15, tf_keras 2.16 to 2.21), so the method
+# itself is replaced, in workers of `dtk.run(..., record=True)` only: nothing of it has to go.
+
+
+def in_each_fit(kind: type) -> None:
+    """Each `fit` gets a callback `kind()`, after its own, unless one of these is a `kind`."""
+    for model in ("keras:Model", "tf_keras:Model"):
+
+        @replaces(model, "fit")
+        def fit(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            given = inspect.signature(original).bind(self, *args, **kwargs)
+            given.arguments["callbacks"] = _with(given.arguments.get("callbacks"), kind)
+            return original(*given.args, **given.kwargs)
+
+
+def _with(callbacks: Any, kind: type) -> Any:
+    """What `fit` takes: None, one callback, a list of them, or a CallbackList, which is made to hold one more."""
+    held = getattr(callbacks, "callbacks", callbacks)
+    held = list(held) if isinstance(held, (list, tuple)) else [] if held is None else [held]
+    if any(isinstance(each, kind) for each in held):
+        return callbacks
+    if hasattr(callbacks, "append") and not isinstance(callbacks, list):
+        callbacks.append(kind())
+        return callbacks
+    return [*held, kind()]

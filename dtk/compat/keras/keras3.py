@@ -1,30 +1,68 @@
-"""Keras 3's `fit`, `evaluate` and `predict` under MultiWorkerMirroredStrategy, corrected where they need it.
+"""Keras 3 under tf.distribute, corrected where it needs it: `fit`, `evaluate`, `predict`, optimizers, an empty batch.
 
-Everything here touches the TensorFlow trainer of Keras (`keras.src.backend.tensorflow.trainer`), and `optimizers`
-its optimizers, in workers and where `dtk.correct_keras()` is called. A correction is applied when its probe finds the
-faulty code in the installed Keras; what is touched, since when, and which test says that it can go:
-docs/explanation/compat.md. Keras 2 (tf_keras, and `keras` beside TensorFlow 2.15) needs none of it.
+Everything here touches Keras's TensorFlow backend (`keras.src.backend.tensorflow`) and its optimizer for float16, in
+workers and where `dtk.correct_keras()` is called. A correction is applied when the faulty line is in the source of the
+installed Keras; what is touched, since when, and which test says that it can go: docs/explanation/compat.md. Keras 2
+(tf_keras, and `keras` beside TensorFlow 2.15) needs none of it.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
+import gc
+import importlib
+import importlib.util
 import linecache
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
-from dtk.compat.keras import adding, callbacks, optimizers, refused
+import wrapt
+
+from dtk.compat.keras import callbacks, refused
+from dtk.compat.lazy import tf
 from dtk.compat.per_replica import first_spec
-from dtk.compat.versions import keras_major, leave_tf_keras_unconverted
+from dtk.compat.replacing import replaces
+from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
-__all__ = ["apply", "missing", "multi_worker"]
+__all__ = ["apply", "correct_keras", "missing", "multi_worker", "when_imported"]
 
 _applied: list[str] = []
-_OTHERS = {**optimizers.CORRECTIONS, **adding.CORRECTIONS}  # beside the trainer
+
+
+def correct_keras() -> list[str]:
+    """Corrects Keras 3 in this process, so that `fit` works under MultiWorkerMirroredStrategy; for any program.
+
+        dtk.correct_keras()  # in each worker, after the imports and before the first model
+
+    It is for programs that run without `dtk.run`: in the workers that dtk starts, the corrections are there already.
+    docs/guide/without_dtk.md has a whole program, docs/explanation/compat.md what is corrected and until when.
+
+    It imports TensorFlow, which runs no operation yet. Keras 2 (tf_keras, with TF_USE_LEGACY_KERAS=1) and a Keras 3
+    without these faults are left as they are. A second call changes nothing.
+
+    Returns:
+        The names of the corrections that are in force, such as "metrics reduced without axis"; [] where none is needed.
+
+    Raises:
+        ClusterConfigError: TensorFlow or Keras is not installed, Keras has another backend, or a model was made before.
+    """
+    for package in ("tensorflow", "keras"):
+        if importlib.util.find_spec(package) is None:
+            raise _refusal(f"{package} is not installed in this environment", f"install it: pip install {package}")
+    importlib.import_module("tensorflow")
+    if not keras_2_chosen():
+        importlib.import_module("keras")
+        _check()
+    when_imported()
+    return apply()
+
+
+def when_imported() -> None:
+    """Has each Keras corrected at the moment it is imported, or at once where it has been."""
+    for name in ("keras", "tf_keras"):
+        wrapt.register_post_import_hook(lambda keras: apply(), name)
 
 
 def apply() -> list[str]:
@@ -33,10 +71,11 @@ def apply() -> list[str]:
     Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before.
     """
     _applied.extend(name for name in callbacks.apply() if name not in _applied)
-    if sys.modules.get("tf_keras") is not None and leave_tf_keras_unconverted():
-        _applied.append("tf_keras left unconverted")
     for name in missing():
-        _correct(name)
+        if name == refused.NAME:
+            refused.apply(sys.modules["keras"])
+        else:
+            _CORRECTIONS[name][1]()
         _applied.append(name)
     return list(_applied)
 
@@ -49,59 +88,51 @@ def missing() -> list[str]:
     keras = sys.modules.get("keras")
     if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return []
-    from keras.src.backend.tensorflow import trainer
-
-    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed(trainer)]
-    faults += [name for name, (needed, _) in _OTHERS.items() if name not in _applied and needed()]
+    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
     return [*faults, refused.NAME] if faults and refused.NAME not in _applied else faults
 
 
-def _correct(name: str) -> None:
-    if name in _OTHERS:
-        _OTHERS[name][1]()
-    elif name == refused.NAME:
-        refused.apply(sys.modules["keras"])
-    else:
-        _CORRECTIONS[name][1](sys.modules["keras.src.backend.tensorflow.trainer"])
+def _check() -> None:
+    """Raises where the corrections would have no effect, or one on a part of the program only."""
+    keras = sys.modules["keras"]
+    if installed_keras_2() is not None:
+        return
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        remedy = "set KERAS_BACKEND=tensorflow before Keras is imported"
+        raise _refusal(f"Keras computes with {backend} here, and tf.distribute needs TensorFlow", remedy)
+    made = _a_model() if missing() else None
+    if made:
+        remedy = "call it before the first model, best right after the imports"
+        raise _refusal(
+            f"a model was made before ({made}), and what Keras has prepared for it stays uncorrected", remedy
+        )
+
+
+def _a_model() -> str | None:
+    """A model that is there, in words; None where there is none."""
+    kind = sys.modules["keras"].Model
+    found = next((each for each in gc.get_objects() if issubclass(type(each), kind)), None)
+    return None if found is None else f"{type(found).__name__} {getattr(found, 'name', '')!r}"
+
+
+def _refusal(what: str, remedy: str) -> ClusterConfigError:
+    return ClusterConfigError(f"dtk.correct_keras(): {what}", remedy=remedy)
+
+
+def _source(module: str) -> str:
+    """Of a module of Keras's. Not inspect.getsource: it looks at every module there is, for 30 ms and tens of MB."""
+    return "".join(linecache.getlines(str(importlib.import_module(f"keras.src.{module}").__file__)))
 
 
 def multi_worker(strategy: Any) -> bool:
     """Whether the strategy is a MultiWorkerMirroredStrategy that found a cluster in TF_CONFIG."""
-    import tensorflow as tf
-
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and bool(
         strategy.extended._in_multi_worker_mode()
     )
 
 
-def _mirrored_kinds() -> tuple[type, ...]:
-    import tensorflow as tf
-
-    return tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
-
-
-def _mentions(find: Callable[[ModuleType], Any], text: str) -> Callable[[ModuleType], bool]:
-    """A probe: whether the source of what `find` picks from the trainer module still holds `text`."""
-
-    def probe(trainer: ModuleType) -> bool:
-        try:
-            code = inspect.unwrap(find(trainer)).__code__
-        except AttributeError:
-            return False  # that version of Keras has no such function, so it can't have its fault
-        # Not inspect.getsource: it looks at every module there is, which costs each worker 30 ms and tens of MB.
-        lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
-        return text in "".join(inspect.getblock(lines))
-
-    return probe
-
-
-def _steps_fit(trainer: ModuleType) -> bool:
-    """A probe: whether Keras loops over steps in a graph, and has the method that `_single_step` takes (since 3.12)."""
-    loops = _mentions(lambda t: t.TensorFlowTrainer._make_function, "tf.while_loop(")
-    return loops(trainer) and hasattr(trainer.TensorFlowTrainer, "_autoconvert_optionals")
-
-
-def _build_from_the_spec(trainer: ModuleType) -> None:
+def _build_from_the_spec() -> None:
     """To build a model, the shape of one local replica's batch is enough; Keras takes a whole batch for it.
 
     Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for
@@ -109,11 +140,10 @@ def _build_from_the_spec(trainer: ModuleType) -> None:
     another order than on one device, where Keras makes none.
     """
     from keras import tree
+    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-    original = trainer.TensorFlowTrainer._maybe_symbolic_build
-
-    @functools.wraps(original)
-    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
+    @replaces(TensorFlowTrainer, "_maybe_symbolic_build")
+    def build(original: Any, self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         strategy = self._distribute_strategy
         if iterator is not None and strategy is not None:
             specs = iterator._distributed_dataset.element_spec
@@ -121,25 +151,20 @@ def _build_from_the_spec(trainer: ModuleType) -> None:
             iterator = None
         return original(self, iterator=iterator, data_batch=data_batch)
 
-    trainer.TensorFlowTrainer._maybe_symbolic_build = build
 
-
-def _reduce_whole_values(trainer: Any) -> None:
+def _reduce_whole_values() -> None:
     """A step's metrics are one value per replica, mostly scalars: they have no axis 0 to reduce over."""
     from keras import tree
+    from keras.src.backend.tensorflow import trainer
 
-    original = trainer.reduce_per_replica
-
-    @functools.wraps(original)
-    def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+    @replaces(trainer, "reduce_per_replica")
+    def reduce_per_replica(original: Any, values: Any, strategy: Any, reduction: str) -> Any:
         if reduction in ("auto", "mean") and multi_worker(strategy):
             return tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
         return original(values, strategy, reduction)
 
-    trainer.reduce_per_replica = reduce_per_replica
 
-
-def _step_by_step(trainer: ModuleType) -> None:
+def _step_by_step() -> None:
     """Runs `steps_per_execution` steps one after another, each after its data, instead of in a graph's `while_loop`.
 
     Keras runs a step inside `cond` inside `while`, where the merging of replicas fails, with MirroredStrategy too.
@@ -147,23 +172,20 @@ def _step_by_step(trainer: ModuleType) -> None:
     step may begin before it has its data: then the end of data whose size is unknown counts as a step of the
     optimizer, once an epoch.
     """
-    original = trainer.TensorFlowTrainer._make_function
+    from keras.src.backend.tensorflow import trainer
 
-    @functools.wraps(original)
-    def make_function(self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
+    @replaces(trainer.TensorFlowTrainer, "_make_function")
+    def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
         step = _after_its_data(step_function)
         keras_own = original(self, step)
-        if not isinstance(self.distribute_strategy, _mirrored_kinds()):
+        if not refused.is_mirrored(self.distribute_strategy):
             return keras_own
         guarded = step_function == self.train_step and _has_batch_statistics(self)
         return _several_steps(self, _single_step(trainer, self, step, guarded), keras_own)
 
-    trainer.TensorFlowTrainer._make_function = make_function
-
 
 def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
     """The step, of which nothing happens (such as counting it) unless there is data for it."""
-    import tensorflow as tf
 
     @functools.wraps(step_function)
     def step(data: Any) -> Any:
@@ -173,17 +195,15 @@ def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
                 return step_function(data)
             except (TypeError, ValueError) as error:
                 said = refused.unknown_batch(error, data)
-                if said and isinstance(tf.distribute.get_strategy(), _mirrored_kinds()):
+                if said and refused.is_mirrored(tf.distribute.get_strategy()):
                     raise ClusterConfigError(said) from error
                 raise
 
     return step
 
 
-def _single_step(trainer: ModuleType, model: Any, step_function: Callable[..., Any], guarded: bool) -> Any:
+def _single_step(trainer: Any, model: Any, step_function: Callable[..., Any], guarded: bool) -> Any:
     """One step on what the iterator gives next, as Keras's own `one_step_on_data` has it."""
-    import tensorflow as tf
-
     strategy = model.distribute_strategy
 
     @tf.autograph.experimental.do_not_convert
@@ -206,8 +226,6 @@ def _single_step(trainer: ModuleType, model: Any, step_function: Callable[..., A
 
 
 def _several_steps(model: Any, single: Callable[..., Any], keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    import tensorflow as tf
-
     def function(iterator: Any) -> Any:
         if not isinstance(iterator, tf.distribute.DistributedIterator):
             return keras_own(iterator)  # train_on_batch and test_on_batch
@@ -245,7 +263,6 @@ def _assert_examples(strategy: Any, data: Any) -> None:
 
     Other layers need no such check: an empty share contributes a loss and gradients of 0.
     """
-    import tensorflow as tf
     from keras import tree
 
     leaves = (leaf for leaf in tree.flatten(data) if not isinstance(leaf, tf.experimental.Optional))
@@ -254,19 +271,79 @@ def _assert_examples(strategy: Any, data: Any) -> None:
         tf.debugging.assert_positive(tf.shape(local)[0], message=_NO_EXAMPLES)
 
 
-# In the order in which they are applied: a probe that finds the faulty line, and the correction. Its wrapper is made by
-# functools.wraps: tests/test_compat.py takes it off again by `__wrapped__`.
-_CORRECTIONS: dict[str, tuple[Callable[[ModuleType], bool], Callable[[ModuleType], None]]] = {
+def _add_variables_outside() -> None:
+    """An optimizer makes its momenta at the first `apply_gradients`, in a loop of one's own in each replica's graph.
+
+    There TensorFlow can't take their initial values out of the graph, and the step fails
+    (https://github.com/keras-team/keras/issues/23085). Keras fixes it as here, by `tf.init_scope`, after 3.15.1.
+    """
+    from keras.src.backend.tensorflow.optimizer import TFOptimizer
+
+    @replaces(TFOptimizer, "add_variable")
+    def add_variable(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        with tf.init_scope():
+            return original(self, *args, **kwargs)
+
+
+def _decide_together() -> None:
+    """Where a gradient is infinite, `LossScaleOptimizer` leaves the step out: here by one decision of all replicas.
+
+    It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later
+    (`_tf_apply`, since keras-team/keras#18691). Then the first replica decides for all of a process, and each worker
+    for itself: one waits for ever in the all-reduce of a step that the other leaves out.
+    """
+    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+
+    @replaces(LossScaleOptimizer, "check_finite")
+    def check_finite(original: Any, self: Any, grads: Any) -> Any:
+        finite, replica = original(self, grads), tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return finite
+        infinite = replica.all_reduce("SUM", tf.cast(tf.logical_not(finite), tf.float32))
+        return tf.equal(infinite, 0.0)
+
+
+def _add_empty_batches() -> None:
+    """The last batch of an epoch may leave a worker no example, which `keras.ops.add` takes for a bias.
+
+    That is a second operand all but one of whose dimensions are 1, and it leaves out those that are 0 as well: of two
+    (0, 16) the second looks like a bias of 16, and TensorFlow refuses it, "Biases must be 1D". Layers such as LSTM add
+    so. In a graph the batch's size is not known, so that it comes with `run_eagerly=True` alone.
+    """
+    from keras.src.backend.tensorflow import numpy
+
+    @replaces(numpy, "add")
+    def add(original: Any, x1: Any, x2: Any) -> Any:
+        shape = getattr(x2, "shape", None)
+        return tf.add(x1, x2) if shape is not None and len(shape) > 1 and 0 in tuple(shape) else original(x1, x2)
+
+
+_TRAINER = "backend.tensorflow.trainer"
+
+# By name, in the order in which they are applied: whether the faulty line is there, and the correction.
+_CORRECTIONS: dict[str, tuple[Callable[[], bool], Callable[[], None]]] = {
     "build from the spec": (
-        _mentions(lambda t: t.TensorFlowTrainer._maybe_symbolic_build, "distribute_strategy.reduce("),
+        lambda: "distribute_strategy.reduce(" in _source(_TRAINER),
         _build_from_the_spec,
     ),
     "metrics reduced without axis": (
-        _mentions(lambda t: t.reduce_per_replica, 'strategy.reduce("MEAN", v, axis=0)'),
+        lambda: 'strategy.reduce("MEAN", v, axis=0)' in _source(_TRAINER),
         _reduce_whole_values,
     ),
-    "steps one by one, after their data": (
-        _steps_fit,
+    "steps one by one, after their data": (  # `_single_step` takes a method that Keras has since 3.12
+        lambda: all(text in _source(_TRAINER) for text in ("tf.while_loop(", "_autoconvert_optionals")),
         _step_by_step,
+    ),
+    "optimizer variables outside of the graph": (
+        lambda: "init_scope" not in _source("backend.tensorflow.optimizer"),
+        _add_variables_outside,
+    ),
+    "one decision about a loss scale": (
+        lambda: "experimental_local_results(" in _source("optimizers.loss_scale_optimizer"),
+        _decide_together,
+    ),
+    "sums of an empty batch": (
+        lambda: "d is None or d > 1" in _source("backend.tensorflow.numpy"),
+        _add_empty_batches,
     ),
 }

@@ -7,57 +7,62 @@ one can go. Nothing here is refused on one device but data without an end, for w
 
 from __future__ import annotations
 
-import functools
 import inspect
 import linecache
 import traceback
-from collections.abc import Callable
 from typing import Any
 
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 from dtk.errors import ClusterConfigError
 
-__all__ = ["NAME", "apply", "unknown_batch"]
+__all__ = ["NAME", "apply", "is_mirrored", "unknown_batch"]
 
 NAME = "refusals"
 
 
+# What data each takes, what it is called, and the argument that says how many steps of it there are.
+_DATA = {
+    "fit": (("x", "the dataset", "steps_per_epoch"), ("validation_data", "validation_data", "validation_steps")),
+    "evaluate": (("x", "the dataset", "steps"),),
+    "predict": (("x", "the dataset", "steps"),),
+}
+
+
 def apply(keras: Any) -> None:
     """Wraps these methods of `keras.Model`, of the Keras 3 that is imported."""
-    for name, checks in {
-        "fit": (_check_optimizer, _check_jit, _check_fit),
-        "evaluate": (_check_jit, functools.partial(_check_data, "evaluate")),
-        "predict": (functools.partial(_check_data, "predict"),),
-    }.items():
-        setattr(keras.Model, name, _checked(getattr(keras.Model, name), checks))
+    for name in _DATA:
+        _check(keras.Model, name)
 
 
-def _checked(original: Callable[..., Any], checks: tuple[Callable[..., None], ...]) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+def _check(model: Any, name: str) -> None:
+    signature = inspect.signature(getattr(model, name))
 
-    @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(model, name)
+    def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             given = signature.bind(self, *args, **kwargs).arguments
         except TypeError:
             return original(self, *args, **kwargs)  # which says what is wrong with them
-        for check in checks:
-            check(self, given)
+        if name == "fit":
+            _check_optimizer(self)
+        if name != "predict":
+            _check_jit(self)
+        for data, called, steps in _DATA[name]:
+            if given.get(steps) is None and _is_endless(given.get(data)):
+                raise ClusterConfigError(f"{name}: {called} has no end (.repeat()); pass {steps}")
         return original(self, *args, **kwargs)
 
-    return method
+
+def is_mirrored(strategy: Any) -> bool:
+    """Whether it is MirroredStrategy or MultiWorkerMirroredStrategy."""
+    return isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy))
 
 
-def _is_mirrored(model: Any) -> bool:
-    import tensorflow as tf
-
-    kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
-    return isinstance(model.distribute_strategy, kinds)
-
-
-def _check_optimizer(model: Any, given: dict[str, Any]) -> None:
+def _check_optimizer(model: Any) -> None:
     """Both put the all-reduce of the gradients into a `cond`, where TensorFlow can't merge replicas (`merge_call`)."""
     optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or not _is_mirrored(model):
+    if optimizer is None or not is_mirrored(model.distribute_strategy):
         return
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside of a LossScaleOptimizer
     kind = type(optimizer).__name__
@@ -75,33 +80,18 @@ def _check_optimizer(model: Any, given: dict[str, Any]) -> None:
         )
 
 
-def _check_jit(model: Any, given: dict[str, Any]) -> None:
-    if not (_is_mirrored(model) and model.jit_compile) or model.distribute_strategy.num_replicas_in_sync < 2:
+def _check_jit(model: Any) -> None:
+    strategy = model.distribute_strategy
+    if not (is_mirrored(strategy) and model.jit_compile) or strategy.num_replicas_in_sync < 2:
         return
-    if all("CPU" in device for device in model.distribute_strategy.extended.worker_devices):
+    if all("CPU" in device for device in strategy.extended.worker_devices):
         raise ClusterConfigError(
             "compile(jit_compile=True): XLA can't compile an all-reduce on CPUs, which a strategy with several "
             "replicas needs; leave jit_compile out"
         )
 
 
-def _check_fit(model: Any, given: dict[str, Any]) -> None:
-    if given.get("steps_per_epoch") is None and _is_endless(given.get("x")):
-        raise ClusterConfigError(
-            "fit: the dataset has no end (.repeat()), so that the first epoch has none; pass steps_per_epoch"
-        )
-    if given.get("validation_steps") is None and _is_endless(given.get("validation_data")):
-        raise ClusterConfigError("fit: validation_data has no end (.repeat()); pass validation_steps")
-
-
-def _check_data(who: str, model: Any, given: dict[str, Any]) -> None:
-    if given.get("steps") is None and _is_endless(given.get("x")):
-        raise ClusterConfigError(f"{who}: the dataset has no end (.repeat()); pass steps")
-
-
 def _is_endless(data: Any) -> bool:
-    import tensorflow as tf
-
     if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
         return False
     cardinality = getattr(data, "cardinality", None)  # a method of a dataset, a value of a distributed one
@@ -115,8 +105,6 @@ def unknown_batch(error: Exception, data: Any) -> str:
     data: what the step got, as it is in the graph. Under a strategy each replica's part of a batch has a size that is
     known only when the step runs, with `drop_remainder=True`, too.
     """
-    import tensorflow as tf
-
     # TensorFlow 2.15 to 2.21 raise a plain TypeError or ValueError here, whose text is all that has the None.
     leaves = [leaf for leaf in tf.nest.flatten(data) if isinstance(leaf, tf.Tensor)]
     if "None" not in str(error) or not any(leaf.shape.rank and leaf.shape[0] is None for leaf in leaves):

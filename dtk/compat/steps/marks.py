@@ -14,39 +14,45 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["REDUCE", "TAKE", "watch_iterators", "watch_reductions"]
+import wrapt
+
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
+
+__all__ = ["REDUCE", "TAKE", "listen"]
 
 TAKE, REDUCE = "take", "reduce"
 Report = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
 
+_ITERATORS = {
+    "tensorflow.python.distribute.input_lib": "DistributedIteratorBase",
+    "tensorflow.python.data.ops.iterator_ops": "OwnedIterator",
+}
 _within = threading.local()  # an iterator of a strategy asks iterators of the workers' own
 
 
-def watch_reductions(module: Any, report: Report) -> None:
-    """module: tensorflow.python.distribute.cross_device_utils."""
-    launcher = module.CollectiveReplicaLauncher
-    original = launcher.all_reduce
+def listen(report: Report) -> None:
+    """From now on; TensorFlow may be imported or not."""
 
-    @functools.wraps(original)
-    def all_reduce(self: Any, input_tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        import tensorflow as tf
-
+    @replaces("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher", "all_reduce")
+    def all_reduce(original: Any, self: Any, input_tensor: Any, *args: Any, **kwargs: Any) -> Any:
         given = tf.convert_to_tensor(input_tensor)
         return _marked(report, REDUCE, lambda tensor: original(self, tensor, *args, **kwargs), given)
 
-    launcher.all_reduce = all_reduce
+    for name, kind in _ITERATORS.items():
+        wrapt.register_post_import_hook(functools.partial(_watch_iterators, kind, report), name)
 
 
-def watch_iterators(kind: Any, report: Report) -> None:
-    """kind: a class of iterators, DistributedIteratorBase or OwnedIterator."""
+def _watch_iterators(name_of_kind: str, report: Report, module: Any) -> None:
+    kind = getattr(module, name_of_kind)
     for name in ("get_next", "__next__", "get_next_as_optional"):
         if name in vars(kind):
-            setattr(kind, name, _taking(vars(kind)[name], report))
+            _mark_takes(kind, name, report)
 
 
-def _taking(original: Any, report: Report) -> Any:
-    @functools.wraps(original)
-    def take(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _mark_takes(kind: Any, name: str, report: Report) -> None:
+    @replaces(kind, name)
+    def take(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(_within, "take", False):
             return original(self, *args, **kwargs)
         _within.take = True
@@ -55,12 +61,8 @@ def _taking(original: Any, report: Report) -> Any:
         finally:
             _within.take = False
 
-    return take
-
 
 def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:
-    import tensorflow as tf
-
     if _compiled():
         return make(given)
     # In an eager loop the call lasts as long as what it does.
@@ -86,7 +88,6 @@ def _compiled() -> bool:
 
     No public function tells (`GraphOrParentsInXlaContext`, TensorFlow 2.15 to 2.21).
     """
-    import tensorflow as tf
     from tensorflow.python.ops import control_flow_util
 
     return not tf.executing_eagerly() and bool(
@@ -100,8 +101,6 @@ def _passing(value: Any) -> tuple[Any, Any]:
     One that hung beside the value would be late: with one thread for operations (`dtk` gives a worker its share of the
     cores) TensorFlow first computes what follows.
     """
-    import tensorflow as tf
-
     with tf.control_dependencies(_tensors(value)):
         now = tf.timestamp()
     _independent(now.op)
@@ -110,8 +109,6 @@ def _passing(value: Any) -> tuple[Any, Any]:
 
 
 def _same(part: Any) -> Any:
-    import tensorflow as tf
-
     return tf.identity(part) if isinstance(part, tf.Tensor) else part
 
 
@@ -133,8 +130,6 @@ def _bytes(value: Any) -> int:
 
 
 def _tensors(value: Any) -> list[Any]:
-    import tensorflow as tf
-
     parts = []
     for leaf in tf.nest.flatten(value, expand_composites=True):
         leaf = getattr(leaf, "_variant_tensor", leaf)  # an Optional

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat.fingerprint import fingerprint, first_leaf
+from dtk.compat.lazy import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
 from dtk.compat.steps import targets, updates
@@ -32,7 +34,6 @@ __all__ = [
     "weights_so_far",
 ]
 
-Fingerprint = Callable[[Any], Any]
 LOSSES = 8  # losses of a step that are kept apart; further ones are added to the last
 WIDTH = 2 + LOSSES  # a step's examples, fingerprint, loss shares
 _METHODS = ("train_step", "compute_loss")
@@ -44,21 +45,19 @@ _asides: weakref.WeakKeyDictionary[Any, tuple[Any, set[int], list[str]]] = weakr
 class Tap:
     """The losses, numbers of examples and fingerprints of one model's training steps, for each local replica.
 
-    slots: how many steps one call of the train function may make; so many rows are kept for `read`.
-    fingerprint: a replica's batch to a number, in the graph. owner: who attached it last; where several recorders
-    take part in one `fit`, one of them owns the tap. batch: what a replica's batch was at the last trace. names: of
-    the step's losses, as its code calls them. lost: steps that `read` came too late for. blind: whether there are steps
-    that took no gradient and did not call `compute_loss`, so that nothing is known of their loss.
+    slots: how many steps one call of the train function may make; so many rows are kept for `read`. owner: who attached
+    it last; where several recorders take part in one `fit`, one of them owns the tap. batch: what a replica's batch was
+    at the last trace. names: of the step's losses, as its code calls them. lost: steps that `read` came too late for.
+    blind: whether there are steps that took no gradient and did not call `compute_loss`, so that nothing is known of
+    their loss.
     """
 
     owner: Any
     batch: Any = None
     blind = False
 
-    def __init__(self, model: Any, slots: int, fingerprint: Fingerprint):
-        import tensorflow as tf
-
-        self.model, self.slots, self._fingerprint = model, slots, fingerprint
+    def __init__(self, model: Any, slots: int):
+        self.model, self.slots = model, slots
         self.lost = 0
         self._seen = 0  # steps that `read` has handed out
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
@@ -86,8 +85,6 @@ class Tap:
 
         A loss that a step has not is 0; NaN all where none is known.
         """
-        import tensorflow as tf
-
         # Variable.numpy() takes 0.1 ms more a call, for gradients and placement that a plain read has no use for.
         read = tf.raw_ops.ReadVariableOp
         values = [read(resource=cell.handle, dtype=tf.float64).numpy() for cell in self._locals]
@@ -137,10 +134,7 @@ class Tap:
             found[name] = (place, None)
 
     def _write(self, data: Any, losses: dict[str, tuple[int, Any]], computed: list[Any]) -> None:
-        import tensorflow as tf
-
-        x = data[0] if isinstance(data, tuple) else data
-        examples = tf.shape(next(leaf for leaf in tf.nest.flatten(x) if leaf is not None))[0]
+        examples = tf.shape(first_leaf(data[0] if isinstance(data, tuple) else data))[0]
         self.batch = data
         values = [value for value in losses.values() if value[1] is not None]
         if not losses and not self._elsewhere and computed:
@@ -151,12 +145,10 @@ class Tap:
         nothing = tf.constant(float("nan") if self.blind else 0.0, tf.float64)
         by_place = [[value for at, value in values if at == place] for place in range(LOSSES)]
         shares = [tf.add_n(each) if each else nothing for each in by_place]
-        row = [tf.cast(examples, tf.float64), self._fingerprint(data), *shares]
+        row = [tf.cast(examples, tf.float64), fingerprint(data), *shares]
         self._put(tf.stack(row))
 
     def _put(self, row: Any) -> None:
-        import tensorflow as tf
-
         if self._elsewhere:
             aside = tf.constant([i - 2 in self._elsewhere for i in range(WIDTH)])
             row = tf.where(aside, tf.concat([[0.0, 0.0], self._aside.read_value()], 0), row)
@@ -172,22 +164,16 @@ class Tap:
 
 def _local(value: Any) -> Any:
     """A variable of which each replica has its own, read and written without the others."""
-    import tensorflow as tf
-
     on_read, none = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.NONE
     return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=none)
 
 
 def _graph() -> Any:
     """The graph that is being made; None in eager execution."""
-    import tensorflow as tf
-
     return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
 
 def _at(place: int, value: Any) -> Any:
-    import tensorflow as tf
-
     return tf.one_hot(place, LOSSES, dtype=tf.float64) * value
 
 
@@ -196,7 +182,7 @@ def active(model: Any) -> Tap | None:
     return _active.get(id(model))
 
 
-def attach(model: Any, owner: Any, on_built: Callable[[], None], fingerprint: Fingerprint) -> Tap:
+def attach(model: Any, owner: Any, on_built: Callable[[], None]) -> Tap:
     """Taps the model for a `fit` that has begun; a tap that is still there, as after an exception, is replaced.
 
     on_built: called before the first step of a model that gets its weights only now, from the shape of its data.
@@ -209,7 +195,7 @@ def attach(model: Any, owner: Any, on_built: Callable[[], None], fingerprint: Fi
         tap.read()
         model.train_function = tap.tapped
     else:
-        tap = Tap(model, slots, fingerprint)
+        tap = Tap(model, slots)
     tap.owner, tap.lost = owner, stale
     _active[id(model)] = tap
     if not model.built:
@@ -240,8 +226,6 @@ def _building(tap: Tap, on_built: Callable[[], None]) -> Callable[[Any], Any]:
 
 
 def _build(model: Any, spec: Any) -> None:
-    import tensorflow as tf
-
     if hasattr(model, "_symbolic_build"):  # Keras 3
         model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
         return

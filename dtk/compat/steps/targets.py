@@ -6,13 +6,15 @@ the step returns or shows. TensorFlow 2.15 to 2.21; the method is public, the gr
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from dtk.compat.lazy import tf
+from dtk.compat.replacing import replaces
 
 __all__ = [
     "Taken",
@@ -23,6 +25,7 @@ __all__ = [
     "stateful_draws",
     "taking",
     "watch",
+    "watch_datasets",
     "watch_scaling",
 ]
 
@@ -57,33 +60,27 @@ class taking:
         _within.taken, _within.scaled = self.before
 
 
-def watch(tape: Any) -> None:
-    """tape: tf.GradientTape."""
-    original = tape.gradient
+def watch() -> None:
+    """From now on; TensorFlow may be imported or not."""
 
-    @functools.wraps(original)
-    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces("tensorflow:GradientTape", "gradient")
+    def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
         if _variables(sources):
             _look_at_graph()
             _remember(target)
         return found
 
-    tape.gradient = gradient
-
 
 def watch_scaling(cls: Any, name: str) -> None:
     """cls: an optimizer that scales losses, for float16; what is reported is the loss without its scale."""
-    original = getattr(cls, name)
 
-    @functools.wraps(original)
-    def scale(self: Any, loss: Any) -> Any:
+    @replaces(cls, name)
+    def scale(original: Any, self: Any, loss: Any) -> Any:
         scaled = original(self, loss)
         if getattr(_within, "scaled", None) is not None:
             _within.scaled[id(scaled)] = scaled, loss
         return scaled
-
-    setattr(cls, name, scale)
 
 
 _precision: set[str] = set()  # half types that a graph computes in that took a gradient
@@ -105,8 +102,6 @@ def stateful_draws() -> list[str]:
 
 
 def _look_at_graph() -> None:
-    import tensorflow as tf
-
     if tf.executing_eagerly():
         return
     for operation in tf.compat.v1.get_default_graph().get_operations():
@@ -119,14 +114,17 @@ def _look_at_graph() -> None:
 
 def draws() -> list[str] | None:
     """The operations that draw in the graph that is being made, with where they stand; None without a graph."""
-    import tensorflow as tf
+    graphs = _graphs()
+    return None if graphs is None else [each for graph in graphs for each in drawn(graph)]
 
+
+def _graphs() -> list[Any] | None:
+    """The graph that is being made, and those around it; None in eager execution."""
     if tf.executing_eagerly():
         return None
-    found, graph = [], tf.compat.v1.get_default_graph()
-    while graph is not None:
-        found += drawn(graph)
-        graph = getattr(graph, "outer_graph", None)
+    found = [tf.compat.v1.get_default_graph()]
+    while (outer := getattr(found[-1], "outer_graph", None)) is not None:
+        found.append(outer)
     return found
 
 
@@ -147,17 +145,11 @@ def clips() -> list[str] | None:
     A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
     without a graph, or where none of these took a gradient.
     """
-    import tensorflow as tf
-
-    if tf.executing_eagerly():
-        return None
     names: list[str] = []
-    graph = tf.compat.v1.get_default_graph()
-    while graph is not None:
+    for graph in _graphs() or []:
         names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
         if graph in _gradients:
             return sorted({match[2] for match in map(_CLIP.search, names) if match})
-        graph = getattr(graph, "outer_graph", None)
     return None
 
 
@@ -170,14 +162,10 @@ def _inner(graph: Any) -> list[tuple[str, str]]:
 
 
 def _variables(sources: Any) -> list[Any]:
-    import tensorflow as tf
-
     return [leaf for leaf in tf.nest.flatten(sources) if isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable")]
 
 
 def _remember(target: Any) -> None:
-    import tensorflow as tf
-
     if not tf.executing_eagerly():
         graph = tf.compat.v1.get_default_graph()
         _gradients[graph] = len(graph.get_operations())
@@ -203,3 +191,56 @@ def _name(target: Any) -> str:
                 return names[0]
         frame = frame.f_back
     return "loss"
+
+
+# ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
+#
+# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
+# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
+# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+
+_READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
+
+
+def watch_datasets(report: Report) -> None:
+    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
+
+    From now on; TensorFlow may be imported or not.
+    """
+
+    @replaces("tensorflow:data.Dataset", "map")
+    def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, map_func, *args, **kwargs)
+        wrapper = getattr(found, "_map_func", None)
+        graph = getattr(getattr(wrapper, "function", None), "graph", None)
+        if graph is not None:
+            calls = [operation.type for operation in graph.get_operations() if operation.type in _PYTHON]
+            draws, python = drawn(graph), ["numpy_function or py_function"] * bool(calls)
+            if draws or python:
+                report(draws=draws, python=python)
+        return found
+
+    @replaces("tensorflow:data.Dataset", "from_generator")
+    def from_generator(original: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(getattr(generator, "__module__", "")).startswith("dtk."):
+            report(python=["from_generator"])
+        return original(generator, *args, **kwargs)
+
+    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
+    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
+        policy = dataset.options().experimental_distribute.auto_shard_policy.name
+        kinds = {type(each).__name__.strip("_") for each in _all(dataset)}
+        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
+        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
+            report(files=[f"{policy}: {', '.join(readers)}"])
+        return original(self, dataset, options)
+
+
+def _all(dataset: Any) -> Iterator[Any]:
+    """A dataset and those that it is made of."""
+    yield dataset
+    for each in dataset._inputs():
+        yield from _all(each)

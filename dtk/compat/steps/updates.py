@@ -13,15 +13,27 @@ import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from dtk.compat.lazy import tf
 from dtk.compat.per_replica import has_value, key_of
+from dtk.compat.replacing import replaces
 from dtk.compat.states import eager_unit
 from dtk.compat.steps import targets
 from dtk.compat.versions import keras_major
 
-__all__ = ["Counted", "Listener", "counted", "recorded_step", "restore", "states", "watch"]
+__all__ = [
+    "Counted",
+    "Listener",
+    "counted",
+    "optimizer_of",
+    "recorded_step",
+    "restore",
+    "states",
+    "trains",
+    "watch",
+]
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -53,8 +65,6 @@ class Counted:
     """
 
     def __init__(self, optimizer: Any):
-        import tensorflow as tf
-
         self.name = str(getattr(optimizer, "name", type(optimizer).__name__))
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
@@ -71,15 +81,11 @@ class Counted:
 
     def add(self, inside: bool) -> None:
         """An update more; inside: in a step that is being recorded."""
-        import tensorflow as tf
-
         with tf.device("CPU:0"):
             tf.raw_ops.AssignAddVariableOp(resource=self._resources[not inside], value=tf.constant(1, tf.int64))
 
     def outside(self) -> Any:
         """A scalar: updates outside of recorded steps of `fit`, so far."""
-        import tensorflow as tf
-
         return tf.raw_ops.ReadVariableOp(resource=self._resources[1], dtype=tf.int64)
 
     def seen(self, now: int) -> None:
@@ -101,8 +107,6 @@ class Counted:
 
     def go_on(self, state: list[int]) -> None:
         """Adds what was counted of an optimizer whose variables this one has taken over."""
-        import tensorflow as tf
-
         for resource, made in zip(self._resources, state[:2], strict=True):
             tf.raw_ops.AssignAddVariableOp(resource=resource, value=tf.constant(made, tf.int64))
         recorded, before, first, fewest, most = state[2:]
@@ -117,8 +121,6 @@ class Counted:
 
     def rate(self) -> float | None:
         """Its learning rate as it is now, a schedule's at the present count; None where it has none, or is gone."""
-        import tensorflow as tf
-
         with tf.init_scope():
             rate: Any = getattr(self._optimizer(), "learning_rate", None)
             try:  # under a strategy it is a variable that float() does not take
@@ -128,7 +130,6 @@ class Counted:
 
     def so_far(self) -> tuple[int, int]:
         """Updates in recorded steps of `fit`, and elsewhere."""
-        import tensorflow as tf
         from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
         inside, outside = (read_variable_op(r, tf.int64) for r in self._resources)
@@ -142,8 +143,6 @@ def states() -> list[tuple[int, int]]:
 
 def restore(states: list[tuple[int, int]]) -> None:
     """Takes back updates that were made only to be compared."""
-    import tensorflow as tf
-
     for each, numbers in zip(_all, states, strict=False):
         for resource, number in zip(each._resources, numbers, strict=True):
             tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(number, tf.int64))
@@ -157,17 +156,14 @@ def counted() -> list[Counted]:
 @contextlib.contextmanager
 def recorded_step() -> Iterator[None]:
     """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded."""
-    _deeper(1)
+    global _depth
+    with _lock:
+        _depth += 1
     try:
         yield
     finally:
-        _deeper(-1)
-
-
-def _deeper(by: int) -> None:
-    global _depth
-    with _lock:
-        _depth += by
+        with _lock:
+            _depth -= 1
 
 
 def watch(keras: Any, listener: Listener) -> None:
@@ -188,25 +184,21 @@ def watch(keras: Any, listener: Listener) -> None:
 
 def _wrap(cls: Any, name: str, word: str, variables: Any) -> None:
     """word: what the method calls its first argument."""
-    original = getattr(cls, name)
-    if hasattr(original, "_dtk_counts"):
+    if hasattr(getattr(cls, name), "_dtk_counts"):
         return
 
-    @functools.wraps(original)
-    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(cls, name)
+    def apply(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         first, *rest = args or (kwargs.pop(word),)
         given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
         _count(self, *variables(self, given, *rest, **kwargs))
         return eager_unit(self, functools.partial(original, self), given, *rest, **kwargs)
 
     apply._dtk_counts = True  # type: ignore[attr-defined]
-    setattr(cls, name, apply)
 
 
 def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
     """The variables, and the names of those whose gradient comes as rows, which Keras 3 then has of each replica."""
-    import tensorflow as tf
-
     given = optimizer._trainable_variables if trainable_variables is None else trainable_variables
     pairs = list(zip(gradients, given, strict=False))
     rows = [_name(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
@@ -224,15 +216,13 @@ def _name(variable: Any) -> str:
 
 
 def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
-    import tensorflow as tf
-
     if _listener is None or not variables or not tf.compat.v1.executing_eagerly_outside_functions():
         return  # an Estimator's graph, which its own hook counts
     entry = _known.get(optimizer)
     if entry is None:
         entry = _known[optimizer] = Counted(optimizer)
         _all.append(entry)
-    new = {key_of(each): (_name(each), _weak(each)) for each in variables}
+    new = {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
     begins, entry.variables = not entry.variables, {**entry.variables, **new}
     if begins:
         _listener.begins(entry)
@@ -249,8 +239,6 @@ def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
 
 def _settings(optimizer: Any) -> dict[str, Any]:
     """What its `get_config` has that is one value, but its name and its learning rate, which is a variable."""
-    import tensorflow as tf
-
     try:
         with tf.init_scope():  # it reads the learning rate, which a graph can't
             config = optimizer.get_config()
@@ -262,8 +250,6 @@ def _settings(optimizer: Any) -> dict[str, Any]:
 
 def _first_replica(replicas: int) -> bool:
     """Whether this is the first of the worker's replicas, whose numbers follow each other in the cluster's."""
-    import tensorflow as tf
-
     context = tf.distribute.get_replica_context()
     number = tf.get_static_value(context.replica_id_in_sync_group) if context is not None else 0
     return number is None or int(number) % replicas == 0
@@ -280,6 +266,22 @@ def _clips(optimizer: Any) -> list[str] | None:
     return [*(found or []), *own] if own or found is not None else None
 
 
-def _weak(variable: Any) -> Callable[[], Any]:
-    """Gives the variable as long as something else holds it; None afterwards."""
-    return weakref.ref(variable)
+# ---- an optimizer that is to update the same variables without a step
+#
+# Once it is built Keras 3 keeps them in `_trainable_variables` (3.5 to 3.15), and Keras 2 their keys and places in
+# `_index_dict` (Keras 2.15, tf_keras 2.15 to 2.21). `tests/test_clusters_replaced.py` fails where either is gone.
+
+
+def optimizer_of(value: Any) -> Any:
+    """An optimizer itself, or that of a compiled model; None for anything else."""
+    found = getattr(value, "optimizer", value)
+    return found if hasattr(found, "apply_gradients") and hasattr(found, "build") else None
+
+
+def trains(optimizer: Any, known: Mapping[str, Any]) -> list[str]:
+    """The paths of its variables; [] where it is not built, or is Keras 2's and has one that is not in `known`."""
+    places = getattr(optimizer, "_index_dict", None)
+    if places:
+        names = {key_of(each): name for name, each in known.items()}
+        return [names[key] for key in sorted(places, key=places.get)] if places.keys() <= names.keys() else []
+    return [str(getattr(each, "path", each.name)) for each in getattr(optimizer, "_trainable_variables", None) or []]

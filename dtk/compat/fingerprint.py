@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtk.compat.lazy import tf
+
 __all__ = ["element_shapes", "fingerprint", "first_leaf"]
 
 FEATURES = 4096  # of larger components as many, evenly spread, so that large images cost no more
@@ -20,8 +22,6 @@ BUCKETS = 1 << 20  # strings become numbers by a hash
 
 def first_leaf(batch: Any) -> Any:
     """The batch's first component, by which its examples are counted."""
-    import tensorflow as tf
-
     return next(leaf for leaf in tf.nest.flatten(batch) if leaf is not None)
 
 
@@ -31,8 +31,6 @@ def fingerprint(batch: Any) -> Any:
     Numbers, booleans and strings count, also in ragged and sparse tensors. float64 throughout: what differs between two
     runs must be the examples and not the rounding.
     """
-    import tensorflow as tf
-
     leaves = [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
     found = [_projections(leaf, 12.9898 + 7.233 * k) for k, leaf in enumerate(leaves)]
     known = [each for each in found if each is not None]
@@ -43,8 +41,6 @@ def fingerprint(batch: Any) -> Any:
 
 def _as_long(projections: Any, first: Any) -> Any:
     """For as many examples as the first component has: one that is no part of each example must not stop a training."""
-    import tensorflow as tf
-
     count = tf.shape(first)[0]
     cut = projections[:count]
     return tf.pad(cut, [[0, count - tf.shape(cut)[0]]])
@@ -52,8 +48,6 @@ def _as_long(projections: Any, first: Any) -> Any:
 
 def _projections(leaf: Any, frequency: float) -> Any:
     """`(examples,)`, or None for a component that has no examples, or none that are numbers."""
-    import tensorflow as tf
-
     ragged = isinstance(leaf, tf.RaggedTensor)
     if ragged:
         numbers = _numbers(leaf.values) if leaf.ragged_rank == 1 else None
@@ -76,8 +70,6 @@ def _projections(leaf: Any, frequency: float) -> Any:
 
 
 def _sparse(leaf: Any, frequency: float) -> Any:
-    import tensorflow as tf
-
     numbers = _numbers(leaf.values)
     if numbers is None:
         return None
@@ -89,8 +81,6 @@ def _sparse(leaf: Any, frequency: float) -> Any:
 
 def _numbers(values: Any) -> Any:
     """The values as float64; None for what can't be one."""
-    import tensorflow as tf
-
     if values.dtype == tf.string:
         return tf.cast(tf.strings.to_hash_bucket_fast(values, BUCKETS), tf.float64) / BUCKETS
     if values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool:
@@ -100,15 +90,11 @@ def _numbers(values: Any) -> Any:
 
 def _fixed(count: Any, frequency: float) -> Any:
     """`(count,)` fixed numbers between -1 and 1."""
-    import tensorflow as tf
-
     return tf.sin(frequency * tf.range(1.0, tf.cast(count, tf.float64) + 1.0, dtype=tf.float64))
 
 
 def element_shapes(batch: Any) -> list[list[int | None]]:
     """The shape of one example's part in each component of a batch; None for a length that may differ."""
-    import tensorflow as tf
-
     leaves = [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
     shapes = [getattr(leaf, "shape", None) for leaf in leaves]
     return [list(shape[1:]) for shape in shapes if shape is not None and shape.rank is not None]

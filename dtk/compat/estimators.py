@@ -1,0 +1,443 @@
+"""tf.estimator on TensorFlow 2.16 to 2.22, which have it no more, out of `tensorflow-estimator==2.15.0`.
+
+That package is the last release, without requirements of its own. On TensorFlow 2.15 and before nothing here is needed,
+and nothing is done. From 2.16 on three of its imports fail, and are supplied here, none of them inside TensorFlow:
+
+- its top-level `__init__` imports TPU modules that are gone: a package of the same name without that `__init__` stands
+  in, so that the submodules can be imported by themselves;
+- `estimator_export` registers names in an API that `tensorflow.python.util.tf_export` no longer knows
+  (TensorFlow's commit "Remove tf.estimator", 2.16): here a decorator that leaves its symbol as it is;
+- `tensorflow.python.distribute.estimator_training`, by which RunConfig learned its task from TF_CONFIG, and every task
+  of a cluster did its part of `train_and_evaluate`: the five functions below, by the names that Estimator calls.
+  Written anew, for what dtk starts: each task runs the same program; no remote cluster, no parameter servers.
+
+tests/test_estimator_revived.py tells when a piece is no longer needed, or when TensorFlow has a new version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import re
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any, Protocol
+
+from dtk import extras
+from dtk.compat.fingerprint import fingerprint, first_leaf
+from dtk.compat.lazy import tf
+from dtk.compat.per_replica import local_values
+from dtk.compat.replacing import replaces
+from dtk.errors import ClusterConfigError, DtkError
+
+__all__ = [
+    "Listener",
+    "api",
+    "apply",
+    "estimator_evaluate",
+    "estimator_train",
+    "evaluate_checkpoint",
+    "init_run_config",
+    "is_native",
+    "may_have",
+    "replica_rows",
+    "should_run_distribute_coordinator",
+    "tensorflow_version",
+    "train_and_evaluate",
+    "variables",
+]
+
+TESTED = ((2, 15), (2, 22))  # the first native, the last revived: 2.22.0rc0; every minor version between was tried
+_API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
+_CORE = "tensorflow_estimator.python.estimator"
+# Its names that are no classes, and ours; `inputs` of it is of no use without TensorFlow 1's queues.
+_FUNCTIONS = {
+    *("add_metrics", "classifier_parse_example_spec", "experimental", "export", "model_to_estimator"),
+    *("regressor_parse_example_spec", "train_and_evaluate"),
+}
+_JOBS = ("chief", "worker")
+_INDEPENDENT_WORKER = "independent_worker"  # distribute_coordinator.CoordinatorMode
+
+_api: ModuleType | None = None
+
+
+def tensorflow_version() -> tuple[int, int]:
+    """(2, 21) for TensorFlow 2.21.0; without importing it. Raises DtkError where TensorFlow is not installed."""
+    for name in ("tensorflow", "tensorflow-cpu"):
+        if importlib.util.find_spec("tensorflow") is None:
+            break
+        try:
+            major, minor = version(name).split(".")[:2]
+            return int(major), int(minor)
+        except ImportError:
+            continue  # the package goes by another name here
+    raise DtkError("TensorFlow is not installed here; pip install tensorflow")
+
+
+def is_native() -> bool:
+    """Whether this TensorFlow still brings tf.estimator itself."""
+    return tensorflow_version() < (2, 16)
+
+
+def api() -> ModuleType:
+    """A module with tf.estimator's public names, and `model_to_estimator`. Imports TensorFlow.
+
+    Raises DtkError on a version of TensorFlow that was not tried, and where tensorflow-estimator is missing.
+    """
+    global _api
+    if _api is None:
+        _api = _native() if is_native() else _revived()
+    return _api
+
+
+def may_have(name: str) -> bool:
+    """Whether `api()` may have this name, without importing TensorFlow; True where only TensorFlow knows."""
+    return is_native() or name[0].isupper() or name in _FUNCTIONS
+
+
+def _native() -> ModuleType:
+    module = ModuleType("dtk.estimator", "tf.estimator")
+    module.__dict__.update({name: getattr(tf.estimator, name) for name in dir(tf.estimator) if name[0] != "_"})
+    vars(module)["model_to_estimator"] = tf.keras.estimator.model_to_estimator
+    return module
+
+
+def _revived() -> ModuleType:
+    found = tensorflow_version()
+    if not TESTED[0] <= found <= TESTED[1]:
+        known = " to ".join(f"{major}.{minor}" for major, minor in TESTED)
+        here = f"{found[0]}.{found[1]}"
+        raise DtkError(
+            f"dtk.estimator was tried with TensorFlow {known}, and this is {here}: tf.estimator has ended, and what "
+            f"stands in for it may not fit; install one of those versions, or use Keras (lesson 06 shows how)"
+        )
+    extras.need("estimator", "dtk.estimator")
+    _stand_in(version("tensorflow-estimator"))
+    module, api = ModuleType("dtk.estimator", "tf.estimator"), importlib.import_module(_API)
+    module.__dict__.update({name: each for name, each in vars(api).items() if name[0] != "_"})
+    vars(module)["model_to_estimator"] = _model_to_estimator
+    return module
+
+
+def _model_to_estimator(keras_model: Any = None, **kwargs: Any) -> Any:
+    """An Estimator of a compiled tf_keras model, as tf.keras.estimator.model_to_estimator in TensorFlow 2.15.
+
+    Raises TypeError for a Keras 3 model, which has no layers that a v1 graph could hold.
+    """
+    if any(each.__module__.split(".")[0] == "keras" for each in type(keras_model).__mro__):
+        raise TypeError(
+            "model_to_estimator takes a tf_keras model, and this one is of Keras 3; make it inside the function that "
+            "dtk.run starts, with tf.keras, which is tf_keras there"
+        )
+    make = importlib.import_module(f"{_CORE}.keras_lib").model_to_estimator
+    return make(keras_model, **{"checkpoint_format": "checkpoint", **kwargs}, use_v2_estimator=True)
+
+
+def _stand_in(release: str) -> None:
+    """Puts the three missing pieces where the package's submodules look for them."""
+    if not release.startswith("2.15."):
+        raise DtkError(f"dtk.estimator needs tensorflow-estimator 2.15.0, and {release} is installed")
+    spec = importlib.util.find_spec("tensorflow_estimator")
+    assert spec is not None, "extras.need has found it"
+    package = ModuleType("tensorflow_estimator")
+    package.__path__ = list(spec.submodule_search_locations or [])
+    package.__spec__ = spec
+    exporting = ModuleType(f"{_CORE}.estimator_export")
+    vars(exporting)["estimator_export"] = _Export
+    sys.modules.setdefault("tensorflow.python.distribute.estimator_training", sys.modules[__name__])
+    for module in (package, exporting):
+        sys.modules.setdefault(module.__name__, module)
+
+
+class _Export:
+    """`@estimator_export("estimator.X")`, without an API to export to."""
+
+    def __init__(self, *names: str, v1: Any = None):
+        pass
+
+    def __call__(self, symbol: Any) -> Any:
+        return symbol
+
+    def export_constant(self, module_name: str, name: str) -> None:
+        pass
+
+
+# ---- in place of tensorflow.python.distribute.estimator_training
+
+
+def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
+    """RunConfig with a strategy: its tasks come from TF_CONFIG, as without; and who coordinates them."""
+    config._distribute_coordinator_mode = None
+    wanted = config._experimental_distribute
+    if wanted is not None:
+        if wanted.remote_cluster:
+            raise ClusterConfigError("RunConfig with a remote_cluster is not supported: dtk starts every task itself")
+        config._train_distribute = config._train_distribute or wanted.train_distribute
+        config._eval_distribute = config._eval_distribute or wanted.eval_distribute
+    tasks = tf_config.get("cluster", {})
+    if not tasks or not config._train_distribute:
+        config._init_distributed_setting_from_environment_var(tf_config)
+        config._maybe_overwrite_session_config_for_distributed_training()
+        return
+    # RunConfig itself insists on a task of type "chief", which MultiWorkerMirroredStrategy does without. It starts as
+    # a single process's; the true state is known where the strategy is configured: see _take_task.
+    config._init_distributed_setting_from_environment_var({})
+    config._cluster_spec = _cluster_spec(tasks)
+    config._distribute_coordinator_mode = _INDEPENDENT_WORKER
+
+
+def _cluster_spec(tasks: dict[str, Any]) -> Any:
+    return tf.train.ClusterSpec(tasks)
+
+
+def should_run_distribute_coordinator(config: Any) -> bool:
+    """Whether this process is a task of a cluster that trains under a strategy."""
+    return bool(getattr(config, "_distribute_coordinator_mode", None) and config.cluster_spec)
+
+
+def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor_class: Any) -> None:
+    """This task's part: training, or, in the evaluator, evaluation until training has ended."""
+    from tensorflow.python.distribute import distribute_coordinator
+
+    def train(strategy: Any) -> None:
+        mine = _take_task(estimator, "train", strategy)
+        mine.train(train_spec.input_fn, hooks=list(train_spec.hooks), max_steps=train_spec.max_steps)
+
+    def evaluate(strategy: Any) -> None:
+        mine = _take_task(estimator, "eval", strategy)
+        executor_class(mine, train_spec, eval_spec)._start_continuous_evaluation()
+
+    # The coordinator is still in TensorFlow: it configures the strategy with the cluster, and tells
+    # MonitoredTrainingSession by a context which task this is, so that only the chief writes to model_dir.
+    config = estimator.config
+    distribute_coordinator.run_distribute_coordinator(
+        train,
+        config.train_distribute,
+        evaluate,
+        config.eval_distribute,
+        mode=_INDEPENDENT_WORKER,
+        session_config=config.session_config,
+    )
+
+
+def _take_task(estimator: Any, part: str, strategy: Any) -> Any:
+    """A copy of the estimator that knows its task, and trains or evaluates under the configured strategy."""
+    from tensorflow.python.distribute import distribute_coordinator_context
+
+    task = distribute_coordinator_context.get_current_worker_context()
+    mine = copy.deepcopy(estimator)
+    config = mine._config
+    setattr(config, f"_{part}_distribute", strategy)
+    setattr(mine, f"_{part}_distribution", strategy)
+    config._distribute_coordinator_mode = None  # the copy's own train and evaluate just do it
+    config._task_type, config._task_id, config._is_chief = task.task_type, task.task_id, task.is_chief
+    config._master = config._evaluation_master = task.master_target
+    jobs = {} if part == "eval" else task.cluster_spec.as_dict()
+    config._cluster_spec = _cluster_spec(jobs)
+    config._num_worker_replicas = sum(len(jobs.get(job, [])) for job in _JOBS)
+    config._num_ps_replicas = len(jobs.get("ps", []))
+    before = len(jobs.get("chief", [])) if task.task_type == "worker" else 0
+    config._global_id_in_cluster = None if part == "eval" else before + task.task_id
+    return mine
+
+
+def estimator_train(estimator: Any, *rest: Any) -> None:
+    """Estimator.train, called by itself in a cluster: never was possible with a strategy of several processes."""
+    raise ClusterConfigError(
+        "Estimator.train and Estimator.evaluate don't run in a cluster; call "
+        "dtk.estimator.train_and_evaluate(estimator, train_spec, eval_spec), which gives every task its part"
+    )
+
+
+estimator_evaluate = estimator_train
+
+
+# ---- where dtk listens in on Estimator, native or revived: `tensorflow_estimator` 2.15, TensorFlow 2.15 to 2.22
+#
+# Estimator hands hooks only the reduced loss, returns None from `train_and_evaluate` in a cluster, and evaluates on a
+# timetable (120 s after the start, then every 600 s). All of that is by design and will not change: the package has had
+# its last release. Seven methods are wrapped, in worker processes only; what they compute is left as it is.
+
+# By graph: (replica, [examples, fingerprint, share]) of this process's replicas. Not one of the graph's own
+# collections: those are written to checkpoints, with a warning for each that TensorFlow can't write.
+_rows: weakref.WeakKeyDictionary[Any, list[tuple[int, Any]]] = weakref.WeakKeyDictionary()
+
+
+class Listener(Protocol):
+    """What is called, in worker processes."""
+
+    def hooks(self, given: list[Any], estimator: Any) -> list[Any]: ...
+    def saved(self, prefix: str) -> None: ...
+    def trained(self, estimator: Any, loss: Any) -> None: ...
+    def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]: ...
+    def follow_training(self, executor: Any) -> None: ...
+
+
+def apply(listener: Listener, replicas: int) -> None:
+    """Wraps Estimator's methods in this process, which has so many replicas."""
+    from tensorflow.python.training import basic_session_run_hooks
+    from tensorflow_estimator.python.estimator import estimator, run_config, training
+
+    _tap_training(estimator.Estimator, listener)
+    _tap_evaluation(estimator.Estimator, training._TrainingExecutor, listener)
+    _tap_saving(basic_session_run_hooks.CheckpointSaverHook, listener)
+    _tap_configuration(run_config, replicas)
+
+
+def _tap_training(cls: Any, listener: Listener) -> None:
+    @replaces(cls, "_train_model")
+    def train_model(original: Any, self: Any, input_fn: Any, hooks: Any, saving_listeners: Any) -> Any:
+        loss = original(self, input_fn, listener.hooks(list(hooks), self), saving_listeners)
+        listener.trained(self, loss)
+        return loss
+
+    @replaces(cls, "_call_model_fn")
+    def call_model_fn(original: Any, self: Any, features: Any, labels: Any, mode: Any, config: Any) -> Any:
+        with _without_keras3(), _updated() as trained:
+            spec = original(self, features, labels, mode, config)
+        if mode == "train":
+            _add_row(spec.loss, trained, features)
+        return spec
+
+
+def _tap_evaluation(cls: Any, executor: Any, listener: Listener) -> None:
+    @replaces(cls, "evaluate")
+    def evaluate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        return listener.evaluation(lambda: original(self, *args, **kwargs))
+
+    executor._start_continuous_evaluation = lambda self: listener.follow_training(self)
+
+
+def _tap_saving(hook: Any, listener: Listener) -> None:
+    @replaces(hook, "_save")
+    def save(original: Any, self: Any, session: Any, step: Any) -> Any:
+        stop = original(self, session, step)
+        listener.saved(f"{self._save_path}-{int(step)}")
+        return stop
+
+
+def _tap_configuration(run_config: Any, replicas: int) -> None:
+    @replaces(run_config.RunConfig, "__init__")
+    def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.
+        for part in ("train_distribute", "eval_distribute"):
+            if kwargs.get(part) is _default_strategy():
+                kwargs[part] = None
+        original(self, *args, **kwargs)
+        if replicas > 1:
+            # A v1 session has one CPU, whatever tf.config says, and puts all replicas there: their all-reduce hangs.
+            given = self._session_config or run_config.get_default_session_config()
+            given.device_count["CPU"] = replicas
+            self._session_config = given
+
+
+def _default_strategy() -> Any:
+    return None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
+
+
+@contextlib.contextmanager
+def _updated() -> Iterator[list[Any]]:
+    """The losses that a Keras optimizer is given in a model_fn, by `get_updates`, as the heads of TensorFlow 2 do.
+
+    They divide the loss by the replicas on the way (`create_estimator_spec_train_op` in head/base_head.py), and put the
+    undivided one into the spec.
+    """
+    found: list[Any] = []
+    legacy = getattr(tf.keras.optimizers, "legacy", None)
+    cls: Any = getattr(legacy, "Optimizer", None)
+    if not hasattr(cls, "get_updates"):
+        yield found
+        return
+
+    @replaces(cls, "get_updates")
+    def get_updates(original: Any, self: Any, loss: Any, params: Any) -> Any:
+        found.append(loss)
+        return original(self, loss, params)
+
+    try:
+        yield found
+    finally:
+        cls.get_updates = get_updates.__wrapped__  # type: ignore[attr-defined]
+
+
+def _add_row(loss: Any, trained: list[Any], features: Any) -> None:
+    """Adds this replica's numbers to the graph, for a hook to fetch.
+
+    A v1 optimizer under a strategy takes the mean over the replicas and says so in the graph (`_scale_loss` in
+    tensorflow/python/training/optimizer.py); a Keras optimizer takes the sum. The shares follow it, so that they add
+    up to the loss that Estimator reports; trained: what a Keras optimizer was given instead, if it was.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    context = tf.distribute.get_replica_context()
+    share = tf.cast(trained[-1] if trained else loss, tf.float64)
+    if not trained and getattr(graph, "_is_loss_scaled_by_optimizer", False):
+        share = share / context.num_replicas_in_sync
+    replica = tf.get_static_value(context.replica_id_in_sync_group)
+    row = tf.stack([tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features), share])
+    _rows.setdefault(graph, []).append((int(replica or 0), row))
+
+
+def replica_rows() -> list[Any]:
+    """Of this process's replicas, in order: a float64 tensor (examples, fingerprint, share). [] outside training."""
+    rows = _rows.get(tf.compat.v1.get_default_graph(), [])
+    return [row for _, row in sorted(rows, key=lambda each: each[0])]
+
+
+def variables() -> dict[str, list[Any]]:
+    """Tensors of the graph's variables but for the global step: name -> its copies, one a local replica; in order."""
+    step = tf.compat.v1.train.get_global_step()
+    copies: dict[str, list[Any]] = {}
+    for variable in tf.compat.v1.global_variables():
+        name = re.sub(r"/replica_\d+$", "", variable.op.name)
+        if step is None or name != step.op.name:
+            # As tensors, while the graph may still grow: what is synchronised when it is read, as the moving statistics
+            # of batch normalisation are, would add an all-reduce to a finished one.
+            copies.setdefault(name, []).extend(each.read_value() for each in local_values(variable))
+    return copies
+
+
+def evaluate_checkpoint(executor: Any, path: str) -> None:
+    """Evaluates one checkpoint as the executor's EvalSpec says, its exporters included."""
+    estimator = executor._estimator
+    if not hasattr(executor, "_dtk_evaluator"):
+        limit = executor._train_spec.max_steps
+        executor._dtk_evaluator = type(executor)._Evaluator(estimator, executor._eval_spec, limit)
+    estimator.latest_checkpoint = lambda: path  # the evaluator asks for the latest, and each one is wanted
+    try:
+        executor._dtk_evaluator.evaluate_and_export()
+    finally:
+        del estimator.latest_checkpoint
+
+
+@contextlib.contextmanager
+def _without_keras3() -> Iterator[None]:
+    """Refuses Keras 3 layers, with a sentence, in what runs inside.
+
+    Without a word they would train, as far as gradients go. Measured on Keras 3.15: a Dense layer learns as it should,
+    but BatchNormalization keeps the moving statistics that it began with, and Dropout leaves out the same units in each
+    step, because nothing runs the updates that Keras 3 puts into the graph.
+    """
+    if is_native():
+        yield
+        return
+    import keras
+
+    layer = keras.layers.Layer
+    original = layer.__call__
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ClusterConfigError(
+            f"model_fn uses Keras 3 ({type(self).__name__}), whose updates an Estimator never runs; take layers from "
+            "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
+        )
+
+    layer.__call__ = refuse
+    try:
+        yield
+    finally:
+        layer.__call__ = original
