@@ -194,6 +194,12 @@ def reset(_: Any) -> None:
     keras.metrics.Mean().reset_states()
 
 
+def saved_as_by_keras_2(_: Any) -> None:
+    from tensorflow import keras
+
+    keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]).save("model")
+
+
 def choosing(strategy: Any) -> None:
     """Its error is raised while Keras builds the model, where Keras puts words of its own around it."""
     import tensorflow as tf

@@ -63,7 +63,7 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     found_there = {"Python": "3.11.0", **dict.fromkeys(doctor.PACKAGES, "1.0"), "tensorflow": "2.21.0"}
     monkeypatch.setattr(environment, "versions", lambda *packages: dict(found_there))
     monkeypatch.setattr(versions, "version", lambda package: "3.7.0")
-    monkeypatch.setattr(doctor.estimator, "is_native", lambda: False)
+    monkeypatch.setattr(doctor.estimators, "is_native", lambda: False)
     finding = found(doctor._versions)["keras"]
     assert finding.mark == "bad"
     assert finding.said.startswith("Keras 3.7.0 is installed, and below 3.12 results under tf.distribute can't be")
