@@ -74,6 +74,7 @@ def test_a_timeout_shows_where_everybody_is(start):
     assert caught.value.detail.count("in deaf") == 2
 
 
+@mostly_warm
 def test_a_stall_is_reported_with_stacks(start):
     with pytest.raises(dtk.WorkerStalled, match="no worker made progress for 1 s") as caught:
         dtk.run(deaf, stall_timeout=1, start=start)
@@ -167,6 +168,7 @@ def while_others_make_room():
     return dtk.run_dir().exists(), len(list(runs.iterdir()))
 
 
+@mostly_warm
 def test_a_run_that_lasts_keeps_its_directory(start, monkeypatch, tmp_path):
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
     assert dtk.run(while_others_make_room, workers=1, start=start).results == [(True, 4)]

@@ -68,6 +68,7 @@ def own_config():
     return json.loads(os.environ["TF_CONFIG"])
 
 
+@mostly_warm
 def test_its_place(start):
     run = dtk.run(own_config, evaluator=place, start=start)
     config, role, number, chief, folder, temporary, ended = run.evaluator
@@ -119,6 +120,7 @@ def sleep():
     time.sleep(60)
 
 
+@mostly_warm
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
@@ -153,6 +155,7 @@ def chief_raises_after_an_evaluation():
     time.sleep(60)
 
 
+@mostly_warm
 def test_a_worker_that_fails_while_the_evaluator_waits(start):
     with pytest.raises(dtk.WorkerFailed, match="^worker 0 raised ValueError: bad label 7$") as caught:
         dtk.run(chief_raises_after_an_evaluation, evaluator=evaluate_once_then_wait, start=start)
