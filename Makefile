@@ -66,7 +66,7 @@ lab: $(READY)  ## open the lessons in JupyterLab
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS)
 
 test: $(READY)  ## run the tests and the lessons, without slow tests, labs and appendices
-	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/0[02]*.ipynb
+	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/00*.ipynb
 
 test-fast: $(READY)  ## run the tests that need no TensorFlow, workers or kernels, in less than a minute
 	$(BIN)/python -m pytest $(TWO) --fast tests

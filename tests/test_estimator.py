@@ -76,6 +76,7 @@ def test_what_train_and_evaluate_keeps_to_itself_is_in_the_results(cluster, base
     assert list(baseline.evaluations.step) == [20]
 
 
+@pytest.mark.slow  # test_verify.py has it in made-up numbers
 def test_a_run_with_another_rate_does_not_pass(cluster):
     other = dtk.baseline(estimating.train, kwargs={"rate": 0.11})
     with pytest.raises(dtk.VerificationError, match="step 1: from the same state, the update differs"):

@@ -156,6 +156,7 @@ def uses_a_namesake():
     return train.answer()
 
 
+@pytest.mark.slow  # a program that imports TensorFlow anew
 @pytest.mark.trains
 def test_modules_beside_the_notebook_lie_beside_the_program(tmp_path, monkeypatch):
     for name in ("neighbour", "train"):

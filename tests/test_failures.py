@@ -10,6 +10,7 @@ import time
 
 import pytest
 from error_cases import kept
+from starting import mostly_warm
 from waiting import meet
 
 import dtk
@@ -54,6 +55,7 @@ def kill_it():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@mostly_warm
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
@@ -167,6 +169,7 @@ def message_with_a_path_and_port():
     raise OSError("connect to 127.0.0.1:41234 from /very/long/path/file.txt failed at 0x7f00deadbeef")
 
 
+@mostly_warm
 def test_the_message_is_stable(start):
     with pytest.raises(dtk.WorkerFailed) as caught:
         dtk.run(message_with_a_path_and_port, workers=1, start=start)

@@ -98,12 +98,6 @@ def script(tmp_path):
     return write
 
 
-def dtk_run(*options):
-    command = [sys.executable, "-m", "dtk", "run", *map(str, options)]
-    found = subprocess.run(command, capture_output=True, text=True, env=LIVE)
-    return found.returncode, found.stdout, found.stderr
-
-
 # ---- before anything starts
 
 
@@ -161,8 +155,8 @@ def test_marks_are_written_only_where_something_is_recorded(script, monkeypatch)
 
 
 @pytest.mark.trains
-def test_a_program_is_recorded_proved_and_told_as_it_stands(script):
-    code, said, _ = dtk_run(script(TRAIN), "--verify", "--", "--epochs", "2")
+def test_a_program_is_recorded_proved_and_told_as_it_stands(script, here):
+    code, said, _ = here(script(TRAIN), "--verify", "--", "--epochs", "2")
     assert code == 0
     assert "[worker 0-1] trained on batches of 16" in said  # once, of both
     assert "8 steps in 2 epochs, global batch 16" in said

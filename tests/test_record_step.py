@@ -72,7 +72,8 @@ def whole_epoch(strategy):
         run(tf.constant(epoch))
 
 
-LOOPS = [step_by_step, pytest.param(inside, marks=pytest.mark.slow), iterator, whole_epoch]  # inside: lesson 05's loop
+# Lesson 05 has the slow two.
+LOOPS = [*(pytest.param(each, marks=pytest.mark.slow) for each in (step_by_step, inside)), iterator, whole_epoch]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_it_is_refused_under_a_strategy_and_not_on_one_device(what, where):
     assert len(dtk.baseline(lambda strategy: trained(strategy, **options)).results[0]) == 4
 
 
+@pytest.mark.slow  # where it no longer fails, the refusal can go
 @pytest.mark.parametrize("where", WHERE, ids=["workers", "replicas"])
 @pytest.mark.parametrize("what", CAN_NOT)
 def test_without_the_refusal_it_still_fails(what, where):

@@ -89,6 +89,7 @@ def test_of_an_estimator_too():
     dtk.verify(run, dtk.baseline(estimating.train))
 
 
+@pytest.mark.slow
 def test_a_mistake_is_off_by_all_replicas_and_not_by_the_workers():
     given = {"kwargs": {"wrong": True}}
     found = dtk.diagnose(dtk.run(fit, workers=2, replicas=2, **given), dtk.baseline(fit, **given))

@@ -85,7 +85,7 @@ def test_a_second_ring_in_the_same_function():
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("late", [(1, 0), (0, 1)])
+@pytest.mark.parametrize("late", [(1, 0), pytest.param((0, 1), marks=pytest.mark.slow)])
 def test_a_late_neighbour_is_named_in_time(late):
     words = f"worker {1 - late[0]} raised RingBroken: worker {late[0]} sent nothing for 3 s; every worker must call"
     with pytest.raises(dtk.WorkerFailed, match=words) as caught:

@@ -64,6 +64,7 @@ def variables():
     return {k: v for k, v in os.environ.items() if "proxy" in k.lower() or k.endswith("_THREADS")}
 
 
+@mostly_warm
 def test_proxies_stay_behind_and_cores_are_shared(start, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
@@ -80,6 +81,7 @@ def temporary():
     return tempfile.gettempdir()
 
 
+@mostly_warm
 def test_temporary_files_stay_in_the_runs_directory(start):
     run = dtk.run(temporary, start=start)
     assert run.results == [str(worker.path / "tmp") for worker in run.folder.each]
@@ -92,6 +94,7 @@ def speak():
     print("no newline at the end", end="")
 
 
+@mostly_warm
 def test_all_output_reaches_the_log(start):
     for log in dtk.run(speak, start=start).logs:
         assert log.splitlines() == ["from Python", "from C, to fd 1", "from C, to fd 2", "no newline at the end"]
@@ -122,6 +125,7 @@ def test_modules_beside_the_notebook_come_along(start, tmp_path, monkeypatch):
     assert dtk.run(module_call, start=start).results == [42, 42]
 
 
+@mostly_warm
 def test_closures_and_lambdas_travel(start):
     factor = 3
     assert dtk.run(lambda x: factor * x, args=(5,), start=start).results == [15, 15]
