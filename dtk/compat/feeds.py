@@ -1,8 +1,8 @@
 """The data of a call once more: what it reads, and what stands for that, so that a follower can make the call again.
 
 TensorFlow 2.15 to 2.21. Touched: the classes of iterators, `IteratorBase` and `OwnedIterator`, which have no public
-names, `_strategy` of a distributed one, and `_value_specs` of `PerReplicaSpec`; `tests/test_states.py` tells when one
-of them is gone.
+names, `_strategy` of a distributed one, `_value_specs` of `PerReplicaSpec`, and `input_util`, by which other strategies
+than MirroredStrategy have a dataset for each replica; `tests/test_states.py` tells when one of them is gone.
 """
 
 from __future__ import annotations
@@ -94,22 +94,30 @@ class Feed:
         self.lost = False
         self._size = 0
         self._again: Sequence[Element] | None = None
-        self._strategy = source._strategy if _is_distributed(source) else None
+        self._strategy: Any = source._strategy if _is_distributed(source) else None
         self._replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         self._lock = threading.Lock()
         self._whole = isinstance(source, (tf.data.Dataset, tf.distribute.DistributedDataset))
         self._own = None if self._whole else self._parts()
         self.replay(None)
-        if self._strategy is None:
-            handed = self._dataset(0)
-        else:
-            replicas = iter(range(self._replicas))
-            options = tf.distribute.InputOptions(
-                experimental_fetch_to_device=False,
-                experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
-            )
-            handed = self._strategy.distribute_datasets_from_function(lambda _: self._dataset(next(replicas)), options)
+        handed = self._distributed(iter(range(self._replicas))) if self._strategy else self._dataset(0)
         self.handed = handed if self._whole else iter(handed)
+
+    def _distributed(self, replicas: Iterator[int]) -> Any:
+        """A dataset for each replica, which only MirroredStrategy's own method makes, and only of its own."""
+        import tensorflow as tf
+        from tensorflow.python.distribute import input_util
+        from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+
+        options = tf.distribute.InputOptions(
+            experimental_fetch_to_device=False,
+            experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+        )
+        workers = MirroredExtended._input_workers_with_options(self._strategy.extended, options)
+        contexts = [tf.distribute.InputContext(self._replicas, k, self._replicas) for k in range(workers.num_workers)]
+        return input_util.get_distributed_datasets_from_function(
+            lambda _: self._dataset(next(replicas)), workers, contexts, self._strategy, options
+        )
 
     def _dataset(self, replica: int) -> Any:
         """What one replica reads."""

@@ -144,7 +144,7 @@ class Told:
 
 
 def counts(replicas: int) -> None:
-    """From now on, a program on one device reads that there are so many replicas; TensorFlow and Keras read 1.
+    """From now on, a program on one device reads that there are so many replicas; TensorFlow, Keras and dtk read 1.
 
     Of the strategy that it is given, and of each that it makes.
     """
@@ -152,7 +152,7 @@ def counts(replicas: int) -> None:
     def watch(library: Any) -> None:
         def num_replicas_in_sync(self: Any) -> Any:
             reader = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
-            return 1 if reader in ("tensorflow", "keras", "tf_keras") else Told(replicas)
+            return 1 if reader in ("tensorflow", "keras", "tf_keras", "dtk") else Told(replicas)
 
         library.StrategyBase.num_replicas_in_sync = property(num_replicas_in_sync)
 

@@ -109,13 +109,13 @@ def _explain(
         theirs = collect(baseline, _("baseline")) if baseline is not None and len(baseline.records) else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
-    many = next((each for each in followed.values() if each.failed is failed), None)
-    if many is not None:
+    if many := next((each for each in followed.values() if each.failed is failed), None):
         followed = {**followed, 1: many}  # what the run is compared with
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
         followed = {1: follow(ours, baseline or run, ours.replicas if has_parts_of_its_own(ours) else 1)}
     elif 1 in followed:
-        ours = followed[1].ours  # perhaps of the run that was made without random draws
+        # Perhaps of the run that was made without random draws; one that is told of N replicas has another batch.
+        ours, theirs = followed[1].ours, followed[1].theirs if followed[1].counts > 1 else theirs
     if theirs is None and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
         theirs = _on_one_device(run)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.

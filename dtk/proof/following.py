@@ -47,7 +47,7 @@ class Following:
     """A run, and a follower of it.
 
     ours: the run. replicas: the follower's. theirs: its records; None where it has none. failed: the first thing that
-    differs.
+    differs. counts: how many replicas it was told of.
     """
 
     ours: Evidence
@@ -55,6 +55,7 @@ class Following:
     theirs: Evidence | None
     steps: Steps | None
     failed: VerificationError | None
+    counts: int = 1
 
     @property
     def whom(self) -> str:
@@ -120,7 +121,7 @@ def followed(
         what = N_("{whom} runs with other versions ({versions}), and differs: {error}")
         said = _(what, whom=whom(replicas), versions=other, error=failed.what)
         failed = VerificationError(said, reason="not followed", remedy=_("verify the run where it was made"))
-    return Following(ours, replicas, theirs, steps, failed)
+    return Following(ours, replicas, theirs, steps, failed, counts)
 
 
 def _passed(ours: Evidence, following: Following | None) -> str:
@@ -182,10 +183,9 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
             )
             remedy = _("record the loss: after each step, dtk.record_step(per_replica_losses, batch=batch)")
             raise _not_decidable(_(what, n=ours.replicas), remedy)
-        if scaled or again is alone:
-            raise alone.failed
-        found[1] = again
-        raise again.failed
+        if again.failed.reason != "not followed":  # what is left where one device does all that N replicas rightly do
+            found[1] = again
+        raise found[1].failed or again.failed
     yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
     how = [_("without {these}", these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons))] if reasons else []
     how += [_("with num_replicas_in_sync={n}", n=ours.replicas)] if scaled else []
