@@ -18,9 +18,8 @@ from dtk.launch.agent import MODULES
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
 from dtk.launch.links import Link, Links
-from dtk.launch.place import Site
+from dtk.launch.place import Place, Site, here
 from dtk.records import RunFolder
-from dtk.runs import place_of
 from dtk.view.palette import worker_name
 from dtk.watch import explain
 from dtk.worker import local_modules, ship, wire
@@ -102,23 +101,29 @@ class Started:
 
 def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None, on: Any) -> Job:
     """The job of a cluster; ClusterConfigError where it can't be."""
-    place, localhost = place_of(on, isolate), on is None
-    request.check_sizes(workers, replicas, localhost)
+    localhost = here(on, isolate)
+    request.check_sizes(workers, replicas, localhost is not None)
     if localhost and environment.on_colab() and workers > 1:
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
         payload=b"",
-        **request.of_each_job(serve, seed, keras, start, None, record=False, force=not localhost),
+        **request.of_each_job(serve, seed, keras, start, None, record=False, force=localhost is None),
         workers=workers,
         replicas=replicas,
         mode="mirrored" if workers == 1 < replicas else "cluster",
         share=workers,
         stall_timeout=None,
-        place=place,
+        place=localhost or _elsewhere(on),
     )
-    request.check_memory(workers, job.fork, force=not localhost)
+    request.check_memory(workers, job.fork, force=localhost is None)
     return job
+
+
+def _elsewhere(on: Any) -> Place:
+    from dtk import places  # with what speaks to Ray and Slurm, which a cluster here does without
+
+    return places.named(on)
 
 
 def start(job: Job) -> Started:
