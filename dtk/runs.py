@@ -29,7 +29,7 @@ from dtk.watch.reader import Reader
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Run", "baseline", "carry_out", "opened", "place_of", "run"]
+__all__ = ["Run", "baseline", "carry_out", "opened", "run"]
 
 
 @dataclass(eq=False)
@@ -182,7 +182,7 @@ def run(
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
     more = request.options("run", options)
-    place, force = place_of(on, more.isolate), more.force or on is not None
+    place, force = _place(on, more.isolate), more.force or on is not None
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     again = request.checked_restarts(more.restarts)
     wanted = request.checked_faults(more.faults, workers, again, fn)
@@ -251,13 +251,13 @@ def baseline(
         mode="single",
         share=workers,
         stall_timeout=None,
-        place=place_of(None, more.isolate),
+        place=_place(None, more.isolate),
     )
     return carry_out(job, began)
 
 
-def place_of(on: Any, isolate: Any) -> Place:
-    """Where the workers are to be; ClusterConfigError where there is no such place."""
+def _place(on: Any, isolate: Any) -> Place:
+    """Where the workers are to be."""
     machine = here(on, isolate)
     if machine is not None:
         return machine

@@ -164,7 +164,7 @@ def training(strategy, global_batch):
     from training import batches, classifier
 
     model = classifier(strategy)
-    model.fit(batches(6 * global_batch, batch=global_batch), verbose=0, callbacks=[dtk.Recorder()])
+    model.fit(batches(25 * global_batch, batch=global_batch), verbose=0, callbacks=[dtk.Recorder()])
 
 
 @pytest.mark.slow
