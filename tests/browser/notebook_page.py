@@ -34,13 +34,13 @@ _IN_SIGHT = """part => {
     if (!seen) part.scrollIntoView({block: "center"});
     return seen;
 }"""
-# What the line of progress beside each bar said, a list a bar, in the order of their appearance.
+# What the line of progress beside each bar said, a list a live view, in the order of their appearance.
 _WATCH = """() => {
     window.dtkSaid = [];
-    const look = () => document.querySelectorAll(".widget-hprogress").forEach(bar => {
-        const words = bar.parentElement.textContent;
-        const known = window.dtkSaid.find(([view, said]) => view === bar);
-        if (!known) window.dtkSaid.push([bar, [words]]);
+    const look = () => document.querySelectorAll("progress").forEach(bar => {
+        const words = bar.parentElement.textContent, box = bar.closest(".widget-vbox") ?? bar.parentElement;
+        const known = window.dtkSaid.find(([view, said]) => view === box);
+        if (!known) window.dtkSaid.push([box, [words]]);
         else if (known[1].at(-1) !== words) known[1].push(words);
     });
     new MutationObserver(look).observe(document.body, {childList: true, subtree: true, characterData: true});
@@ -50,6 +50,8 @@ _AT_STEP = """step => window.dtkSaid.some(([bar, said]) => {
     const at = said.at(-1).match(/\\bstep (\\d+)/);
     return (at ? Number(at[1]) : 0) >= step;
 })"""
+
+SUCCESS, DANGER = "rgb(76, 175, 80)", "rgb(244, 67, 54)"  # a bar's colour where the run has ended
 
 # A run of lesson 00's function, 40 steps, that can be watched.
 SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step={:g})])"
@@ -79,9 +81,8 @@ class NotebookPage:
 
     @property
     def dashboards(self) -> Locator:
-        """The outputs that are live views of a run; a study's bar counts runs, as in "14/14 [00:28<00:00"."""
-        with_bar = self.notebook.locator(".jp-OutputArea-output").filter(has=self.page.locator(".widget-hprogress"))
-        return with_bar.filter(has_not_text=re.compile(r"\d+/\d+\s\["))
+        """The outputs that are live views of a run; a study's bar, which counts runs, is another element."""
+        return self.notebook.locator(".jp-OutputArea-output").filter(has=self.page.locator("progress"))
 
     def watch(self) -> None:
         """From now on notes, at each change of the page, what the live views say; `moves` tells it."""
@@ -116,7 +117,7 @@ class NotebookPage:
         assert len(steps) > 5, steps
         assert steps[-1] == 40
         assert "cluster of 2 workers: finished in" in str(view.text_content())
-        assert view.locator(".progress-bar-success").evaluate("bar => bar.style.width") == "100%"
+        assert bar_of(view) == (SUCCESS, 1)
 
     def menu(self, menu: str, item: str) -> None:
         self.page.get_by_role("menuitem", name=menu, exact=True).click()
@@ -181,6 +182,12 @@ class NotebookPage:
         if of is not None:
             self.page.wait_for_function(_IN_SIGHT, arg=of.element_handle(), timeout=30 * SECONDS)
         self.page.screenshot(path=self.pictures / f"{self.name}-{step}.png")
+
+
+def bar_of(view: Locator) -> tuple[str, float]:
+    """The colour of a live view's bar, and how far it is."""
+    color, part = view.locator("progress").evaluate("bar => [bar.style.accentColor, bar.value / bar.max]")
+    return color, part
 
 
 def steps_seen(words: str) -> int:

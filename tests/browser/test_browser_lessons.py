@@ -67,11 +67,12 @@ def test_run_all(server, visit, lesson):
 
 def assert_ended(view) -> None:
     """The live view says how its run ended; where it finished, its bar is full and its last step is the last of all."""
+    from notebook_page import DANGER, SUCCESS, bar_of
+
     # Not inner_text, which is empty where the browser has left out what is scrolled away.
-    words, bar = view.text_content(), view.locator(".progress-bar")
+    words, (color, part) = view.text_content(), bar_of(view)
     if re.search(r"^.*: finished in ", words):
-        assert "progress-bar-success" in bar.get_attribute("class")
-        assert bar.evaluate("bar => bar.style.width") == "100%"
+        assert (color, part) == (SUCCESS, 1)
         assert all(step == total for step, total in re.findall(r"\bstep (\d+)/(\d+)", words)), words
     else:
-        assert "progress-bar-danger" in bar.get_attribute("class"), words
+        assert color == DANGER, words
