@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
-from dtk.course.trials import watched
+from dtk.course.trials import tried
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
@@ -35,11 +35,8 @@ def _followed(waits: dict[int, int | None]) -> int:
 
 def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
     """(addresses of all machines, the number of one)."""
-    cases = []
-    for count, number in ((3, 0), (3, 2), (8, 7), (8, 6), (2, 1), (5, draw.randint(1, 3)), (12, 11), (12, 7)):
-        first = draw.randint(10, 90)
-        cases.append(([f"machine-{first + at}:2222" for at in range(count)], number))
-    return cases
+    places = ((3, 0), (3, 2), (8, 7), (8, 6), (2, 1), (5, draw.randint(1, 3)), (12, 11), (12, 7))
+    return [([f"machine-{at}:2222" for at in range(count)], number) for count, number in places]
 
 
 def _role(hosts: list[str], number: int, last: int = 0) -> tuple[int, str]:
@@ -69,7 +66,7 @@ def _hint_for_rest(rest: Any, draw: random.Random) -> str:
     epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
     work = functools.partial(_left, epochs=epochs, done=2, steps=steps, seed=draw.randrange(99))
     signature = "rest(data, epochs, done, steps)"
-    return watched("07.rest", rest, signature, work, lambda found: _said_of(found[0], found[1], 2, steps))
+    return _said_of(*tried("07.rest", rest, signature, work), 2, steps)
 
 
 def _said_of(given: list[Any], whole: list[Any], done: int, steps: int) -> str:
