@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import html
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtk.course.kept import keep, kept, shown
-from dtk.environment import live_mode
 from dtk.errors import DtkError
 from dtk.language import N_, _
-from dtk.view.controls import STYLE, beside, styled
+from dtk.view.controls import STYLE, beside, has_widgets, styled
 
 __all__ = ["Prediction", "ask"]
 
@@ -157,10 +155,7 @@ class Prediction:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        if live_mode() == "widgets" and importlib.util.find_spec("ipywidgets") is not None:
-            display(beside(self._box(), repr(self)), raw=True)
-        else:
-            display({"text/plain": repr(self)}, raw=True)
+        display(beside(self._box(), repr(self)) if has_widgets() else {"text/plain": repr(self)}, raw=True)
 
     def _box(self) -> Any:
         import ipywidgets

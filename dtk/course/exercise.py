@@ -239,7 +239,7 @@ def returns_nothing(name: str, function: str) -> NotSolved:
 
 
 def not_right(name: str, hint: str) -> CheckFailed:
-    """The error for an answer of which no case is shown."""
+    """Create the error for an answer of which no case is shown."""
     return CheckFailed(_("{exercise}: not right yet", exercise=name), remedy=_hint(hint))
 
 

@@ -18,7 +18,7 @@ __all__ = ["hint_for_share", "trains_otherwise", "tried"]
 
 
 def trains_otherwise(cluster: Run, alone: Run) -> bool:
-    """Whether verify refuses the two runs, or finds that one device trains something else."""
+    """Return whether verify refuses the two runs, or finds that one device trains something else."""
     try:
         return prove(cluster, alone).verdict == "replicas"
     except VerificationError:
@@ -34,7 +34,7 @@ def _first_loss(run: Run) -> float:
 def hint_for_share(
     train: Callable[..., Any], argument: str, share: Any, whole: Any, workers: int = 1, **kwargs: Any
 ) -> str:
-    """What is wrong with a replica's share of the loss, from two replicas and one device; "" for nothing.
+    """Return what is wrong with a replica's share of the loss, on two replicas and on one device; "" for nothing.
 
     train: a function that takes kwargs, and the share as `argument`. whole: a share that is right on one device.
     workers: how many processes it takes; Colab has one.
@@ -71,7 +71,7 @@ def hint_for_share(
 
 
 def tried(name: str, answer: Any, signature: str, work: Callable[..., Any], seed: int | None = 0) -> Any:
-    """What `work` makes of a function, in a process without workers, in which TensorFlow is at hand.
+    """Return what `work` makes of a function, in a process without workers, in which TensorFlow is at hand.
 
     name: the exercise's. signature: the function's, for who gives something else. work: returns None where the answer
     returned nothing.
