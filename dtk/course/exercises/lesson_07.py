@@ -66,7 +66,8 @@ def _hint_for_rest(rest: Any, draw: random.Random) -> str:
     epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
     work = functools.partial(_left, epochs=epochs, done=2, steps=steps, seed=draw.randrange(99))
     signature = "rest(data, epochs, done, steps)"
-    return _said_of(*tried("07.rest", rest, signature, work), 2, steps)
+    given, whole = tried("07.rest", rest, signature, work)
+    return _said_of(given, whole, 2, steps)
 
 
 def _said_of(given: list[Any], whole: list[Any], done: int, steps: int) -> str:

@@ -118,7 +118,8 @@ def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     many = draw.choice((5, 6, 7))
     work = functools.partial(_watched, images=many)
     signature = "pipeline(images, decoded, global_batch)"
-    return _said_of(*tried("08.pipeline", pipeline, signature, work), many)
+    batches, decoded = tried("08.pipeline", pipeline, signature, work)
+    return _said_of(batches, decoded, many)
 
 
 def _said_of(batches: list[list[Any]], decoded: int, many: int) -> str:
