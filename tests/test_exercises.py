@@ -216,7 +216,7 @@ def endless(number):
             "<lambda>(2) is 6, which is not right, right in 0 of 2 cases; hint: work out the case",
         ),
         (half, "99.square: half(2) raises ZeroDivisionError: division by zero"),
-        (one_way, "99.square: one_way(7) returns nothing; is there a `return` on each way through?"),
+        (one_way, "99.square: one_way(7) is None, which is not right, right in 1 of 2 cases"),
         (endless, "99.square: endless(2) is [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, ...], which is not right"),
         (lambda number: np.ones((3, 3)), "[1., 1., 1.]]), which is not right"),
         (49, "99.square: a function is asked for, not 49"),

@@ -190,20 +190,13 @@ def test_a_choice_that_is_not_is_told_why(come_out, change, mine, words):
 
 
 @pytest.mark.parametrize(
-    ("choice", "words"),
-    [
-        ("fast", "a choice is a dictionary with workers, batch, rate, warm_up"),
-        ({**START, "workers": 0}, "workers takes a whole number from 1 to 8"),
-        ({**START, "batch": 32.5}, "batch takes a whole number from 1 to 8192"),
-        ({**START, "rate": math.nan}, "rate takes a number"),
-        ({**START, "rate": 1j}, "rate takes a number"),
-        ({**START, "warm_up": True}, "warm_up takes a whole number"),
-        ({**START, "workers": 3}, "share the batch evenly"),
-    ],
+    "change",
+    [{"workers": 0}, {"batch": 32.5}, {"rate": math.nan}, {"rate": 1j}, {"warm_up": True}, {"workers": 3}, {"more": 1}],
 )
-def test_what_can_not_be_run_is_not(monkeypatch, choice, words):
+def test_what_can_not_be_run_is_not(monkeypatch, change):
     monkeypatch.setattr(lab_5.runs, "run", lambda *args, **kwargs: pytest.fail("it was run"))
-    assert words in hint("lab5.choice", choice, None, START, {})
+    for choice in ("fast", {**START, **change}):
+        assert "a choice is a dictionary with workers (1 to 8)" in hint("lab5.choice", choice, None, START, {})
 
 
 def test_a_worker_that_fails_is_named(monkeypatch):

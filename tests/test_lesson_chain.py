@@ -75,11 +75,6 @@ def test_each_question_is_compared_with_a_run_in_a_later_cell(name):
         assert any(f"{variable}.came_out(" in text for text in code[at + 1 :]), question
 
 
-@pytest.mark.parametrize("name", ORDER)
-def test_a_lesson_has_few_cells(name):
-    assert len(cells_of(name)) <= 35
-
-
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_figure_shows_no_axes_beside_it(name):
     assert "<Axes" not in stored(name)

@@ -114,18 +114,6 @@ def test_a_talk_shows_a_lesson_without_what_is_the_learners_alone(lesson):
         assert kind in ({"skip", "notes"} if private else {"slide", "subslide", "fragment", "-", "skip", "notes"})
 
 
-def test_a_lesson_has_ten_runs_at_most():
-    for lesson in ORDER:
-        code = "\n".join(cell.source for cell in cells_of(lesson) if cell.cell_type == "code")
-        assert len(re.findall(r"\bdtk\.(?:run|baseline)\(", code)) <= 10, lesson
-
-
-def test_the_lessons_with_four_workers_are_those_that_the_hubs_page_names():
-    names = [path.stem for path in sorted(FOLDER.glob("*.ipynb"))]
-    many = [name for name in names if any("workers=4" in cell.source for cell in cells_of(name))]
-    assert many == ["01_all_reduce", "lab_3_sharded_optimizer", "lab_4_another_all_reduce"]
-
-
 def test_the_index_names_every_page_and_its_number_of_questions():
     index = page("README.md")
     pages = {path.name for path in PAGES.glob("*.md") if path.name.count(".") == 1}  # README.zh.md is its translation

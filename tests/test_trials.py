@@ -112,7 +112,7 @@ def test_a_penalty_that_counts_once_passes(capsys):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"part": "whole"}, "the cluster's too large: each replica still adds something whole"),
+        ({"part": "whole"}, "the cluster's too large: each replica still adds the whole penalty"),
         ({"part": "twice"}, "the cluster's too small: something is divided once too often"),
         ({"part": "typed in"}, "a number of replicas that is typed in holds for one cluster"),
         ({"part": "none"}, "the loss has to stay what it was, with all its parts"),
@@ -299,7 +299,7 @@ PIPELINES = [
         "in another order",
     ),
     (lambda images, decoded, batch: images.cache(), "is `batch` missing"),
-    (lambda images, decoded, batch: images.mapp(decoded), "it raises"),
+    (lambda images, decoded, batch: images.mapp(decoded), "in a worker it fails"),
 ]
 RESTS = [
     (lambda data, epochs, done, steps: data.repeat(epochs), "these are all epochs"),
@@ -308,7 +308,7 @@ RESTS = [
     (lambda data, epochs, done, steps: data.skip(done * steps).repeat(epochs), "nothing is left"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(steps), "compare them"),
     (lambda data, epochs, done, steps: data.repeat(epochs).skip(2 * steps), "compare them"),
-    (lambda data, epochs, done, steps: data.rep(epochs), "it raises"),
+    (lambda data, epochs, done, steps: data.rep(epochs), "in a worker it fails"),
 ]
 
 

@@ -63,20 +63,3 @@ def test_each_link_names_its_lesson():
         assert words == file
         assert (FOLDER / f"{file}.ipynb").exists(), file
     assert len(NAMED) > 60
-
-
-def test_what_is_only_mentioned_is_in_words_and_in_no_cell():
-    """A lesson that runs it makes this fail: then the map is to say what the lesson makes of it."""
-    found = 0
-    for row in SECTIONS:
-        said = re.search(r"mentioned only: ((?:`[^`]+`(?:, )?)+)", row[-1])
-        assert said or row[2] != "mentioned", f"{row[0]}: what is mentioned?"
-        for word in re.findall(r"`([^`]+)`", said[1]) if said else ():
-            cells = [cell for lesson in re.findall(r"\((\w+)\.ipynb\)", row[1]) for cell in cells_of(lesson)]
-            prose, code = (
-                "\n".join(cell.source for cell in cells if cell.cell_type == kind) for kind in ("markdown", "code")
-            )
-            assert word in prose, f"{row[0]}: {word} is not mentioned"
-            assert word not in code, f"{row[0]}: {word} is run"
-            found += 1
-    assert found >= 3

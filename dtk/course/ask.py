@@ -156,10 +156,8 @@ class Prediction:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        if live_mode() == "widgets":
-            display(beside(self._box(), repr(self)), raw=True)
-        else:
-            display({"text/plain": repr(self)}, raw=True)
+        as_widgets = live_mode() == "widgets"
+        display(beside(self._box(), repr(self)) if as_widgets else {"text/plain": repr(self)}, raw=True)
 
     def _box(self) -> Any:
         import ipywidgets

@@ -44,7 +44,6 @@ __all__ = [
     "build",
     "lessons",
     "read",
-    "text_without_solution",
     "texts",
 ]
 
@@ -158,11 +157,6 @@ def _opened(file: Path) -> dict[str, Any]:
         why = f"{type(error).__name__}: {error}"
         raise DtkError(_("{file} is no notebook: {why}", file=file.name, why=why)) from None
     return dict(notebook)
-
-
-def text_without_solution(source: str) -> str:
-    """A text cell's source without what is folded away around a solution."""
-    return _DETAILS.sub("", source).strip("\n")
 
 
 def _checked(file: Path, cell: Cell) -> str:
@@ -296,7 +290,7 @@ def _solution(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
 def _without_solutions(lesson: Lesson) -> list[Cell]:
     """The lesson's cells; a text that held nothing but a solution is left out."""
     cells = [
-        {**cell, "source": text_without_solution(cell["source"])} if cell["cell_type"] == "markdown" else cell
+        {**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} if cell["cell_type"] == "markdown" else cell
         for cell in lesson.cells
     ]
     return [cell for cell in cells if cell["source"]]

@@ -26,6 +26,7 @@ __all__ = [
     "NotSolved",
     "Trial",
     "digits",
+    "not_right",
     "not_solved",
     "returns_nothing",
     "same",
@@ -143,13 +144,8 @@ class Exercise:
             )
         cases = self.cases(seed)
         got = [self._called(answer, case) for case in cases]
-        nothing = [value is None or value is ... for value in got]
-        if all(nothing):
+        if all(value is None or value is ... for value in got):
             raise returns_nothing(self.name, _name_of(answer))
-        if any(nothing):
-            where = f"{_name_of(answer)}({_listed(cases[nothing.index(True)])})"
-            what = _("{exercise}: {call} returns nothing", exercise=self.name, call=where)
-            raise CheckFailed(what, remedy=_("is there a `return` on each way through?"))
         return self._compare(cases, got, _name_of(answer))
 
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
@@ -213,7 +209,7 @@ class Trial:
         _handed_over(self.name, hint_for, (answer, *objects))
         hint = hint_for(answer, *objects)
         if hint:
-            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_hint(hint))
+            raise not_right(self.name, hint)
         return 1
 
 
@@ -240,6 +236,11 @@ def returns_nothing(name: str, function: str) -> NotSolved:
     """The error for a function of the exercise that is still the stub that was handed out."""
     what = _("{exercise} is not solved yet: {function} returns nothing", exercise=name, function=function)
     return NotSolved(what, remedy=_("write its line first"))
+
+
+def not_right(name: str, hint: str) -> CheckFailed:
+    """Create the error for an answer of which no case is shown."""
+    return CheckFailed(_("{exercise}: not right yet", exercise=name), remedy=_hint(hint))
 
 
 def not_solved(name: str, remedy: str = N_("fill in the cell above, then run this one again")) -> NotSolved:

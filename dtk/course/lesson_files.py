@@ -15,7 +15,7 @@ from dtk.errors import DtkError
 from dtk.language import ENGLISH, _, languages
 from dtk.published import REPOSITORY, with_addresses
 
-__all__ = ["Copied", "bring", "brought", "copy", "lab", "lab_command", "texts"]
+__all__ = ["Copied", "bring", "brought", "copy", "lab", "texts"]
 
 FIRST = "00_start_here.ipynb"
 NOTE = ".dtk-lessons.json"  # in the folder: which text each file had when it was copied
@@ -112,6 +112,9 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> Cop
 def lab(to: Path, language: str = ENGLISH, edition: str = "", options: Sequence[str] = ()) -> None:
     """Becomes JupyterLab, open at the first lesson; copies the lessons where there are none yet.
 
+    Args:
+        options: JupyterLab's own.
+
     Raises:
         DtkError: JupyterLab is not installed. Nothing was copied or installed.
     """
@@ -121,14 +124,9 @@ def lab(to: Path, language: str = ENGLISH, edition: str = "", options: Sequence[
     folder = _folder(to, language)
     if not any((folder / file.name).exists() for file in brought(language).glob("*.ipynb")):
         print(f"dtk: {bring(to, language, edition)}", flush=True)
-    command = lab_command(folder, options)
-    os.execv(command[0], command)
-
-
-def lab_command(folder: Path, options: Sequence[str] = ()) -> list[str]:
-    """This environment's JupyterLab in a folder; options: JupyterLab's own."""
     first = [f"--LabApp.default_url=/lab/tree/{FIRST}"] if (folder / FIRST).is_file() else []
-    return [sys.executable, "-m", "jupyterlab", f"--notebook-dir={folder.resolve()}", *first, *options]
+    command = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={folder.resolve()}", *first, *options]
+    os.execv(command[0], command)
 
 
 def _folder(to: Path, language: str) -> Path:

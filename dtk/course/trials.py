@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import CheckFailed, returns_nothing
+from dtk.course.exercise import CheckFailed, not_right, returns_nothing
 from dtk.environment import quiet
 from dtk.errors import VerificationError, WorkerFailed
 from dtk.language import _
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["half_full", "hint_for_share", "trains_otherwise", "watched", "why_it_fails"]
+__all__ = ["half_full", "hint_for_share", "trains_otherwise", "tried"]
 
 
 def trains_otherwise(cluster: Run, alone: Run) -> bool:
-    """Whether verify refuses the two runs, or finds that one device trains something else."""
+    """Return whether verify refuses the two runs, or finds that one device trains something else."""
     try:
         return prove(cluster, alone).verdict == "replicas"
     except VerificationError:
@@ -42,7 +42,7 @@ def half_full(share: Any) -> Any:
 def hint_for_share(
     train: Callable[..., Any], argument: str, share: Any, whole: Any, workers: int = 1, **kwargs: Any
 ) -> str:
-    """What is wrong with a replica's share of the loss, from two replicas and one device; "" for nothing.
+    """Return what is wrong with a replica's share of the loss, on two replicas and on one device; "" for nothing.
 
     train: a function that takes kwargs, and the share as `argument`. whole: a share that is right on one device.
     workers: how many processes it takes; Colab has one.
@@ -54,7 +54,7 @@ def hint_for_share(
         with quiet():
             cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
     except WorkerFailed as failed:
-        return why_it_fails(failed)
+        return _why_it_fails(failed)
     if cluster.workers < workers:
         raise CheckFailed(_("this check needs two workers"))
     with quiet():
@@ -72,7 +72,7 @@ def hint_for_share(
             )
         return _("also on one device, which divides nothing, the loss has to stay what it was, with all its parts")
     if together > right * (1 + 1e-4):
-        return _("one device's loss is right, the cluster's too large: each replica still adds something whole")
+        return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
     if together < right * (1 - 1e-4):
         return _("one device's loss is right, the cluster's too small: something is divided once too often")
     if trains_otherwise(cluster, alone):
@@ -83,28 +83,25 @@ def hint_for_share(
     return ""
 
 
-def watched(name: str, answer: Any, signature: str, work: Callable[..., Any], hint_for: Callable[[Any], str]) -> str:
-    """The hint for a function that a process without workers tries, in which TensorFlow is at hand.
+def tried(name: str, answer: Any, signature: str, work: Callable[..., Any], seed: int | None = 0) -> Any:
+    """Return what `work` makes of a function, in a process without workers, in which TensorFlow is at hand.
 
-    name: the exercise's. signature: the function's, for who gives something else. work: called there with the answer;
-    returns what is to be judged, None where the answer returned nothing. hint_for: judges that.
+    name: the exercise's. signature: the function's, for who gives something else. work: returns None where the answer
+    returned nothing.
     """
     if not callable(answer):
-        return _("a function is asked for: {signature}", signature=signature)
+        raise not_right(name, _("a function is asked for: {signature}", signature=signature))
     try:
         with quiet():
-            found = baseline(work, args=(answer,)).results[0]
+            found = baseline(work, args=(answer,), seed=seed).results[0]
     except WorkerFailed as failed:
-        return _("it raises: {error}", error=_last_line(failed))
+        raise not_right(name, _why_it_fails(failed)) from None
     if found is None:
         raise returns_nothing(name, signature.partition("(")[0])
-    return hint_for(found)
+    return found
 
 
-def why_it_fails(failed: WorkerFailed) -> str:
+def _why_it_fails(failed: WorkerFailed) -> str:
     """The last line of the worker's traceback, in a hint."""
-    return _("in a worker it fails: {error}", error=_last_line(failed))
-
-
-def _last_line(failed: WorkerFailed) -> str:
-    return (failed.traceback or str(failed)).strip().splitlines()[-1].strip()
+    line = (failed.traceback or str(failed)).strip().splitlines()[-1].strip()
+    return _("in a worker it fails: {error}", error=line)

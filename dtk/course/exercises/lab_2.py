@@ -19,16 +19,18 @@ from dtk.language import N_, _
 from dtk.proof.diagnose import diagnose
 from dtk.proof.mistakes import MISTAKES
 from dtk.runs import baseline, run
+from dtk.worker.keras import Recorder
+from dtk.worker.loop import record_step
 
 __all__ = ["EXERCISES", "right"]
 
 _CLOSE = 1e-3  # of the losses of a right function on one device
 
 
-def right(global_batch: int, steps: int, penalty: float = 0.0, by_fit: bool = False) -> list[float]:
-    """Train what each function of the lab trains once it is right, on one device, and return the loss of each step.
+def right(global_batch: int, steps: int, penalty: float = 0.0, by_fit: bool = False) -> None:
+    """Train on one device what each function of the lab trains once it is right. Runs in a worker.
 
-    by_fit: as Keras's `fit` takes the data, which Keras 2 goes through a second time, so that they are shuffled anew.
+    by_fit: by Keras's `fit`, which Keras 2 gives the data as they are shuffled the second time.
     """
     import keras
     import tensorflow as tf
@@ -36,22 +38,20 @@ def right(global_batch: int, steps: int, penalty: float = 0.0, by_fit: bool = Fa
     (images, _), _ = load("mnist", source="embedded")
     data = images.map(lambda image, digit: (tf.cast(image, tf.float32) / 255.0, digit)).cache()
     data = data.shuffle(2000, seed=1).repeat().batch(global_batch).take(steps)
-    if by_fit and keras.__version__.startswith("2."):
-        next(iter(data))
     layers = [keras.layers.Flatten(), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(10)]
     model = keras.Sequential([keras.layers.Input((28, 28, 1)), *layers])
-    found = []
-    for pictures, digits in data:
+    optimizer = keras.optimizers.SGD(0.1)
+    if by_fit:
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(data, callbacks=[Recorder()], verbose=0)
+        return
+    weights = model.trainable_variables
+    for batch in data:
         with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(digits, model(pictures, training=True))
-            squares = tf.add_n([tf.nn.l2_loss(weight) for weight in model.trainable_variables])
-            loss = tf.reduce_mean(losses) + penalty * squares
-        for weight, gradient in zip(
-            model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True
-        ):
-            weight.assign_sub(0.1 * gradient)
-        found.append(float(loss))
-    return found
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch[1], model(batch[0], training=True))
+            loss = tf.reduce_mean(losses) + penalty * tf.add_n([tf.nn.l2_loss(weight) for weight in weights])
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        record_step(loss, batch=batch, model=model)
 
 
 def _hint_for(
@@ -96,7 +96,7 @@ def _what_is_wrong(answer: Callable[..., Any], draw: random.Random, penalty: flo
     if trains_otherwise(together, alone):
         return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
     reference = baseline(right, kwargs={**kwargs, "penalty": penalty, "by_fit": by_fit}, seed=seed)
-    mine, its = alone.records.loss.to_numpy(), reference.results[0]
+    mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
     if len(mine) != len(its) or abs(mine / its - 1).max() > _CLOSE:
         return _("workers and one device agree, but it trains something else now: change the mistake alone")
     return ""

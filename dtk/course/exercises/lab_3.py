@@ -27,10 +27,9 @@ class _OwnPart:
         self.size, self.seen = size, np.zeros(size)
 
     def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        for name, given in ((N_("weights"), weights), (N_("gradients"), gradient)):
-            if np.shape(given) != (self.size,):
-                words = N_("the optimizer holds the state of {size} weights, and it got {name} of shape {shape}")
-                raise ValueError(_(words, size=self.size, name=_(name), shape=np.shape(given)))
+        if not np.shape(weights) == np.shape(gradient) == (self.size,):
+            words = N_("the optimizer has state for {size} weights; it got {weights} weights and {gradients} gradients")
+            raise ValueError(_(words, size=self.size, weights=np.size(weights), gradients=np.size(gradient)))
         self.seen = 0.5 * self.seen + gradient
         return weights - self.seen / (1 + np.abs(self.seen))
 

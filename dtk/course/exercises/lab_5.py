@@ -104,17 +104,15 @@ _LIMITS: dict[str, tuple[Any, float, float]] = {
 }
 
 
-def _not_possible(choice: Any) -> str:
+def _is_possible(choice: Any) -> bool:
+    """Whether a choice has a number within its limits for each name, and a batch that the workers share evenly."""
     if not isinstance(choice, Mapping) or set(choice) != set(_LIMITS):
-        return _("a choice is a dictionary with {keys}", keys=", ".join(_LIMITS))
+        return False
     for name, (kind, least, most) in _LIMITS.items():
         value: Any = choice[name]
         if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
-            words = N_("{name} takes a number from {least} to {most:g}")
-            if kind is Integral:
-                words = N_("{name} takes a whole number from {least} to {most:g}")
-            return _(words, name=name, least=least, most=most)
-    return "" if choice["batch"] % choice["workers"] == 0 else _("the workers have to share the batch evenly")
+            return False
+    return bool(choice["batch"] % choice["workers"] == 0)
 
 
 def _raced(train: Callable[..., Any], choice: Mapping[str, Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -132,9 +130,11 @@ def _hint_for(
 
     draw: not used, as what a choice needs differs too much from seed to seed to be judged by one bound.
     """
-    wrong = _not_possible(choice)
-    if wrong:
-        return wrong
+    if not _is_possible(choice):
+        return _(
+            "a choice is a dictionary with workers (1 to 8), batch (1 to 8192, in equal parts for the workers), rate "
+            "(0 to 1000) and warm_up (0 to 1000000): whole numbers, but for the rate"
+        )
     try:
         mine = _raced(train, choice, settings)
     except WorkerFailed as failed:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from types import SimpleNamespace
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
-from dtk.course.trials import hint_for_share, why_it_fails
-from dtk.environment import quiet
-from dtk.errors import WorkerFailed
+from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
-from dtk.runs import baseline
 from dtk.scaling.sharding import Sharding, from_lists
 
 __all__ = ["EXERCISES"]
@@ -39,11 +37,8 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
     deals = _deals(draw)
-    try:
-        with quiet():
-            orders = baseline(_orders, args=(make, deals), seed=None).results[0]
-    except WorkerFailed as failed:
-        return why_it_fails(failed)
+    signature = "my_input_fn(examples, batch, input_context)"
+    orders = tried("06.input", make, signature, functools.partial(_orders, deals=deals), seed=None)
     for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
         order = [number for step in alone for number in step]
         if len(alone) > examples:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
-from dtk.course.trials import watched
+from dtk.course.trials import tried
 from dtk.language import N_, _
 
 __all__ = ["EXERCISES"]
@@ -118,7 +118,8 @@ def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     many = draw.choice((5, 6, 7))
     work = functools.partial(_watched, images=many)
     signature = "pipeline(images, decoded, global_batch)"
-    return watched("08.pipeline", pipeline, signature, work, lambda found: _said_of(found[0], found[1], many))
+    batches, decoded = tried("08.pipeline", pipeline, signature, work)
+    return _said_of(batches, decoded, many)
 
 
 def _said_of(batches: list[list[Any]], decoded: int, many: int) -> str:

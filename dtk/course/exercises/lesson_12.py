@@ -69,12 +69,11 @@ def _config(env: dict[str, str], hosts: list[str], index: Any = None) -> dict[st
 
 
 def _environments(draw: random.Random) -> list[tuple[dict[str, str], list[str]]]:
-    cases = []
+    found: list[tuple[dict[str, str], list[str]]] = []
     for count in (2, 8, 12):
-        hosts = [f"10.0.{draw.randint(0, 9)}.{k + 1}" for k in range(count)]
-        index = draw.randint(1, count - 1)
-        cases.append((_of_slurm(index, hosts) if draw.random() < 0.5 else {"JOB_COMPLETION_INDEX": str(index)}, hosts))
-    return cases
+        hosts, index = [f"10.0.0.{number}" for number in range(1, count + 1)], draw.randint(1, count - 1)
+        found += [(_of_slurm(index, hosts), hosts), ({"JOB_COMPLETION_INDEX": str(index)}, hosts)]
+    return found
 
 
 _NODES = ["gpu03", "gpu04", "gpu05", "gpu9"]
