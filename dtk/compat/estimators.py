@@ -118,8 +118,8 @@ def _revived() -> ModuleType:
         )
     extras.need("estimator", "dtk.estimator")
     _stand_in(version("tensorflow-estimator"))
-    module, found = ModuleType("dtk.estimator", "tf.estimator"), importlib.import_module(_API)
-    module.__dict__.update({name: each for name, each in vars(found).items() if name[0] != "_"})
+    module, listed = ModuleType("dtk.estimator", "tf.estimator"), importlib.import_module(_API)
+    module.__dict__.update({name: each for name, each in vars(listed).items() if name[0] != "_"})
     vars(module)["model_to_estimator"] = _model_to_estimator
     return module
 

@@ -159,7 +159,7 @@ def progress(place: Here) -> Progress:
     return _progress
 
 
-def with_base(cls: type, base: type) -> Any:
+def with_base(cls: type, base: Any) -> Any:
     """A new instance of a recorder's class, with a base class of TensorFlow's or Keras's.
 
     The process that workers are forked from imports the recorder, and must import neither; and each worker has its own

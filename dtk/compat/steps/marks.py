@@ -40,10 +40,11 @@ def listen(report: Report) -> None:
         return _marked(report, REDUCE, lambda tensor: original(self, tensor, *args, **kwargs), given)
 
     for name, kind in _ITERATORS.items():
-        wrapt.register_post_import_hook(lambda module, kind=kind: _watch_iterators(getattr(module, kind), report), name)
+        wrapt.register_post_import_hook(functools.partial(_watch_iterators, kind, report), name)
 
 
-def _watch_iterators(kind: Any, report: Report) -> None:
+def _watch_iterators(called: str, report: Report, module: Any) -> None:
+    kind = getattr(module, called)
     for name in ("get_next", "__next__", "get_next_as_optional"):
         if name in vars(kind):
             _mark_takes(kind, name, report)
