@@ -13,8 +13,8 @@ from lessons import cells_of
 
 # Of what a name does, as tried, what the table may say.
 SAID = {
-    "no such name": {"gone", "raises"},
-    "raises": {"raises", "raises an error"},
+    "no such name": {"gone", "raises an error"},
+    "raises": {"raises an error"},
     "warns": {"warns"},
     "works": {"works", "works, though documented for TensorFlow 1 only"},
     "finds nothing": {"finds none of these"},
