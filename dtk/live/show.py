@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
@@ -17,7 +19,7 @@ __all__ = ["Counting", "Live", "heading", "show"]
 
 
 class Counting(Live):
-    """Shows how far a run is that does its work beside others, in a line of stderr that vanishes at its end.
+    """Shows how far a run is that does its work beside others, in a line that vanishes at its end.
 
     title: what it does; steps: how many it will make.
     """
@@ -28,21 +30,26 @@ class Counting(Live):
         self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
         reader.follow(self._follower)
         self._next, self._width = time.monotonic() + self.SOONEST, 0
+        self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
 
     def update(self, states: Sequence[Line | str]) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.EVERY
-        step = self._follower.step
-        self._write(_("{title}: step {step} of {steps}", title=self._title, step=step, steps=self._steps))
+        self._write(_("{title}: step {n} of {steps}", title=self._title, n=self._follower.step, steps=self._steps))
 
     def close(self, outcome: str, finished: bool = False) -> None:
         if self._width:
             self._write("")
 
     def _write(self, words: str) -> None:
-        end = "" if words else "\r"
-        print("\r" + words.ljust(self._width), end=end, file=sys.stderr, flush=True)
+        if live_mode() == "widgets":
+            from IPython.display import display
+
+            put = self._handle.update if self._handle else functools.partial(display, display_id=True)
+            self._handle = put({"text/plain": words}, raw=True) or self._handle
+        else:
+            print("\r" + words.ljust(self._width), end="" if words else "\r", file=sys.stderr, flush=True)
         self._width = len(words)
 
 

@@ -96,7 +96,7 @@ def test_output_errors_prompts_names_and_tables(server, visit, expect):
 def output_and_errors(page, expect):
     said = run(page, OUTPUT)
     expect(said).to_contain_text("[worker 0-1] on both")
-    assert colors(said) == {"[worke": BLUE, "r 0-1]": ORANGE, "[worker 0]": BLUE, "[worker 1]": ORANGE}
+    assert colors(said) == {"[worker 0]": BLUE, "[worker 1]": ORANGE}
     page.shot("output", said)
     expect(run(page, FIGURE).locator("img")).to_have_count(1)
     said = run(page, ERROR)
