@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from dtk.compat.lazy import tf
+
 __all__ = ["Feed", "can_be_fed", "is_data", "read_beside"]
 
 Element = tuple[Any, ...]  # of each replica its part
@@ -22,7 +24,6 @@ MOST_CALLED = 50  # functions that are asked for what they read
 
 def is_data(value: Any) -> bool:
     """Whether it hands out data, so that a call that reads it can't be made again with the same."""
-    import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import IteratorBase
 
     kinds = (IteratorBase, tf.data.Dataset, tf.distribute.DistributedDataset)
@@ -62,15 +63,12 @@ def read_beside(function: Any) -> list[tuple[Any, Callable[[Any], None]]]:
 
 def can_be_fed(value: Any) -> bool:
     """Whether a `Feed` can stand for it."""
-    import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
     return isinstance(value, (OwnedIterator, tf.data.Dataset)) or _is_distributed(value)
 
 
 def _is_distributed(value: Any) -> bool:
-    import tensorflow as tf
-
     return isinstance(value, (tf.distribute.DistributedIterator, tf.distribute.DistributedDataset))
 
 
@@ -87,8 +85,6 @@ class Feed:
     MOST = 2**28  # bytes that are kept of a call's data
 
     def __init__(self, source: Any):
-        import tensorflow as tf
-
         self.source = source
         self.given: list[Element] = []
         self.lost = False
@@ -104,8 +100,7 @@ class Feed:
         self.handed = handed if self._whole else iter(handed)
 
     def _distributed(self, replicas: Iterator[int]) -> Any:
-        """A dataset for each replica, which only MirroredStrategy's own method makes, and only of its own."""
-        import tensorflow as tf
+        """Gives each replica a dataset of its own, which TensorFlow's public method does for MirroredStrategy alone."""
         from tensorflow.python.distribute import input_util
         from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
 
@@ -121,8 +116,6 @@ class Feed:
 
     def _dataset(self, replica: int) -> Any:
         """What one replica reads."""
-        import tensorflow as tf
-
         spec = self.source.element_spec
         if self._replicas > 1:
             spec = tf.nest.map_structure(lambda leaf: leaf._value_specs[replica], spec)
@@ -154,8 +147,6 @@ class Feed:
         return _Parts(map(self._split, self.source), self._replicas, self._keep)
 
     def _split(self, element: Any) -> Element:
-        import tensorflow as tf
-
         if self._strategy is None:
             return (element,)
         leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
@@ -186,8 +177,6 @@ class Feed:
             return parts.next(replica)
 
     def _keep(self, element: Element) -> None:
-        import tensorflow as tf
-
         leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
         self._size += sum(leaf.shape.num_elements() * (leaf.dtype.size or 8) for leaf in leaves)  # strings: 0
         self.lost = self.lost or self._size > self.MOST

@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat.lazy import tf
 from dtk.compat.per_replica import local_values
+from dtk.compat.replacing import replaces
 from dtk.records.facts import MOVING
 
 __all__ = [
@@ -118,8 +120,6 @@ class InGraph(Variable):
 
 def of_graph() -> list[InGraph]:
     """The variables of the present graph, which gets what reads and sets them; before it is finished."""
-    import tensorflow as tf
-
     found: dict[str, InGraph] = {}
     counted: dict[Any, int] = {}
     seen: set[str] = set()
@@ -210,11 +210,9 @@ _reading = _Reading([])
 
 def watch_variables(module: Any) -> None:
     """module: tensorflow.python.ops.resource_variable_ops."""
-    base = module.BaseResourceVariable
-    original = base.__init__
 
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    @replaces(module.BaseResourceVariable, "__init__")
+    def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         global _stale, _newest
         original(self, *args, **kwargs)
         if isinstance(self, module._UnreadVariable):
@@ -226,15 +224,12 @@ def watch_variables(module: Any) -> None:
         _leaves.append(weakref.ref(self, _gone))
         _stale = True
 
-    base.__init__ = init
-
 
 def watch_names(core: Any) -> None:
     """core: keras.src.backend.tensorflow.core; Keras 3 knows a variable by its path, TensorFlow by the path's end."""
-    original = core.Variable._initialize
 
-    @functools.wraps(original)
-    def initialize(self: Any, value: Any) -> None:
+    @replaces(core.Variable, "_initialize")
+    def initialize(original: Any, self: Any, value: Any) -> None:
         original(self, value)
         leaves = getattr(self._value, "values", (self._value,))
         number = _numbered(leaves[0], str(self.path))
@@ -242,19 +237,14 @@ def watch_names(core: Any) -> None:
             leaf._dtk_path, leaf._dtk_number = str(self.path), number
             leaf._dtk_role = getattr(self, "_dtk_role", leaf._dtk_role)
 
-    core.Variable._initialize = initialize
-
 
 def watch_launcher(module: Any) -> None:
     """module: tensorflow.python.distribute.cross_device_utils, which orders collectives by a variable of its own."""
-    original = module.CollectiveReplicaLauncher.__init__
 
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    @replaces(module.CollectiveReplicaLauncher, "__init__")
+    def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         with untracked():
             original(self, *args, **kwargs)
-
-    module.CollectiveReplicaLauncher.__init__ = init
 
 
 def _gone(_ref: Any) -> None:
@@ -266,16 +256,13 @@ def watch_metrics(module: Any) -> None:
     """module: keras.src.metrics.metric, or tf_keras.src.metrics.base_metric."""
     # Keras 2's has an `add_variable`, too, which its metrics don't call.
     name = "add_weight" if module.__name__.startswith("tf_keras") else "add_variable"
-    original = getattr(module.Metric, name)
 
-    @functools.wraps(original)
-    def add(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(module.Metric, name)
+    def add(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         with _made_as("metric"):
             made = original(self, *args, **kwargs)
         made._dtk_role = "metric"  # Keras 3 may make TensorFlow's variable later
         return made
-
-    setattr(module.Metric, name, add)
 
 
 def untracked() -> contextlib.AbstractContextManager[None]:
@@ -294,8 +281,6 @@ def _made_as(role: str) -> Iterator[None]:
 
 def variables() -> list[Variable]:
     """All that have a value by now and are still there, in the order of their creation; in an Estimator's, its own."""
-    import tensorflow as tf
-
     if _in_graph and not tf.executing_eagerly():
         return list(_in_graph)
     if _stale:
@@ -304,8 +289,6 @@ def variables() -> list[Variable]:
 
 
 def _refresh() -> None:
-    import tensorflow as tf
-
     global _stale, _table
     _stale = False
     found: dict[Any, Variable] = {}
@@ -360,8 +343,6 @@ def _numbered(leaf: Any, name: str) -> int:
 
 
 def _facts(leaf: Any, cls: Any) -> Any:
-    import tensorflow as tf
-
     name = getattr(leaf, "_dtk_path", "") or _SUFFIX.sub("", str(leaf.name))
     dtype, shape = leaf.dtype.base_dtype.name, tuple(leaf.shape.as_list())
     on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
@@ -391,16 +372,12 @@ def watch_calls(around: Unit) -> None:
 
 
 def _wrap(cls: Any, name: str) -> None:
-    original = getattr(cls, name)
-
-    @functools.wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(cls, name)
+    def call(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         if not _outermost():
             return original(self, *args, **kwargs)
         subject = args[0] if name == "run" and args else self
         return _unit(subject, functools.partial(original, self), args, kwargs)
-
-    setattr(cls, name, call)
 
 
 def eager_unit(subject: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -414,8 +391,6 @@ def in_unit() -> bool:
 
 
 def _outermost() -> bool:
-    import tensorflow as tf
-
     main = threading.current_thread() is threading.main_thread()
     return _around is not None and not _inside and main and tf.executing_eagerly() and not tf.inside_function()
 

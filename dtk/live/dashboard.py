@@ -149,7 +149,7 @@ class Dashboard(Live):
     def _draw(self, outcome: str = "", finished: bool = False) -> None:
         """Show what is known now. outcome: how the run ended."""
         self.reader.look()
-        self.page.value = STYLE + self._table(outcome) + self._progress(outcome, finished) + self._loss()
+        self.page.value = self._table(outcome) + self._progress(outcome, finished) + self._loss() + STYLE
         for pane, tail in zip(self.panes, self.tails, strict=True):
             pane.value = tail.look(none=_("nothing") if outcome else _("nothing yet"))
 

@@ -227,7 +227,7 @@ class Follower:
     # ---- comparing
 
     def _between(self, there: State) -> Snapshot | None:
-        """What both did since the unit before; then the cluster's state is taken over; the state where it was held."""
+        """Compares what both did since the unit before, and takes the cluster's state over; the state, if it stays."""
         snapshot = take(everything=True)
         if self._taken or self.watched.position == (0, 0):
             self._changes(snapshot, there)
@@ -312,7 +312,7 @@ class Follower:
         return values
 
     def _take_over(self, matched: dict[int, Variable], there: State, now: Snapshot) -> bool:
-        """Whether this process held anything else."""
+        """Takes the cluster's state over; whether this process held anything else."""
         other = False
         for number, variable in matched.items():
             if number not in there:

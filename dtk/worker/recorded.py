@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat.lazy import tf
 from dtk.records import RunFolder
 
 __all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple", "weight_of"]
@@ -185,8 +186,6 @@ def _dtype(name: str) -> Any:
     try:
         return np.dtype(name)
     except TypeError:  # one that NumPy alone has not, as bfloat16
-        import tensorflow as tf
-
         return tf.as_dtype(name).as_numpy_dtype
 
 

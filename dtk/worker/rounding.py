@@ -9,6 +9,7 @@ import numpy as np
 
 from dtk.compat import states
 from dtk.compat.feeds import Feed, is_data, read_beside
+from dtk.compat.lazy import tf
 from dtk.compat.states import Variable
 from dtk.compat.steps import targets, updates
 from dtk.worker.changes import ROUNDING
@@ -129,8 +130,6 @@ def change(variable: Variable, before: list[Any], after: list[Any]) -> Any:
 
 
 def _perturbed(element: Any, amount: float, draw: np.random.Generator) -> Any:
-    import tensorflow as tf
-
     def changed(leaf: Any) -> Any:
         if not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating:
             return leaf
@@ -141,8 +140,6 @@ def _perturbed(element: Any, amount: float, draw: np.random.Generator) -> Any:
 
 def _reordered(element: Any, seed: int) -> Any:
     """The examples of a batch in another order; as it is where not all of it has as many."""
-    import tensorflow as tf
-
     leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor) and leaf.shape.rank]
     sizes = {int(leaf.shape[0]) for leaf in leaves}
     if len(sizes) != 1:
