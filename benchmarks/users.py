@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import dtk
 from dtk import limits
-from dtk.launch import owned
 
 CORES, MEMORY, TOO_LITTLE = 1, 2_000_000_000, 400_000_000  # bytes
 PATIENCE = 900  # s, for all of them
@@ -124,11 +125,12 @@ def main() -> int:
             enter = stack.enter_context(group(f"dtk-user-{os.getpid()}-{user}", memory))
             programs.append(start(user, place, enter))
         time.sleep(8)  # the killed one is in the midst of its start
+        of_killed = psutil.Process(programs[killed].pid).children(recursive=True)
         programs[killed].send_signal(signal.SIGKILL)
         most = 0.0
         deadline = time.monotonic() + PATIENCE
         while any(program.poll() is None for program in programs) and time.monotonic() < deadline:
-            most = max(most, used())
+            most = max(most, used(programs))
             time.sleep(0.5)
         told = [
             json.loads(program.communicate()[0].splitlines()[-1] if u != killed else "{}")
@@ -143,16 +145,20 @@ def main() -> int:
         readable = [path for path in place.glob("user-*/dtk-*/runs/*") if path.stat().st_mode & 0o077]
         wrong += [f"{path} can be read by others" for path in readable]
         time.sleep(3)
-        left = [process for process in owned.processes() if process.kernel in {program.pid for program in programs}]
-        wrong += [f"{process.what} (process {process.pid}) is left" for process in left]
+        wrong += [f"process {process.pid} of the killed user is left" for process in of_killed if process.is_running()]
         report(told, [killed, poor], enter is not None, most)
     print(*wrong, sep="\n")
     return 1 if wrong else 0
 
 
-def used() -> float:
-    """Bytes (PSS) of all that dtk runs for this user, and of the programs that started it."""
-    return sum(limits.held(pid) for pid in {process.pid for process in owned.processes()})
+def used(programs: list[subprocess.Popen[str]]) -> float:
+    """Bytes (PSS) of the programs and of all that dtk runs for them."""
+    held = 0.0
+    for program in programs:
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            own = psutil.Process(program.pid)
+            held += sum(each.memory_full_info().pss for each in (own, *own.children(recursive=True)))
+    return held
 
 
 def check(user: int, told: dict[str, Any]) -> Iterator[str]:

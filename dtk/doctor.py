@@ -18,8 +18,8 @@ import psutil
 from dtk import environment, limits
 from dtk.compat import estimators, versions
 from dtk.errors import DtkError
-from dtk.language import N_, _, columns, ngettext
-from dtk.launch import owned, request
+from dtk.language import N_, _, columns
+from dtk.launch import request
 from dtk.published import page
 from dtk.runs import run
 
@@ -47,7 +47,7 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """What it finds, one by one, as it finds it."""
-    for look in (_versions, _start, _cores, _memory, _left_over, _disk, _loopback, _workers, _isolation, _listening):
+    for look in (_versions, _start, _cores, _memory, _disk, _loopback, _workers, _isolation, _listening):
         yield from look()
 
 
@@ -100,13 +100,6 @@ def _memory() -> Iterator[Finding]:
     enough = free.value >= needed
     remedy = "" if enough else _("shut down other kernels; one worker, or replicas=2 in one, needs less")
     yield Finding("ok" if enough else "bad", N_("memory"), said, remedy)
-
-
-def _left_over() -> Iterator[Finding]:
-    left = [process for process in owned.processes() if process.left]
-    if left:
-        said = ngettext("{n} process whose kernel is gone", "{n} processes whose kernel is gone", len(left))
-        yield Finding("note", N_("left over"), said, _("dtk clean ends them"))
 
 
 def _disk() -> Iterator[Finding]:

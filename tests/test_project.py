@@ -236,7 +236,6 @@ def test_every_setting_by_environment_variable_is_listed():
         "DTK_CLASS_SECONDS",
         "DTK_DATASETS",
         "DTK_ISOLATED",
-        "DTK_OWNED",
         "DTK_PROXIES",
         "DTK_SCRATCH",
     }  # what dtk tells its own processes

@@ -27,7 +27,7 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
-from dtk.launch import messages, owned, warm
+from dtk.launch import folders, messages, warm
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
@@ -53,8 +53,8 @@ class Agent:
     """
 
     def __init__(self, storage: str = ""):
-        owned.tidy()  # no one else looks for what is left on this machine
-        self.root = Path(storage).expanduser() if storage else owned.own_folder()
+        folders.tidy()  # no one else looks for what is left on this machine
+        self.root = Path(storage).expanduser() if storage else folders.own_folder()
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
@@ -101,7 +101,7 @@ class Agent:
             "at": time.monotonic(),
             "wall": time.time(),
             "host": platform.node(),
-            "machine": owned.machine(),
+            "machine": folders.machine(),
             "pid": os.getpid(),
             "versions": versions,
             "cores": environment.cores(),
@@ -245,7 +245,7 @@ class Agent:
         """Ends every worker, and removes what is left here of their runs."""
         self._release()
         self.source.close()
-        shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
+        shutil.rmtree(folders.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
 
 
 def _corner(spec: WorkerSpec) -> Path:
