@@ -148,7 +148,7 @@ ISOLATED = "DTK_ISOLATED"  # in the environment of a worker of an isolated run
 
 
 def isolated() -> bool:
-    """Whether this process has a network of its own, with loopback alone (`dtk.run(..., isolate=True)`)."""
+    """Whether this process has a network of its own, with loopback alone (DTK_ISOLATE=1)."""
     return ISOLATED in os.environ
 
 

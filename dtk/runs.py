@@ -19,7 +19,7 @@ from dtk.faults import never_came
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
-from dtk.launch.place import Place, here
+from dtk.launch.place import Localhost, Place
 from dtk.live import show
 from dtk.records import Attempt, RunFolder
 from dtk.records.tables import Kept
@@ -167,8 +167,8 @@ def run(
             more. Said as soon as the run's own steps tell that a silence is long. None: never.
         on: where the workers are, if not on this machine: "ray", "slurm", or what a class of
             `dtk.places` makes.
-        options: by name, what is rarely asked for: faults, restarts, start, force, argv, record, gpus_per_worker and
-            isolate. `dtk.Options` says what each is.
+        options: by name, what is rarely asked for: faults, restarts, start, force, argv, record and
+            gpus_per_worker. `dtk.Options` says what each is.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -182,7 +182,7 @@ def run(
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
     more = request.options("run", options)
-    place, force = _place(on, more.isolate), more.force or on is not None
+    force = more.force or on is not None
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     again = request.checked_restarts(more.restarts)
     wanted = request.checked_faults(more.faults, workers, again, fn)
@@ -202,7 +202,7 @@ def run(
         evaluator_strategy=fill_beside,
         restarts=again,
         faults=layout.faults,
-        place=place,
+        place=Localhost() if on is None else _elsewhere(on),
     )
     request.check_memory(layout.workers + bool(evaluator), job.fork, force)
     for line in layout.said:
@@ -230,7 +230,7 @@ def baseline(
         args, kwargs, seed, keras, timeout: as for `dtk.run`.
         workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
             workers), so that a comparison of speeds compares workers and not numbers of cores.
-        options: by name, of `dtk.Options`: start, argv, record and isolate.
+        options: by name, of `dtk.Options`: start, argv and record.
 
     Returns:
         A `Run` with mode "single".
@@ -241,7 +241,7 @@ def baseline(
     began = time.monotonic()
     request.check_sizes(workers)
     request.check_times(timeout, None)
-    more = request.options("baseline", options, only=("start", "argv", "record", "isolate"))
+    more = request.options("baseline", options, only=("start", "argv", "record"))
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
@@ -251,16 +251,11 @@ def baseline(
         mode="single",
         share=workers,
         stall_timeout=None,
-        place=_place(None, more.isolate),
     )
     return carry_out(job, began)
 
 
-def _place(on: Any, isolate: Any) -> Place:
-    """Where the workers are to be."""
-    machine = here(on, isolate)
-    if machine is not None:
-        return machine
+def _elsewhere(on: Any) -> Place:
     from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
 
     return places.named(on)

@@ -33,7 +33,7 @@ def main() -> None:
         try:
             isolation.enter()
         except OSError as error:
-            words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
+            words = N_("DTK_ISOLATE: a network of its own is refused here ({why}); unset it, or see {page}")
             words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
             os.write(1, as_line(Ready(words)))
             return

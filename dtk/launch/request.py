@@ -65,8 +65,6 @@ class Options:
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
         gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
             An evaluator sees none. None: each sees all.
-        isolate: True gives the processes a network of their own with loopback alone, so that no other user of this
-            machine can connect to them, and they to nothing outside; Linux. None: as DTK_ISOLATE says (1 or 0).
     """
 
     faults: Sequence[Fault] = ()
@@ -76,7 +74,6 @@ class Options:
     argv: Sequence[str] = ()
     record: bool = False
     gpus_per_worker: int | None = None
-    isolate: bool | None = None
 
 
 def options(call: str, given: Mapping[str, Any], only: Sequence[str] = ()) -> Options:

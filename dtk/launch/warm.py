@@ -250,7 +250,7 @@ _parents: dict[tuple[int, bool, bool], ParentProcess] = {}
 
 
 def isolates() -> bool:
-    """Whether runs are isolated that don't say: DTK_ISOLATE=1, which a hub can set for everybody."""
+    """Whether runs here have a network of their own (`dtk.worker.isolation`): DTK_ISOLATE=1, which a hub can set."""
     return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
 
 
@@ -272,9 +272,9 @@ def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
     return _parents[key]
 
 
-def is_warm(fork: bool, isolated: bool | None = None) -> bool:
+def is_warm(fork: bool) -> bool:
     """Whether this process's parent for that way of starting is there, with its imports behind it."""
-    known = _parents.get((os.getpid(), fork, isolates() if isolated is None else isolated))
+    known = _parents.get((os.getpid(), fork, isolates()))
     return known is not None and known.ready and known.lives()
 
 

@@ -239,7 +239,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
         kind, message = causes.message_of(error)
         if environment.isolated() and causes.wanted_a_network(error):
             words = N_(
-                "{error} (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
+                "{error} (this run is isolated: it has no network; fetch what it needs before, or unset DTK_ISOLATE)"
             )
             message = _(words, error=message)
         here.folder.save_error(kind, message, text, causes.by_a_peer(error))
