@@ -12,10 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import datasets as datasets  # cloudpickle names what is loaded: so the same function is the same bytes
 from dtk import environment
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
-from dtk.faults import never_came
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
@@ -281,6 +279,8 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     finally:
         job.place.end(folder)
         if job.faults:
+            from dtk.faults import never_came  # which a run without faults does without
+
             said = never_came(folder, job.faults)
             print(*(_("dtk: {words}", words=words) + "\n" for words in said), sep="", end="", flush=True)
     seconds, results = time.monotonic() - began, [folders.result(worker, folder) for worker in folder.each]

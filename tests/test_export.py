@@ -14,8 +14,8 @@ import pytest
 
 import dtk
 from dtk import cli
-from dtk.launch import program as programs
 from dtk.launch.place import free_ports
+from dtk.places.export import written
 from dtk.runs import opened
 
 STEPS = 6
@@ -77,7 +77,7 @@ def made(by):
 
 
 def test_a_function_is_written_with_what_it_needs():
-    found = programs.written(train)
+    found = written(train)
     assert found.reason == ""
     text = found.text()
     space = {}
@@ -96,17 +96,17 @@ def test_a_function_is_written_with_what_it_needs():
     ],
 )
 def test_what_can_not_be_written_has_its_reason(fn, reason):
-    assert programs.written(fn).reason == reason
+    assert written(fn).reason == reason
 
 
 def test_a_captured_value_becomes_a_global():
     space = {}
-    exec(programs.written(made(7)).text(), space)
+    exec(written(made(7)).text(), space)
     assert space["inner"]() == 7
 
 
 def test_a_functions_own_name_is_nothing_that_it_captures():
-    found = programs.written(first_of)
+    found = written(first_of)
     assert (found.reason, found.values, list(found.functions)) == ("", {}, ["first_of"])
 
 

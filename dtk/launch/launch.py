@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
-from dtk.faults import Fault, write_faults
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
@@ -29,6 +28,9 @@ from dtk.watch.waiting import Line, State, Waiting
 from dtk.watch.watch import Watch, blame_in_words, blame_of, error_of, is_settled
 from dtk.worker import ship
 from dtk.worker.spec import WorkerSpec
+
+if TYPE_CHECKING:
+    from dtk.faults import Fault
 
 __all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]
 
@@ -131,6 +133,8 @@ def new_folder(job: Job) -> RunFolder:
     write_job(folder.path, job)
     (folder.path / "versions.json").write_text(_versions())
     if job.faults:
+        from dtk.faults import write_faults  # which a run without faults does without
+
         write_faults(folder.path, job.faults)
     return folder
 

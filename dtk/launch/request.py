@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
 from dtk.errors import ClusterConfigError, whole_number
-from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
 from dtk.launch import program
 from dtk.launch.program import Program
 from dtk.launch.warm import is_warm
 from dtk.worker import ship
+
+if TYPE_CHECKING:
+    from dtk.faults import Fault
 
 __all__ = [
     "Layout",
@@ -175,6 +178,10 @@ def checked_restarts(restarts: Any) -> int:
 
 def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
     """Faults that can come: on a worker that there is, in a start of the cluster that there may be."""
+    if isinstance(faults, tuple) and not faults:
+        return ()
+    from dtk.faults import Fault  # which a run without faults does without
+
     if isinstance(faults, Fault) or not isinstance(faults, (list, tuple)):
         words = N_("faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
         raise ClusterConfigError(_(words, faults=faults))
@@ -187,6 +194,8 @@ def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[F
 
 def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
     """Why a fault can't come; "" where it can."""
+    from dtk.faults import Fault
+
     words = ""
     if not isinstance(fault, Fault):
         words = N_(
@@ -270,6 +279,8 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
         words = N_("`{function}` is a coroutine or generator; write an ordinary function")
         raise ClusterConfigError(_(words, function=label))
+    if ship.uses(fn, "datasets"):  # cloudpickle names what is loaded: so the same function is the same bytes
+        importlib.import_module("dtk.datasets")
     given = tuple(args), dict(kwargs or {})
     filled = ship.fill_strategy(fn, *given, None) if ship.takes_strategy(fn) else given
     try:
@@ -357,7 +368,7 @@ def _has_estimator() -> bool:
 
 def uses_estimator(fn: Any) -> bool:
     """Whether the function or program uses dtk.estimator."""
-    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
+    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses(fn, "estimator")
 
 
 # ---- which of this machine's GPUs each worker sees, so that none takes another's
@@ -420,7 +431,7 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     if not isinstance(force, bool):
         words = N_("force={force!r}: it takes True, to start several workers also on Colab, or False")
         raise ClusterConfigError(_(words, force=force))
-    if workers == 1 or force or not environment.on_colab() or ship.uses_ring(fn):
+    if workers == 1 or force or not environment.on_colab() or ship.uses(fn, "ring"):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
