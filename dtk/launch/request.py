@@ -32,7 +32,6 @@ __all__ = [
     "checked_faults",
     "checked_gpus",
     "checked_keras",
-    "checked_restarts",
     "checked_seed",
     "fork",
     "gpu_environment",
@@ -45,7 +44,6 @@ __all__ = [
     "uses_estimator",
 ]
 
-MOST_RESTARTS = 100
 MOST_WORKERS = 1024  # on other machines
 MOST_REPLICAS = 16  # on Colab, in place of workers
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
@@ -124,9 +122,7 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
     """What each worker sees of this machine's GPUs, () for all; here: the workers are on this machine."""
     if asked is None:
         return ()
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        words = N_("{name}={value!r}: it takes a whole number of at least 1, or None")
-        raise ClusterConfigError(_(words, name="gpus_per_worker", value=asked))
+    whole_number("gpus_per_worker", asked)
     if not here:
         words = N_(
             "gpus_per_worker={asked} with on=: it divides the GPUs of this machine; elsewhere the place's own "
@@ -150,7 +146,7 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
             **{"asked": asked, "workers": workers, "seen": len(seen), "source": source},
         )
         raise ClusterConfigError(words)
-    return tuple(divided_gpus(seen, workers, asked))
+    return tuple(",".join(seen[k * asked : (k + 1) * asked]) for k in range(workers))
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:
@@ -166,14 +162,6 @@ def checked_seed(seed: Any) -> int | None:
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32):
         raise ClusterConfigError(_("seed={seed!r}: it takes a whole number from 0 to 2**32 - 1, or None", seed=seed))
     return seed
-
-
-def checked_restarts(restarts: Any) -> int:
-    """How often the cluster may start again."""
-    if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= MOST_RESTARTS:
-        words = N_("restarts={restarts!r}: it takes a whole number from 0 to {most}")
-        raise ClusterConfigError(_(words, restarts=restarts, most=MOST_RESTARTS))
-    return restarts
 
 
 def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
@@ -391,15 +379,6 @@ def visible_gpus() -> tuple[list[str], str]:
         return [], _("nvidia-smi, which lists none or is not there")
     count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
     return [str(number) for number in range(count)], "nvidia-smi"
-
-
-def divided_gpus(gpus: Sequence[str], workers: int, each: int) -> list[str]:
-    """What each worker sees: worker k the GPUs k * each to k * each + each - 1.
-
-    >>> divided_gpus(["0", "1", "2", "3", "4"], workers=2, each=2)
-    ['0,1', '2,3']
-    """
-    return [",".join(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
 
 
 def gpu_environment(shares: Sequence[str], member: int) -> dict[str, str]:

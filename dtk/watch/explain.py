@@ -311,10 +311,6 @@ KNOWN = [
         ),
     ),
     (
-        re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
-        N_("TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'"),
-    ),
-    (
         re.compile(r"TensorBoard is not installed, missing implementation for"),
         N_("TensorFlow writes no summaries without TensorBoard, which is not installed here; {install}"),
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from dtk.errors import in_words
 from dtk.language import N_, _, ngettext
-from dtk.records import RunFolder, WorkerFolder
+from dtk.records import RunFolder
 from dtk.records.events import Failed, Finished, Running, Starting, Training
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "cut",
     "explain",
     "given_up",
-    "graph",
     "load",
     "names",
     "save",
@@ -259,26 +258,6 @@ def load(folder: RunFolder) -> Waiting | None:
         return None
     edges = [(int(one), int(other)) for one, other in saved["edges"]]
     return Waiting([State(**state) for state in saved["states"]], edges, saved["reason"], saved["sentence"])
-
-
-# ---- the same by what a run's directory says: for figures, during the run and long after it
-
-
-def graph(folder: RunFolder) -> Waiting:
-    """The wait-for graph that was written when the run failed or stalled; where it did not, the workers' ends.
-
-    Of a run that ended well, or that is going on, a directory says how far each worker has come, and no waiting.
-    """
-    found = load(folder)
-    return found if found is not None else Waiting([_state(worker) for worker in folder.each])
-
-
-def _state(worker: WorkerFolder) -> State:
-    records = worker.records
-    step = max((record.step for record in records), default=0)
-    known = [event.state for event in worker.events if isinstance(event, STAGES)]
-    what = known[-1] if known else "starting"
-    return State(member=worker.worker, name=worker.name, what=what, step=step)
 
 
 # What workers do: one, and several.
