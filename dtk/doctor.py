@@ -15,9 +15,9 @@ from pathlib import Path
 from dtk import environment, limits
 from dtk.compat import estimators, versions
 from dtk.errors import DtkError
+from dtk.extras import page
 from dtk.language import N_, _, columns
 from dtk.launch import request
-from dtk.published import page
 from dtk.runs import run
 
 __all__ = ["Finding", "examine"]

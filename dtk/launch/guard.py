@@ -16,9 +16,9 @@ import signal
 import sys
 from pathlib import Path
 
+from dtk.extras import page
 from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
-from dtk.published import page
 from dtk.worker import isolation
 from dtk.worker.family import adopt_orphans, die_with, end_children
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
+from dtk.extras import page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.limits import refused_by_the_machine
-from dtk.published import page
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader

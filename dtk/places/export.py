@@ -15,12 +15,12 @@ from typing import Any
 
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
+from dtk.extras import page
 from dtk.language import N_, _
 from dtk.launch import cluster_of, launch, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PROGRAM
-from dtk.published import page
 from dtk.worker import local_modules as beside
 from dtk.worker import ship
 
