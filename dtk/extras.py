@@ -1,6 +1,6 @@
-"""Where dtk is published, and what only some calls need: an address or a command that a message may point at.
+"""Where dtk is published, and what only some calls need: addresses and commands that messages point at.
 
-An address here is one that a message may point at, which has to hold without a clone.
+Addresses have to hold without a clone.
 """
 
 from __future__ import annotations

@@ -99,7 +99,6 @@ class Agent:
         versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
         return {
             "at": time.monotonic(),
-            "wall": time.time(),
             "host": platform.node(),
             "machine": folders.machine(),
             "pid": os.getpid(),
