@@ -19,7 +19,6 @@ from pathlib import Path
 from dtk.extras import page
 from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
-from dtk.worker import isolation
 from dtk.worker.family import adopt_orphans, die_with, end_children
 
 __all__ = ["main"]
@@ -30,6 +29,8 @@ def main() -> None:
     options = json.loads(sys.argv[2])
     kernel = os.getppid()
     if options["isolated"]:
+        from dtk.worker import isolation
+
         try:
             isolation.enter()
         except OSError as error:
