@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtk.errors import DtkError, in_words
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 
 __all__ = [
     "Limit",
@@ -185,13 +185,11 @@ def of_the_memory(code: int | None, before: int | None) -> str:
     if now is None or before is None or now <= before:
         return ""
     # Other users' processes are among them, and which ones, the kernel's log alone says.
-    return ngettext(
-        "the system has killed {n} process for want of memory meanwhile; if it was that one: smaller batches, fewer "
-        "workers, or more memory",
-        "the system has killed {n} processes for want of memory meanwhile; if it was one of them: smaller batches, "
-        "fewer workers, or more memory",
-        now - before,
+    words = N_(
+        "the system has killed processes for want of memory meanwhile ({n}); if it was one of them: smaller batches, "
+        "fewer workers, or more memory"
     )
+    return _(words, n=now - before)
 
 
 def of_the_disk(folder: Path) -> str:

@@ -116,8 +116,7 @@ KILLED = "was killed by SIGKILL; the system has killed"
 @pytest.mark.parametrize(
     ("code", "before", "now", "words"),
     [
-        (-9, 3, 4, f"{KILLED} 1 process for want of memory meanwhile; if it was that one: smaller batches"),
-        (-9, 0, 2, f"{KILLED} 2 processes for want of memory meanwhile; if it was one of them: smaller batches"),
+        (-9, 0, 2, f"{KILLED} processes for want of memory meanwhile (2); if it was one of them: smaller batches"),
         (-9, 3, 3, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
         (-9, None, None, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
         (-11, 3, 4, "crashed with SIGSEGV; the last Python lines before it are in its log"),
