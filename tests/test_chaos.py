@@ -34,7 +34,7 @@ SEED = int(os.environ.get("SEED", 0))
 STALL = 6.0  # s; TensorFlow gives up a member without heartbeats sooner
 ASKED = 7.0  # s that it takes to ask all where they are, on a machine that sleeps meanwhile
 KEPT = 5  # directories of runs
-STAGES = ("starting", "running", "imported", "server", "building", "training", "finished")
+STAGES = ("starting", "running", "imported", "building", "training", "finished")
 BY = {
     "raises": "raised ValueError",
     "exits": "exit code 4",
@@ -85,7 +85,7 @@ class View:
         for member, line in zip(self.world.members, lines, strict=False):
             word = str(line).split()[0].strip(",")
             assert word != "failed" or member.number in self.world.seen, "a healthy member is shown as failed"
-            stage = 5 if word == "step" else STAGES.index(word) if word in STAGES else self.stages[member.number]
+            stage = 4 if word == "step" else STAGES.index(word) if word in STAGES else self.stages[member.number]
             assert stage >= self.stages[member.number], f"back from stage {self.stages} to {line}"
             self.stages[member.number] = stage
 

@@ -118,14 +118,14 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
     remote = Remote("here", lend, 1)
     remote._member["w"] = 0
     for k in range(1000):
-        heard[0](VitalSigns({"w": [float(k), False]}, ["w"]))
+        heard[0](VitalSigns({"w": [float(k), False]}))
     assert remote._queue.empty()
     heard[0](Exited("w", 3, 0.0))
     remote.poll(0)
     assert remote.vitals("w")[:2] == (999.0, False)
     assert remote.exited["w"][0] == 3
     remote.forget(["w"])
-    heard[0](VitalSigns({"w": [0.0, False]}, ["w"]))  # on its way when it was forgotten
+    heard[0](VitalSigns({"w": [0.0, False]}))  # on its way when it was forgotten
     remote.poll(0)
     assert remote.vitals("w") is None
     assert remote.cut() == []

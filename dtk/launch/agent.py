@@ -32,7 +32,6 @@ from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import listening
 
 __all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
 
@@ -63,7 +62,6 @@ class Agent:
         self._news = News()
         self._port: socket.socket | None = None
         self._looked = 0.0
-        self._listening: set[str] = set()  # workers whose server has been seen: it stays
 
     # ---- what it hears
 
@@ -79,7 +77,6 @@ class Agent:
                 self.source.forget(keys)
                 for key in keys:
                     self._workers.pop(key, None)
-                    self._listening.discard(key)
             case messages.WriteStacks(key) if key in self.source.started:
                 self.source.ask(key)
             case messages.RunEnded(run):
@@ -228,17 +225,12 @@ class Agent:
         if now - self._looked < _LOOK:
             return []
         self._looked = now
-        found, ports = {}, {}
-        for key, spec in self._workers.items():
+        found = {}
+        for key in self._workers:
             seen = self.source.vitals(key) if key in self.source.started else None
             if seen is not None:
                 found[key] = list(seen)
-            port = spec["port"]
-            if port is not None and key not in self._listening:
-                ports[key] = port
-        there = listening(ports.values()) if ports else set()
-        self._listening |= {key for key, port in ports.items() if port in there}
-        return [messages.VitalSigns(found, sorted(self._listening))]
+        return [messages.VitalSigns(found)]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""

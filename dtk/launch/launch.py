@@ -148,7 +148,6 @@ def _versions() -> str:
 def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None) -> WorkerSpec:
     """What starts one member on its machine."""
     evaluates = member.worker == job.workers
-    listen, port = _server(config)
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
@@ -171,8 +170,7 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
-        "listen": listen,
-        "port": port,
+        "listen": _own_host(config),
         "cwd": machine.cwd,
         "sys_path": list(machine.sys_path),
         "again": False,
@@ -200,16 +198,15 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _server(config: dict[str, Any] | None) -> tuple[str | None, int | None]:
-    """The name or address that the member's own server listens on, and its port.
+def _own_host(config: dict[str, Any] | None) -> str | None:
+    """The name or address that the member's own server listens on.
 
     None for one without TF_CONFIG, and for the evaluator: if that makes a server, it is for itself.
     """
     if config is None or config["task"]["type"] == "evaluator":
-        return None, None
+        return None
     kind, index = config["task"]["type"], config["task"]["index"]
-    host, _, port = config["cluster"][kind][index].rpartition(":")
-    return host, int(port)
+    return str(config["cluster"][kind][index].rpartition(":")[0])
 
 
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
@@ -307,7 +304,7 @@ class Members:
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watch(self.watch)
-        self.signs = Signs(reader, [spec["port"] for spec in specs], self.source, self.keys)
+        self.signs = Signs(reader, self.source, self.keys)
 
     def __enter__(self) -> Members:
         try:

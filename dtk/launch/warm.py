@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from dtk import environment
@@ -21,7 +21,7 @@ from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals, ask, listening, vitals
+from dtk.worker.vitals import Vitals, ask, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 
@@ -164,11 +164,6 @@ class ParentProcess:
 
     def ask(self, key: str) -> None:
         ask(self.started[key])
-
-    def listening(self, ports: Mapping[str, int]) -> set[str]:
-        """Which of these workers listen, as far as they were started; ports: by key."""
-        found = listening(ports.values(), next((self.started[key] for key in ports if key in self.started), None))
-        return {key for key, port in ports.items() if port in found}
 
     def _send(self, message: Message) -> None:
         try:

@@ -36,7 +36,7 @@ STAGES = (Starting, Running, Training, Finished, Failed)  # the events that a wo
 _EVALUATES = ("evaluate", "predict")
 
 _WHAT = (
-    *(N_("starting"), N_("imported"), N_("running"), N_("server up"), N_("building"), N_("training")),
+    *(N_("starting"), N_("imported"), N_("running"), N_("building"), N_("training")),
     *(N_("stopped"), N_("finished"), N_("failed"), N_("consequence")),
 )
 _ENDS = {"consequence": N_("failed in consequence"), "stopped": N_("stopped by a signal")}  # of others, their `what`
@@ -77,12 +77,11 @@ class Line:
 class State:
     """What one worker is doing.
 
-    name: of its directory. what: "starting", "imported" (TensorFlow is), "running" (its function), "server up" (it
-    listens on its port of TF_CONFIG), "building" (all servers are up, no step is recorded), "training", "stopped" (by
-    SIGSTOP or its like), "finished", "failed" or "consequence" (failed because of another). step: the last that it
-    recorded, 0 before. quiet: seconds without a record, an event, output or processor time. silent: whether that is
-    long enough to ask where it is; blocked, call, line then say so (`dtk.watch.signs.Activity`). server: whether its
-    port answers, None where that is not known. planned: steps an epoch that its `fit` announced.
+    name: of its directory. what: "starting", "imported" (TensorFlow is), "running" (its function), "building" (a
+    training has begun, no step is recorded), "training", "stopped" (by SIGSTOP or its like), "finished", "failed" or
+    "consequence" (failed because of another). step: the last that it recorded, 0 before. quiet: seconds without a
+    record, an event, output or processor time. silent: whether that is long enough to ask where it is; blocked, call,
+    line then say so (`dtk.watch.signs.Activity`). planned: steps an epoch that its `fit` announced.
     """
 
     member: int
@@ -94,7 +93,6 @@ class State:
     blocked: str = ""
     call: str = ""
     line: str = ""
-    server: bool | None = None
     planned: int | None = None
     pid: int | None = None
 
@@ -193,7 +191,7 @@ def _waits_for(one: State, other: State) -> bool:
     if not one.waits or one is other:
         return False
     if one.blocked == "connecting":
-        # Those whose servers answer wait for the one that has none, or, if unknown, for all that do not connect.
+        # For all that do not connect.
         return other.blocked != "connecting" or other.what == "stopped"
     return not other.waits or _position(one) != _position(other)
 
