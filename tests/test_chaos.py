@@ -27,7 +27,7 @@ from dtk.launch import folders, launch
 from dtk.live import show
 from dtk.records.events import Event, parse
 from dtk.scaling.timing import fates
-from dtk.watch import reader, signs, waiting
+from dtk.watch import signs, waiting
 
 SEQUENCES = int(os.environ.get("SEQUENCES", 400))
 SEED = int(os.environ.get("SEED", 0))
@@ -91,7 +91,7 @@ class View:
 
     def close(self, outcome, finished=False):
         """Nothing was lost, nothing doubled: neither here, nor in the starts that found a port taken."""
-        self.reader.catch_up()
+        self.reader.look()
         folder = self.reader.folder
         for number, member in enumerate(folder.members):
             places = [*sorted(folder.path.glob(f"port-taken-*-{folder.attempt}/{member.path.name}")), member.path]
@@ -167,7 +167,6 @@ def play(monkeypatch):
     monkeypatch.setattr(show, "show", lambda *size, **words: View(stage.world, size[3]))
     monkeypatch.setattr(records, "_append", lambda *line: stage.world.append(*line))
     monkeypatch.setattr(folders, "KEPT_RUNS", KEPT)
-    monkeypatch.setattr(reader, "_BYTES", 300)  # some four records a look
     memory = Path("/dev/shm")  # where a file is opened in a fifth of the time
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
         monkeypatch.setenv("DTK_SCRATCH", place)

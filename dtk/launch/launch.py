@@ -393,7 +393,7 @@ class Members:
 
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
-        self.reader.catch_up()  # what they recorded in the moments before it failed
+        self.reader.look()  # what they recorded in the moments before it failed
         self.signs.look(self.watch, anew=True)
         states = self._workers()
         slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one
