@@ -44,10 +44,11 @@ BATCH = 128
 BUSY = 0.2  # of all cores: an idle machine's share, with what a kernel and an editor do
 LEFT_OUT = 8  # ends of steps: tracing, and what the first steps allocate
 
-PROCESS = {"message_bytes": "DTK_MESSAGE_BYTES"}
+PROCESS = {"pinned": "DTK_PIN", "message_bytes": "DTK_MESSAGE_BYTES"}
 SWITCHES: dict[str, dict[str, Any]] = {
     "TensorFlow's threads": {"threads": 0},
     "2 threads each": {"threads": 2},
+    "not pinned": {"pinned": False},
     "TensorFlow's messages": {"message_bytes": 0},
     "packs of 1 MB": {"bytes_per_pack": 1 << 20},
     "packs of 4 MB": {"bytes_per_pack": 1 << 22},
@@ -58,7 +59,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 }
 
 # Compared with four workers too.
-OF_FOUR = ("TensorFlow's threads", "TensorFlow's messages", "packs of 1 MB")
+OF_FOUR = ("TensorFlow's threads", "not pinned", "TensorFlow's messages", "packs of 1 MB")
 
 
 class Figures(NamedTuple):

@@ -24,6 +24,7 @@ __all__ = [
     "memory_kills",
     "of_the_disk",
     "of_the_memory",
+    "own_core",
     "refused_by_the_machine",
     "sentence",
 ]
@@ -59,6 +60,22 @@ def cores() -> Limit:
         found.append(Limit(float(os.environ["CPU_LIMIT"]), "CPU_LIMIT"))
     least = min(limit for limit in found if limit.value > 0)
     return Limit(max(1, int(least.value)), least.source)
+
+
+def own_core(index: int, share: int) -> int | None:
+    """The core that process `index` (from 0) of `share` keeps to where they outnumber the cores; None for any core.
+
+    Processes that take turns on one core find their data in its cache; docs/explanation/scaling.md has what that gives.
+    None where it would be unfair or in others' way: the processes can't be divided evenly among the cores, or a quota
+    holds, with which everybody would keep to the same cores. And none where each has a core or more: it would give less
+    than it costs when another program takes one of them.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    ours = sorted(os.sched_getaffinity(0))
+    if not 0 <= index < share or share <= len(ours) or share % len(ours) or len(ours) != cores().value:
+        return None
+    return ours[index * len(ours) // share]
 
 
 def memory() -> Limit:

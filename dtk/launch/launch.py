@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment
+from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.extras import page
 from dtk.language import ASKED, N_, _, language
@@ -171,6 +171,7 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
         "env": env,
         "host": machine.host,
         "listen": _own_host(config),
+        "core": None if machine.host else _own_core(job, member.worker, env),
         "cwd": machine.cwd,
         "sys_path": list(machine.sys_path),
         "again": False,
@@ -207,6 +208,13 @@ def _own_host(config: dict[str, Any] | None) -> str | None:
         return None
     kind, index = config["task"]["type"], config["task"]["index"]
     return str(config["cluster"][kind][index].rpartition(":")[0])
+
+
+def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
+    """The core that a worker keeps to, if any: not with `DTK_PIN=0`, and not with more threads than are fair."""
+    if env.get("DTK_PIN") == "0" or env.get(THREADS[0]) != str(max(1, environment.cores() // job.share)):
+        return None
+    return limits.own_core(worker, job.share)
 
 
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import functools
@@ -86,6 +87,9 @@ def _die_with(parent: int) -> None:
 def _take_place(spec: WorkerSpec) -> Here:
     os.environ.clear()
     os.environ.update(spec["env"])
+    if spec["core"] is not None:
+        with contextlib.suppress(OSError):  # taken away meanwhile: then it runs where the system puts it
+            os.sched_setaffinity(0, [spec["core"]])  # before a library makes threads, which take it over
     os.chdir(spec["cwd"])
     sys.path[:] = spec["sys_path"]
     sys.argv[:] = [""]
