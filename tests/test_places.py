@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import dtk
-from dtk.launch import agent, cluster_of
+from dtk.launch import agent, outside
 from dtk.launch.agent import News
 from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
 from dtk.places import machines
@@ -181,8 +181,8 @@ def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
 
 def test_who_a_worker_is_by_tf_config_first():
     config = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
-    assert cluster_of.find({"TF_CONFIG": config, "JOB_COMPLETION_INDEX": "1"})["task"]["index"] == 0
-    assert cluster_of.find({}) is None
+    assert outside.find({"TF_CONFIG": config, "JOB_COMPLETION_INDEX": "1"})["task"]["index"] == 0
+    assert outside.find({}) is None
 
 
 def three():

@@ -6,9 +6,12 @@ DIR is what `dtk.export` wrote: what a run's directory has of its job, or a read
 from __future__ import annotations
 
 import base64
+import json
 import os
 import platform
+import re
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -19,7 +22,7 @@ from typing import Any
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import again, cluster_of, launch
+from dtk.launch import again, launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
 from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
 from dtk.launch.place import Machine
@@ -30,8 +33,9 @@ from dtk.watch.explain import exit_in_words
 from dtk.watch.waiting import called
 from dtk.worker import ship
 
-__all__ = ["PROGRAM", "main"]
+__all__ = ["PORT", "PROGRAM", "find", "main"]
 
+PORT = 23456  # of worker 0; the others count on from it, as several may be on one machine
 PROGRAM = "train.py"  # in DIR, where the function could be written as a program
 NAME_SECONDS = 300.0  # for the other workers' names to be known: Kubernetes makes a pod's name with the pod
 END_SECONDS = 60.0  # for the others to end: a chief that leaves early breaks its peers' collectives
@@ -41,7 +45,7 @@ _KEY = "worker"
 def main(directory: Path, out: Path | None) -> int:
     """Runs one worker to its end, its log on stdout; returns its exit code."""
     folder, _more = again.folder_of(directory.absolute())
-    config = cluster_of.find(os.environ)
+    config = find(os.environ)
     if config is None:
         words = N_(
             "dtk worker: no engine says who this worker is: neither TF_CONFIG nor SLURM_PROCID nor "
@@ -150,3 +154,58 @@ def _all_ended(run: RunFolder) -> bool:
     """Whether no worker that is seen from here trains any more: those of other machines' directories are not."""
     seen = [worker for worker in run.each if worker.path.exists()]
     return all(of_kind(worker.events, Finished) or worker.error for worker in seen)
+
+
+# ---- who a worker is, by what its engine says: TF_CONFIG, or the environment of Slurm's tasks and Kubernetes' pods
+
+
+def find(env: Mapping[str, str]) -> dict[str, Any] | None:
+    """The TF_CONFIG of this process: as it is set, or by SLURM_PROCID or JOB_COMPLETION_INDEX; None for none of these.
+
+    >>> pod = {"JOB_COMPLETION_INDEX": "1", "DTK_JOB": "train", "DTK_SERVICE": "train", "DTK_WORKERS": "2"}
+    >>> find(pod)["cluster"]
+    {'worker': ['train-0.train:23456', 'train-1.train:23457']}
+    >>> find(pod)["task"]
+    {'type': 'worker', 'index': 1}
+    """
+    if "TF_CONFIG" in env:
+        return dict(json.loads(env["TF_CONFIG"]))
+    if "SLURM_PROCID" in env:
+        hosts, index = _of_slurm(env), int(env["SLURM_PROCID"])
+    elif "JOB_COMPLETION_INDEX" in env:
+        hosts = [f"{env['DTK_JOB']}-{k}.{env['DTK_SERVICE']}" for k in range(int(env["DTK_WORKERS"]))]
+        index = int(env["JOB_COMPLETION_INDEX"])
+    else:
+        return None
+    first = int(env.get("DTK_PORT", PORT))
+    addresses = [f"{host}:{first + k}" for k, host in enumerate(hosts)]
+    return {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+
+
+def _of_slurm(env: Mapping[str, str]) -> list[str]:
+    """The address of each task's node, by number of task."""
+    nodes = _said("scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]).split()
+    counts = _counts(env["SLURM_STEP_TASKS_PER_NODE"])
+    return [_address(node) for node, tasks in zip(nodes, counts, strict=True) for _ in range(tasks)]
+
+
+def _counts(text: str) -> list[int]:
+    """How many tasks each node has, as Slurm writes it.
+
+    >>> _counts("2(x3),1")
+    [2, 2, 2, 1]
+    """
+    found = []
+    for part in text.split(","):
+        count, times = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part).groups()  # type: ignore[union-attr]
+        found += [int(count)] * int(times or 1)
+    return found
+
+
+def _address(node: str) -> str:
+    fields = dict(word.partition("=")[::2] for word in _said("scontrol", "show", "node", "-o", node).split())
+    return fields.get("NodeAddr", node)
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -15,18 +15,18 @@ from typing import Any
 
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
-from dtk.extras import page
 from dtk.language import N_, _
-from dtk.launch import cluster_of, launch, request
+from dtk.launch import launch, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
-from dtk.launch.outside import PROGRAM
+from dtk.launch.outside import PORT, PROGRAM
 from dtk.worker import local_modules as beside
 from dtk.worker import ship
 
 __all__ = ["Written", "export", "job_name", "written"]
 
 KINDS = ("script", "slurm", "kubernetes")
+_ENTRY = "python -m dtk worker {where}"
 
 
 def export(
@@ -40,7 +40,6 @@ def export(
     keras: int | None = None,
     record: bool = False,
     image: str | None = None,
-    plain: bool = False,
 ) -> Path:
     """Writes a directory that runs `fn` on a cluster of several machines, without a notebook and without a kernel.
 
@@ -56,8 +55,6 @@ def export(
         workers: a worker a machine.
         args, kwargs, seed, keras, record: as for `dtk.run`.
         image: of the containers, for "kubernetes", such as "registry.example/me/train:1".
-        plain: a `train.py` that needs no dtk: TF_CONFIG and seeds written out, Keras as tf_keras. Not for a function
-            that uses dtk.
 
     Returns:
         The directory.
@@ -75,9 +72,7 @@ def export(
     if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
         words = N_("it imports a module of yours that has the program's name, {name}")
         found.reason = found.reason or _(words, name=PROGRAM)
-    if plain:
-        _check_plain(found, keras)
-    text = None if found.reason else _program(found, fn, str(call), seed, plain)
+    text = None if found.reason else _program(found, fn, str(call))
     job = Job(
         states=record,
         payload=payload,
@@ -94,8 +89,8 @@ def export(
         job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
     _write(folder, job, text)
     start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
-    said = start(folder, job, image or "", plain)
-    (folder / "README.md").write_text(_readme(fn, said, found.reason, plain))
+    said = start(folder, job, image or "")
+    (folder / "README.md").write_text(_readme(fn, said, found.reason))
     return folder
 
 
@@ -114,17 +109,6 @@ def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
     return folder
 
 
-def _check_plain(found: Written, keras: int | None) -> None:
-    if found.reason:
-        raise ClusterConfigError(_("plain=True: no program can be written, as {reason}", reason=found.reason))
-    if found.uses_dtk:
-        words = N_("plain=True: the function uses dtk; {page} has what to write in its place")
-        raise ClusterConfigError(_(words, page=page("guide/without_dtk.md")))
-    if keras == 3:
-        words = N_("plain=True with keras=3: Keras 3's fit fails over several workers without dtk's corrections")
-        raise ClusterConfigError(_(words), remedy=_("leave keras= out, for tf_keras"))
-
-
 def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
     """The call as source; None where an argument can't be written."""
     given = {**{f"*{k}": value for k, value in enumerate(args)}, **(kwargs or {})}
@@ -140,38 +124,14 @@ def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str
     return f"{fn.__name__}({', '.join(written)})"
 
 
-def _program(found: Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
+def _program(found: Written, fn: Any, call: str) -> str:
     """`train.py`, which ends with what plain Python runs of it; under `dtk worker`, which seeds, as well."""
-    ends = []
-    if plain:
-        ends += [
-            "config = find(os.environ)",
-            "if config is not None:",
-            '    os.environ["TF_CONFIG"] = json.dumps(config)',
-        ]
-        ends += ["import tf_keras", "", f"tf_keras.utils.set_random_seed({seed})"] if seed is not None else []
-    else:
-        ends += ["import dtk", "", "dtk.correct_keras()  # Keras 3's fit fails over several workers without"]
+    ends = ["import dtk", "", "dtk.correct_keras()  # Keras 3's fit fails over several workers without"]
     if ship.takes_strategy(fn):
         ends += ["import tensorflow as tf", "", "strategy = tf.distribute.MultiWorkerMirroredStrategy()"]
-    parts = [f'"""`{fn.__name__}`, for each worker of a cluster; written by dtk.export."""']
-    if plain:
-        own = inspect.getsource(cluster_of)
-        parts += [_PLAIN, own[own.index("PORT = ") :].strip()]
+    head = f'"""`{fn.__name__}`, for each worker of a cluster; written by dtk.export."""'
     main = 'if __name__ == "__main__":\n' + "".join(f"    {line}".rstrip() + "\n" for line in [*ends, f"print({call})"])
-    return "\n\n\n".join([*parts, found.text(), main])
-
-
-_PLAIN = """from __future__ import annotations
-
-import json
-import os
-import re
-import subprocess
-from collections.abc import Mapping
-from typing import Any
-
-os.environ["TF_USE_LEGACY_KERAS"] = "1"  # tf_keras, whose fit runs on several workers as it is"""
+    return "\n\n\n".join([head, found.text(), main])
 
 
 def _write(folder: Path, job: Job, text: str | None) -> None:
@@ -187,10 +147,6 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (home / name).write_bytes(content)
 
 
-def _entry(plain: bool, where: str) -> str:
-    return f"python {where}/{PROGRAM}" if plain else f"python -m dtk worker {where}"
-
-
 def _filled(template: str, **values: Any) -> str:
     """A file of `templates/`, with each @name@ replaced."""
     text = (Path(__file__).parent / "templates" / template).read_text()
@@ -199,46 +155,39 @@ def _filled(template: str, **values: Any) -> str:
     return text
 
 
-def _script(folder: Path, job: Job, image: str, plain: bool) -> str:
-    entry = _entry(plain, '"$here"')
+def _script(folder: Path, job: Job, image: str) -> str:
     script = folder / "start.sh"
-    script.write_text(_filled("start.sh", workers=job.workers, entry=entry))
+    script.write_text(_filled("start.sh", workers=job.workers, entry=_ENTRY.format(where='"$here"')))
     script.chmod(0o755)
-    return _(SCRIPT_WORDS, workers=job.workers, entry=_entry(plain, "."))
+    return _(SCRIPT_WORDS, workers=job.workers, entry=_ENTRY.format(where="."))
 
 
-def _slurm(folder: Path, job: Job, image: str, plain: bool) -> str:
-    entry = _entry(plain, '"$SLURM_SUBMIT_DIR"')
+def _slurm(folder: Path, job: Job, image: str) -> str:
+    entry = _ENTRY.format(where='"$SLURM_SUBMIT_DIR"')
     (folder / "job.sbatch").write_text(_filled("job.sbatch", workers=job.workers, entry=entry))
     return _(SLURM_WORDS, workers=job.workers)
 
 
-def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
+def _kubernetes(folder: Path, job: Job, image: str) -> str:
     name = job_name(folder.name)
-    command = '["python", "/job/train.py"]' if plain else '["python", "-m", "dtk", "worker", "/job"]'
+    entry = json.dumps(_ENTRY.format(where="/job").split())
     (folder / "job.yaml").write_text(
-        _filled("job.yaml", name=name, workers=job.workers, image=image, command=command, port=cluster_of.PORT)
+        _filled("job.yaml", name=name, workers=job.workers, image=image, command=entry, port=PORT)
     )
-    versions = environment.versions("tensorflow", "dtk", "tf_keras")
+    versions = environment.versions("tensorflow", "dtk")
     minor = ".".join(str(versions["Python"]).split(".")[:2])
     install = INSTALL.format(**versions)
-    if plain:
-        tensorflow = str(versions["tensorflow"])
-        tf_keras = versions["tf_keras"] or f"{tensorflow.rpartition('.')[0]}.*"  # of the same minor version
-        install = f"RUN pip install --no-cache-dir tensorflow=={tensorflow} tf_keras=={tf_keras}"
-    entry = json.dumps(_entry(plain, "/job").split())
     (folder / "Dockerfile").write_text(_filled("Dockerfile", python=minor, install=install, entry=entry))
     return _(KUBERNETES_WORDS, image=image, name=name, workers=job.workers)
 
 
-def _readme(fn: Any, said: str, reason: str, plain: bool) -> str:
+def _readme(fn: Any, said: str, reason: str) -> str:
     what = (
         _("`function.pkl`, because {reason}; it needs the same minor version of Python", reason=reason)
         if reason
         else _("`{program}`, a program that can be read and changed", program=PROGRAM)
     )
-    also, records = ("tf_keras", "") if plain else ("dtk", _(RECORDS))
-    return _(README, name=fn.__name__, what=what, said=said, records=records, also=also)
+    return _(README, name=fn.__name__, what=what, said=said)
 
 
 SCRIPT_WORDS = N_("""`./start.sh` starts {workers} workers on this machine.
@@ -261,10 +210,6 @@ INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`)
 COPY *.whl /wheels/
 RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
 
-RECORDS = N_("""Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` a page.
-
-""")
-
 KUBERNETES_WORDS = N_("""    docker build -t {image} . && docker push {image}
     kubectl apply -f job.yaml
     kubectl logs -f -l job-name={name} --prefix --max-log-requests {workers}
@@ -279,7 +224,9 @@ README = N_("""# {name}
 Written by `dtk.export`. The function is {what}.
 
 {said}
-{records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place;
+Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` a page.
+
+What every machine needs: the same versions of Python, TensorFlow and dtk; the data, at the same place;
 ports above 1023 open between all of them, both ways.
 """)
 
@@ -299,7 +246,7 @@ def job_name(name: str) -> str:
 class Written:
     """The parts of a program. imports: lines; values: assignments; functions: sources, each after those it needs.
 
-    reason: why there is no such program; "" where there is one. uses_dtk: whether a function names it.
+    reason: why there is no such program; "" where there is one.
     """
 
     def __init__(self) -> None:
@@ -307,12 +254,6 @@ class Written:
         self.values: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.reason = ""
-
-    @property
-    def uses_dtk(self) -> bool:
-        lines = [*self.imports, *(line.strip() for source in self.functions.values() for line in source.splitlines())]
-        words = [line.split() for line in lines if line.startswith(("import ", "from "))]
-        return any(each[1].split(".")[0] == "dtk" for each in words)
 
     def text(self) -> str:
         """Imports, values and functions as one text."""
