@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from dtk.watch.explain import exit_in_words
 from dtk.watch.waiting import called
 from dtk.worker import ship
 
-__all__ = ["PORT", "PROGRAM", "find", "main"]
+__all__ = ["PORT", "PROGRAM", "find", "main", "node_address", "slurm_says"]
 
 PORT = 23456  # of worker 0; the others count on from it, as several may be on one machine
 PROGRAM = "train.py"  # in DIR, where the function could be written as a program
@@ -184,9 +184,9 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
 
 def _of_slurm(env: Mapping[str, str]) -> list[str]:
     """The address of each task's node, by number of task."""
-    nodes = _said("scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]).split()
+    nodes = slurm_says(["scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]]).split()
     counts = _counts(env["SLURM_STEP_TASKS_PER_NODE"])
-    return [_address(node) for node, tasks in zip(nodes, counts, strict=True) for _ in range(tasks)]
+    return [node_address(node) for node, tasks in zip(nodes, counts, strict=True) for _ in range(tasks)]
 
 
 def _counts(text: str) -> list[int]:
@@ -202,10 +202,23 @@ def _counts(text: str) -> list[int]:
     return found
 
 
-def _address(node: str) -> str:
-    fields = dict(word.partition("=")[::2] for word in _said("scontrol", "show", "node", "-o", node).split())
+def node_address(node: str) -> str:
+    """The address by which Slurm reaches a node: a name need not be known to the others' resolvers."""
+    fields = dict(word.partition("=")[::2] for word in slurm_says(["scontrol", "show", "node", "-o", node]).split())
     return fields.get("NodeAddr", node)
 
 
-def _said(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+def slurm_says(command: Sequence[str], given: str = "") -> str:
+    """What one of Slurm's programs prints; ClusterConfigError with its words where it fails."""
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        words = N_("on Slurm: there is no {command} on this machine; run it on a login node")
+        raise ClusterConfigError(_(words, command=command[0])) from None
+    except subprocess.TimeoutExpired:
+        words = N_("on Slurm: {command} has not answered for {seconds} s")
+        raise ClusterConfigError(_(words, command=command[0], seconds=60)) from None
+    if done.returncode:
+        words = (done.stderr.strip().splitlines() or [_("exit code {code}", code=done.returncode)])[-1]
+        raise ClusterConfigError(_("on Slurm: {why}", why=words.removeprefix(f"{command[0]}: error: ")))
+    return done.stdout
