@@ -62,41 +62,34 @@ if TYPE_CHECKING:
     from dtk.worker.ring import ring as ring
 
 _NAMES = {  # by the module that each is in
-    "dtk.compat.keras.keras3": ["correct_keras"],
-    "dtk.course.ask": ["ask"],
-    "dtk.course.check": ["check"],
-    "dtk.course.kept": ["answers", "report"],
-    "dtk.environment": ["is_chief", "run_dir", "training_ended"],
-    "dtk.errors": [
-        "ClusterConfigError",
-        "DatasetUnavailable",
-        "DtkError",
-        "NotShippable",
-        "RunInterrupted",
-        "RunTimeout",
-        "VerificationError",
-        "WorkerFailed",
-        "WorkerStalled",
-    ],
-    "dtk.interactive.clusters": ["Cluster", "cluster"],
-    "dtk.interactive.cells": ["CellFailed"],
-    "dtk.launch.request": ["Options"],
-    "dtk.launch.warm": ["warm"],
-    "dtk.places.export": ["export"],
-    "dtk.proof.diagnose": ["diagnose"],
-    "dtk.proof.verify": ["verify"],
-    "dtk.runs": ["Run", "baseline", "run"],
-    "dtk.scaling.parts": ["step_parts", "step_reductions"],
-    "dtk.studies.all_reduce": ["benchmark_allreduce"],
-    "dtk.studies.shards": ["shards"],
-    "dtk.studies.study": ["Study", "study"],
-    "dtk.worker.estimator": ["EstimatorRecorder"],
-    "dtk.worker.keras": ["Recorder"],
-    "dtk.worker.loop": ["record_step"],
-    "dtk.worker.ring": ["ring"],
+    "dtk.compat.keras.keras3": "correct_keras",
+    "dtk.course.ask": "ask",
+    "dtk.course.check": "check",
+    "dtk.course.kept": "answers report",
+    "dtk.environment": "is_chief run_dir training_ended",
+    "dtk.errors": "ClusterConfigError DatasetUnavailable DtkError NotShippable RunInterrupted "
+    "RunTimeout VerificationError WorkerFailed WorkerStalled",
+    "dtk.interactive.clusters": "Cluster cluster",
+    "dtk.interactive.cells": "CellFailed",
+    "dtk.launch.request": "Options",
+    "dtk.launch.warm": "warm",
+    "dtk.places.export": "export",
+    "dtk.proof.diagnose": "diagnose",
+    "dtk.proof.verify": "verify",
+    "dtk.runs": "Run baseline run",
+    "dtk.scaling.parts": "step_parts step_reductions",
+    "dtk.studies.all_reduce": "benchmark_allreduce",
+    "dtk.studies.shards": "shards",
+    "dtk.studies.study": "Study study",
+    "dtk.worker.estimator": "EstimatorRecorder",
+    "dtk.worker.keras": "Recorder",
+    "dtk.worker.loop": "record_step",
+    "dtk.worker.ring": "ring",
 }
 _MODULES = {"datasets", "environment", "estimator", "faults", "model", "places", "plot"}
-_HOMES = {name: home for home, names in _NAMES.items() for name in names} | {name: f"dtk.{name}" for name in _MODULES}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()} | {
+    name: f"dtk.{name}" for name in _MODULES
+}
 
 __all__ = sorted(_HOMES)
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The command line: `dtk run`, `show`, `report`, `demo`, `lessons`, `lab`, `class`, `doctor`, `ps` and others."""
+"""The command line: `dtk run`, `show`, `report`, `demo`, `lessons`, `lab`, `class`, `doctor` and others."""
 
 from __future__ import annotations
 
@@ -51,9 +51,6 @@ def parser() -> argparse.ArgumentParser:
     worker = add("worker", _worker, description=words)
     worker.add_argument("dir", type=Path, help="the directory that `dtk.export` wrote")
     worker.add_argument("--out", type=Path, metavar="DIR", help="where the run's directory goes (default: DIR/runs)")
-    add("ps", _ps, help="the processes that dtk started for you and that run now")
-    clean = add("clean", _clean, help="end what outlived its kernel")
-    clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
     return found
 
 
@@ -207,33 +204,3 @@ def _worker(options: argparse.Namespace, rest: list[str]) -> int:
     from dtk.launch import outside
 
     return outside.main(options.dir, options.out)
-
-
-def _ps(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.launch import owned
-
-    found = owned.processes()
-    if not found:
-        print("dtk runs no process for you now")
-        return
-    print(f"{'pid':>8}  {'for':>8}  {'memory':>8}  {'kernel':>8}  what")
-    for each in found:
-        kernel = f"{each.kernel}{' (gone)' * each.left}"
-        what = f"{each.what} of {each.run}" if each.run else each.what
-        print(f"{each.pid:>8}  {each.seconds:>6.0f} s  {each.megabytes:>5.0f} MB  {kernel:>8}  {what}")
-
-
-def _clean(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.launch import owned
-
-    found = owned.processes()
-    chosen = [each for each in found if options.all or each.left]
-    left = owned.end(chosen)
-    owned.tidy()
-    if left:
-        pids = ", ".join(str(each.pid) for each in left)
-        raise DtkError(f"these processes could not be ended within {owned.END_SECONDS:g} s: {pids}")
-    print(f"ended {len(chosen)} process{'es' * (len(chosen) != 1)}")
-    if len(chosen) < len(found):
-        others = len(found) - len(chosen)
-        print(f"{others} more belong{'s' * (others == 1)} to kernels that live; `dtk clean --all` ends them too")

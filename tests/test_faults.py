@@ -158,8 +158,8 @@ def test_a_fault_that_there_cannot_be(make, words):
             "faults: 'kill' is no fault; it takes what the functions of dtk.faults make, such as "
             "dtk.faults.kill(worker=1, step=20)",
         ),
-        ({"restarts": -1}, "restarts=-1: it takes a whole number from 0 to 100"),
-        ({"restarts": 1.0}, "restarts=1.0: it takes a whole number from 0 to 100"),
+        ({"restarts": -1}, "restarts=-1: it takes a whole number of at least 0"),
+        ({"restarts": 1.0}, "restarts=1.0: it takes a whole number of at least 0"),
     ],
 )
 def test_a_run_that_cannot_be_asked_for(asked, words):

@@ -32,8 +32,8 @@ from typing import Any
 from dtk.course.check import all_exercises
 from dtk.course.exercise import Exercise, Trial
 from dtk.errors import DtkError
+from dtk.extras import with_addresses
 from dtk.language import ENGLISH, _, languages
-from dtk.published import with_addresses
 
 __all__ = [
     "EDITIONS",

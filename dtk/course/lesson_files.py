@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtk.errors import DtkError
+from dtk.extras import REPOSITORY, with_addresses
 from dtk.language import ENGLISH, _, languages
-from dtk.published import REPOSITORY, with_addresses
 
 __all__ = ["Copied", "bring", "brought", "copy", "lab", "texts"]
 

@@ -310,7 +310,6 @@ def cluster(
     seed: int | None = 0,
     keras: int | None = None,
     start: str = "auto",
-    isolate: bool | None = None,
 ) -> Cluster:
     """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
 
@@ -319,7 +318,7 @@ def cluster(
         values = cluster.run("strategy.num_replicas_in_sync")
 
     Args:
-        workers, replicas, seed, keras, start, isolate: as for `dtk.run`.
+        workers, replicas, seed, keras, start: as for `dtk.run`.
 
     Returns:
         The cluster; `with dtk.cluster() as cluster:` closes it at the end.
@@ -334,7 +333,7 @@ def cluster(
             "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
         )
         raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
-    job = processes.checked(workers, replicas, seed, keras, start, isolate)
+    job = processes.checked(workers, replicas, seed, keras, start)
     _open = Cluster(processes.start(job))
     return _open
 

@@ -242,7 +242,7 @@ class View:
     def end(self, outcome: CellOutcome) -> None:
         """The workers are through, or can't go on; then a cell that goes on has another view."""
         if self._live is not None:
-            self._reader.catch_up()
+            self._reader.look()
             states = self._states(outcome)
             self._live.update(states)
             finished = all(state == "finished" for state in states)

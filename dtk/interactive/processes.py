@@ -17,7 +17,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost, here
+from dtk.launch.place import Localhost
 from dtk.launch.warm import ParentProcess
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
@@ -100,10 +100,8 @@ class Started:
     specs: list[WorkerSpec] = field(default_factory=list)
 
 
-def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None) -> Job:
+def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> Job:
     """The job of a cluster; ClusterConfigError where it can't be."""
-    place = here(None, isolate)
-    assert place is not None, "no other is asked for"
     request.check_sizes(workers, replicas, here=True)
     if environment.on_colab() and workers > 1:
         words = _("workers={workers}: Colab has room for one", workers=workers)
@@ -116,7 +114,6 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
         mode="mirrored" if workers == 1 < replicas else "cluster",
         share=workers,
         stall_timeout=None,
-        place=place,
     )
     request.check_memory(workers, job.fork)
     return job

@@ -11,7 +11,6 @@ from typing import Any
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
 from dtk.live import Live
-from dtk.live.follow import Follower
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 
@@ -27,6 +26,8 @@ class Counting(Live):
     SOONEST, EVERY = 2.0, 0.5  # seconds: what is over by then needs no line, and how often the line is renewed
 
     def __init__(self, reader: Reader, replicas: int, title: str, steps: int):
+        from dtk.live.follow import Follower  # which a run without a live view does without
+
         self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
         reader.follow(self._follower)
         self._next, self._width = time.monotonic() + self.SOONEST, 0
