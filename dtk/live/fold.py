@@ -6,9 +6,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
-from dtk.language import _
+from dtk.language import _, ngettext
 
-__all__ = ["Fold", "label"]
+__all__ = ["Fold", "label", "named", "workers_in_words"]
 
 _HOLD = 0.5  # seconds that a line waits for the same line of the other workers
 
@@ -27,13 +27,9 @@ class Fold:
             self._queues[member].append((now, line))
             self._counts[member][line] += 1
 
-    def ready(self, last: bool = False) -> list[str]:
-        """Return labelled lines that need not wait any longer; with `last` all that are left."""
-        return [self._labelled(members, line) for members, line in self.taken(last)]
-
-    def taken(self, last: bool = False) -> list[tuple[list[int], str]]:
-        """Return the same without labels: (members, line)."""
-        said: list[tuple[list[int], str]] = []
+    def ready(self, last: bool = False) -> list[tuple[str, str]]:
+        """Return (label, line) of lines that need not wait any longer; with `last` of all that are left."""
+        said: list[tuple[str, str]] = []
         now = self._clock()
         while waiting := [member for member, queue in enumerate(self._queues) if queue]:
             oldest = min(waiting, key=lambda member: self._queues[member][0][0])
@@ -44,11 +40,11 @@ class Fold:
             for member in waiting:  # what stands before the same line in another's queue comes first
                 if member not in alike and line in self._counts[member]:
                     while self._queues[member][0][1] != line:
-                        said.append(([member], self._pop(member)))
+                        said.append((self._label([member]), self._pop(member)))
                     alike.append(member)
             for member in alike:
                 self._pop(member)
-            said.append((sorted(alike), line))
+            said.append((self._label(sorted(alike)), line))
         return said
 
     def _pop(self, member: int) -> str:
@@ -59,11 +55,28 @@ class Fold:
             del counts[line]
         return line
 
-    def _labelled(self, members: list[int], line: str) -> str:
+    def _label(self, members: list[int]) -> str:
         workers = [member for member in members if member not in self._names]
-        names = [_("worker {worker}", worker=label(workers))] if workers else []
-        names += [self._names[member] for member in members if member in self._names]
-        return f"[{', '.join(names)}] {line}"
+        return named(workers, [self._names[member] for member in members if member in self._names])
+
+
+def named(workers: Sequence[int], further: Sequence[str] = ()) -> str:
+    """Label what members have in common. further: names of those that are no workers.
+
+    >>> named([0, 1, 3], ["evaluator"])
+    '[worker 0-1,3, evaluator]'
+    """
+    names = [_("worker {worker}", worker=label(workers))] if workers else []
+    return f"[{', '.join([*names, *further])}]"
+
+
+def workers_in_words(numbers: Sequence[int]) -> str:
+    """Name workers within a sentence.
+
+    >>> workers_in_words([1]), workers_in_words([2, 0, 1])
+    ('worker 1', 'workers 0-2')
+    """
+    return ngettext("worker {workers}", "workers {workers}", len(numbers), workers=label(sorted(numbers)))
 
 
 def label(numbers: Sequence[int]) -> str:

@@ -36,7 +36,8 @@ def clean(line: str) -> str:
 class LogLines:
     """Reads a log that another process writes.
 
-    partial: its unfinished last line. skipped: bytes left out. caught_up: whether the last read came to the end.
+    partial: its unfinished last line, as far as it has come. skipped: bytes left out. caught_up: whether the last read
+    came to the end.
     """
 
     def __init__(self, path: Path):
@@ -70,6 +71,16 @@ class LogLines:
     @property
     def partial(self) -> str:
         return _text(self._pending)
+
+    def rest(self) -> list[str]:
+        """Return the unfinished last line, where there is one, and go on behind it."""
+        partial, self._pending = self.partial, b""
+        return [partial] if partial else []
+
+    def skip(self) -> None:
+        """Leave out all that is written so far."""
+        self.read(0, newest=True)
+        self._pending = b""
 
 
 def _text(line: bytes) -> str:
