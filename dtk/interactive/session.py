@@ -25,7 +25,7 @@ from dtk.interactive.barrier import Place, Wait, Where, stuck, unlike
 from dtk.interactive.processes import Peer, Started, lost
 from dtk.language import N_, _
 from dtk.live.fold import named
-from dtk.live.text import Output as LogOutput
+from dtk.live.text import Printer
 from dtk.records import RunFolder
 from dtk.worker.wire import Message
 
@@ -84,7 +84,7 @@ class Session:
 
     def __init__(self, started: Started):
         self.started = started
-        self.output = Output(started.folder)
+        self.output = CellPrinter(started.folder)
         self.cells: list[Cell] = []
         self.repaired = False  # whether cells were interrupted, or a worker replaced
         self.outcome = CellOutcome(0)  # of the last wait, as far as it had come when it was interrupted
@@ -321,7 +321,7 @@ class Session:
         return answers
 
 
-class Output(LogOutput):
+class CellPrinter(Printer):
     """Shows lines as a run's text view does, and displays, HTML and figures among them, in a notebook."""
 
     def __init__(self, folder: RunFolder):

@@ -17,7 +17,7 @@ from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Output", "TextView"]
+__all__ = ["Printer", "TextView"]
 
 _CHARACTERS = 20_000  # of one worker's output that are printed; the log file has the rest
 _PIECE = 1 << 16  # bytes read from a log at once
@@ -25,7 +25,7 @@ _EVERY = 2.0  # seconds between lines of progress
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 
 
-class Output:
+class Printer:
     """What members write to their logs: `[worker 0] ...`, and equal lines of several workers once, `[worker 0-3] ...`.
 
     A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the notes of
@@ -82,7 +82,7 @@ class TextView(Live):
         self.reader, folder = reader, reader.folder
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
-        self.output = Output(folder, sys.maxsize if whole else _CHARACTERS)
+        self.output = Printer(folder, sys.maxsize if whole else _CHARACTERS)
         self.names = [member_name(k, folder.workers) for k in range(len(folder.members))]
         self.title = title
         self._step, self._evaluated = 0, ""  # that were printed
