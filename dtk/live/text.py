@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from dtk.language import _
 from dtk.live import Live
-from dtk.live.fold import Fold
 from dtk.live.follow import Follower
-from dtk.live.log_lines import LogLines
+from dtk.live.lines import Fold, LogLines
 from dtk.records import RunFolder
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
