@@ -137,7 +137,6 @@ def trial(cluster: Any, rng: random.Random, seed: int) -> Trial:
     for words, name in (
         ("new process", "process"),
         ("aborted", "abort"),
-        ("cancelled", "cancel"),
         ("Python", "python"),
         ("stopped before", "gate"),
     ):

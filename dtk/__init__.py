@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
-    from dtk.interactive.cells import CellFailed as CellFailed
+    from dtk.interactive.clusters import CellFailed as CellFailed
     from dtk.interactive.clusters import Cluster as Cluster
     from dtk.interactive.clusters import cluster as cluster
     from dtk.launch.request import Options as Options
@@ -69,8 +69,7 @@ _NAMES = {  # by the module that each is in
     "dtk.environment": "is_chief run_dir training_ended",
     "dtk.errors": "ClusterConfigError DatasetUnavailable DtkError NotShippable RunInterrupted "
     "RunTimeout VerificationError WorkerFailed WorkerStalled",
-    "dtk.interactive.clusters": "Cluster cluster",
-    "dtk.interactive.cells": "CellFailed",
+    "dtk.interactive.clusters": "CellFailed Cluster cluster",
     "dtk.launch.request": "Options",
     "dtk.launch.warm": "warm",
     "dtk.places.export": "export",

@@ -54,9 +54,11 @@ def test_nothing_is_left_of_a_kernel_that_is_killed(state):
 
 
 def test_a_cluster_that_nobody_uses_ends():
-    with begun("import time; time.sleep(6); cluster.cell('1')", DTK_WARM_IDLE="3") as kernel:
+    then = "import time; time.sleep(6); cluster = dtk.cluster(workers=1, replicas=2); print('another', flush=True)"
+    with begun(then, DTK_WARM_IDLE="3") as kernel:
         assert any("ready" in line for line in kernel.stdout)
         workers = workers_of(kernel.pid)
         assert len(workers) == 2
         wait_for(lambda: not wait_gone(workers, 0.1), 20)
+        assert any("another" in line for line in kernel.stdout)
         kernel.kill()

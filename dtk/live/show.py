@@ -54,20 +54,18 @@ class Counting(Live):
         self._width = len(words)
 
 
-def show(
-    workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "", program: str = ""
-) -> Live:
+def show(workers: int, replicas: int, mode: str, reader: Reader, note: str = "", program: str = "") -> Live:
     """Return a view of the run that `reader` reads, as `live_mode` has it.
 
-    replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with; note: what
-    is added to that. program: its name, in the run of one, whose lines are all printed.
+    replicas: in each worker. mode: "cluster", "mirrored" or "single". note: what is added to the heading. program: its
+    name, in the run of one, whose lines are all printed.
     """
     if (which := live_mode()) == "off":
         return Live()
-    named = heading(workers, replicas, mode, program)
+    label = heading(workers, replicas, mode, program)
     if reader.folder.has_evaluator:
-        named = _("{run} and an evaluator", run=named)
-    label = (title or named) + note
+        label = _("{run} and an evaluator", run=label)
+    label += note
     if which == "widgets":
         from dtk.live.dashboard import Dashboard
 
