@@ -18,7 +18,7 @@ from matplotlib.patches import FancyBboxPatch
 import dtk
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
-from dtk.scaling.parts import step_messages
+from dtk.scaling.parts import step_reductions
 from dtk.view.canvas import alternative
 from dtk.view.palette import worker_color
 
@@ -67,8 +67,8 @@ def test_a_process_a_worker_and_its_numbers(tmp_path):
 
 def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
     run = noted(cluster(tmp_path), packs=(300_000, 48_000), small=(8,))
-    table = step_messages(run)
-    assert table[table.gradients & (table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
+    table = step_reductions(run)
+    assert table[(table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
     ax = dtk.plot.processes(run)
     assert "2 all-reduces of 348 kB" in alternative(ax)
 

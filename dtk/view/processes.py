@@ -12,7 +12,7 @@ from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
-from dtk.scaling.parts import step_messages
+from dtk.scaling.parts import step_reductions
 from dtk.scaling.shares import by_step
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, check_step, headline, ink, only_text, wrapped
 from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
@@ -91,12 +91,12 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
 
 
 def _read(run: Recorded, step: int | None) -> _Step:
-    table, messages = run.records, step_messages(run)
+    table, sent = run.records, step_reductions(run)
     steps = sorted(set(table.step))
     if step is None:
-        step = int(messages.step.min()) if len(messages) else int(steps[min(1, len(steps) - 1)])
+        step = int(sent.step.min()) if len(sent) else int(steps[min(1, len(steps) - 1)])
     check_step(step, steps)
-    given = messages[(messages.step == step) & (messages.worker == 0) & messages.gradients.astype(bool)].bytes
+    given = sent[(sent.step == step) & (sent.worker == 0)].bytes
     found = run.folder.worker(0).weights("final") or run.folder.worker(0).weights("initial")
     pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
     arrays = [a for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]

@@ -69,8 +69,7 @@ def _of_run(run: Any) -> pandas.DataFrame:
     """By worker, ms; empty without records."""
     if run.folder is None or run.records.empty:
         return pandas.DataFrame(columns=list(PARTS))
-    read = None if run.folder.earlier else run.records  # after restarts those hold the earlier starts' steps as well
-    table = step_parts(run, read).groupby("worker")[list(PARTS)].median() * 1e3
+    table = step_parts(run).groupby("worker")[list(PARTS)].median() * 1e3
     return table.rename(index=worker_name)
 
 
