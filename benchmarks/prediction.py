@@ -16,6 +16,7 @@ import random
 import statistics
 import sys
 from collections import defaultdict
+from dataclasses import replace
 
 import pandas as pd
 
@@ -69,7 +70,8 @@ def main() -> int:
     for workers in (2, 3, 4):
         stretched = max(1.0, workers / cores)
         link = Link("loopback", found.latency * stretched, found.bandwidth / stretched)
-        said = float(predict(job, Cluster(link, cores=cores), [workers]).throughput.iloc[0])
+        slower = replace(job, per_example=job.per_example * stretched)
+        said = float(predict(slower, Cluster(link), [workers]).throughput.iloc[0])
         measured = statistics.median(rates[workers])
         off = said / measured - 1
         wrong += workers > 2 and abs(off) > ALLOWED

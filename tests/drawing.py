@@ -145,7 +145,7 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "wait_for, many": lambda path: plot.wait_for(error_of(path, *(waits(k, quiet=9.0) for k in range(15)), ended(15))),
     "wait_for, nobody": lambda path: plot.wait_for(fabricate(path)),
     "what_if": lambda path: plot.what_if(workers=1000),
-    "what_if, cores": lambda path: plot.what_if(replace(EXAMPLE, critical_batch=None), Cluster(cores=2), workers=4),
+    "what_if, plain": lambda path: plot.what_if(replace(EXAMPLE, critical_batch=None), workers=4),
     "what_if, slow": lambda path: plot.what_if(EXAMPLE, Cluster(ETHERNET_10), workers=200),
     "what_if_lab": lambda path: plot.what_if_lab(workers=64),
 }

@@ -20,7 +20,7 @@ from dtk.digits import three
 from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext
 from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, LINKS, Cluster, Job, Link, check
-from dtk.scaling.prediction import LIMITS, TOLERATED, predict
+from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
 from dtk.view.controls import Lab
 
@@ -40,8 +40,6 @@ EXAMPLE = Job(
 # Of Okabe and Ito's palette; no worker has a colour here.
 LIMIT_COLORS = dict(zip(LIMITS[:4], ("#009E73", "#E69F00", "#0072B2", "#CC79A7"), strict=True))
 _POINTS = 49
-_FEW = 256  # workers, up to which the axis counts in powers of 2
-_MOST_A_CORE = 32  # workers on one machine, to which the axis goes
 _LIMITS = {
     "compute": N_("compute"),
     "straggler": N_("straggler"),
@@ -54,9 +52,6 @@ _SETTING = N_(
     "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
 )
 _COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
-_COLOUR_WITH_CORES = N_(
-    "Colour: where most of the lost throughput goes (compute: at most a tenth is lost, or the cores are too few)."
-)
 
 
 def what_if(
@@ -69,9 +64,8 @@ def what_if(
 
         dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))
 
-    The ceiling, without communication and stragglers, is drawn where it is below the ideal. Where the job has a
-    critical batch, a third picture has what an example is worth, in examples of one worker's batch: a batch that is too
-    large makes no step slower, it makes each example count for less.
+    Where the job has a critical batch, a third picture has what an example is worth, in examples of one worker's batch:
+    a batch that is too large makes no step slower, it makes each example count for less.
 
     Args:
         job: what a replica does in a step.
@@ -102,11 +96,8 @@ def tell(table: pandas.DataFrame, workers: int) -> list[str]:
     """
     row = table[table.workers == workers].iloc[0]
     lines = [_headline(row, workers)]
-    for first, last, limit in _runs(table):
-        words = _(_LOST_BY[limit])
-        if limit == "compute" and table.ceiling[last] < (1 - TOLERATED) * table.ideal[last]:
-            words = _("the computation itself, which takes longer with more workers")
-        lines.append(_("from {workers:,}: {words}", workers=table.workers[first], words=words))
+    for first, __, limit in _runs(table):
+        lines.append(_("from {workers:,}: {words}", workers=table.workers[first], words=_(_LOST_BY[limit])))
     large = table.workers[table.limit == "batch too large"]
     if len(large):
         words = _("the batch is too large, which costs more than anything else")
@@ -125,10 +116,6 @@ def _headline(row: Any, workers: int) -> str:
     )
     if row.slowed_by != "compute":
         words = _("{words}; the limit is {limit}", words=words, limit=_(_LOST_BY[row.slowed_by]))
-    elif row.ceiling < (1 - TOLERATED) * row.ideal:
-        words = _(
-            "{words}, at most {percent:.0f} % with these cores", words=words, percent=100 * row.ceiling / row.ideal
-        )
     if row.limit == "batch too large":
         more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
         words = _(more, words=words, percent=100 * row.useful)
@@ -137,9 +124,8 @@ def _headline(row: Any, workers: int) -> str:
 
 def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     """Return predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
-    check(workers, 0, cluster.algorithm, cluster.per_machine)
-    most = BIGGEST_CLUSTER if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
-    spread = np.logspace(0, np.log10(min(most, BIGGEST_CLUSTER)), _POINTS).round().astype(int)
+    check(workers, cluster.algorithm, cluster.per_machine)
+    spread = np.logspace(0, np.log10(BIGGEST_CLUSTER), _POINTS).round().astype(int)
     return predict(job, cluster, sorted({*map(int, spread), workers}))
 
 
@@ -153,8 +139,6 @@ def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
 def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> None:
     top, *below = grid
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
-    if (table.ceiling < 0.99 * table.ideal).any():
-        top.plot(table.workers, table.ceiling, color=ink(top), lw=1.2, ls=":", label=_("ceiling"))
     for first, last, limit in _runs(table):
         part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
         top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(_LIMITS[limit]))
@@ -165,12 +149,9 @@ def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster,
         ax.plot([workers, workers], [0, 100], color=ink(ax), lw=0.8, alpha=0.6)
         ax.spines[["top", "right"]].set_visible(False)
         draw(ax, table, job)
-    most = table.workers.max()
     for ax in grid:
-        ax.set(xscale="log", xlim=(0.9, 1.12 * most))
+        ax.set(xscale="log", xlim=(0.9, 1.12 * BIGGEST_CLUSTER))
         ax.tick_params(labelbottom=ax is grid[-1])
-        if most <= _FEW:
-            ax.set_xticks([2**power for power in range(int(np.log2(most)) + 1)])
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
     grid[-1].set_xlabel(_("workers"))
@@ -214,8 +195,6 @@ def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) ->
         spread=100 * job.spread,
     )
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
-    if cluster.cores is not None:
-        caption[1:] = [_("{cores:g} cores for all.", cores=cluster.cores), _(_COLOUR_WITH_CORES)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
     return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
@@ -244,7 +223,7 @@ def what_if_lab(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int
     Raises:
         ClusterConfigError: what can't be predicted.
     """
-    check(workers, 0, "ring", 1)
+    check(workers, "ring", 1)
     if live_mode() != "widgets":
         return what_if(job, cluster, workers)
     import ipywidgets
