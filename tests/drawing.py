@@ -129,7 +129,9 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "ring": lambda path: plot.ring(Held(fabricated(path))),
     "ring, interrupted": lambda path: plot.ring(_lost(path)),
     "sharding": lambda path: plot.sharding(dealt(32, 8, 2)),
-    "sharding, repeated": lambda path: plot.sharding(from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], alone=8)),
+    "sharding, repeated": lambda path: plot.sharding(
+        from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], [range(4), range(4, 8)])
+    ),
     "sharding, in bars": lambda path: plot.sharding(everywhere(2000, 128, 2)),
     "step_time": lambda path: plot.step_time(with_reductions(path)),
     "step_time, of a study": lambda path: plot.step_time(study()),

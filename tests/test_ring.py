@@ -14,7 +14,7 @@ from rings import all_reduce, gradient
 import dtk
 from dtk.launch.place import free_ports
 from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
-from dtk.scaling.ring import story
+from dtk.view.ring import story
 from dtk.worker.ring import Neighbours, _Arrival, _use_of
 from dtk.worker.wire import RingBroken
 

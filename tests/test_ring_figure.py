@@ -17,9 +17,8 @@ from rings import all_reduce
 
 import dtk
 from dtk.records import Journal, RunFolder
-from dtk.scaling.ring import RingMessage, story
 from dtk.view.palette import worker_color
-from dtk.view.ring import NO_MESSAGES
+from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
 
 

@@ -1,4 +1,4 @@
-"""Scaling studies: what is run, what comes of it, what fails, what is saved. Mostly with steps of known times."""
+"""Scaling studies: what is run, what comes of it, what fails. Mostly with steps of known times."""
 
 from __future__ import annotations
 
@@ -100,13 +100,6 @@ def test_workers_without_communication_count_while_all_compute():
 
 
 @pytest.mark.trains
-def test_what_to_expect_of_more_workers_than_cores_is_said(capsys):
-    study = dtk.study(steps, workers=[3], per_replica_batch=4, repeats=1)
-    assert "3 workers on 2 cores: they take turns" in capsys.readouterr().out
-    assert not study.points.failed.any()
-
-
-@pytest.mark.trains
 def test_a_failing_point_is_kept_and_the_rest_goes_on(capsys):
     fn = functools.partial(steps, only=("cluster", 2))
     study = dtk.study(fn, workers=[1, 2], per_replica_batch=4, repeats=1)
@@ -127,15 +120,6 @@ def test_a_failing_point_is_kept_and_the_rest_goes_on(capsys):
 def test_without_records_a_point_says_what_to_add():
     study = dtk.study(silent, workers=[1], global_batch=4, repeats=1)
     assert study.points.failed.str.contains("add dtk.Recorder").all()
-
-
-@pytest.mark.trains
-def test_a_study_loads_again_as_it_was_saved(both, tmp_path):
-    both.save(tmp_path / "study.json")
-    again = dtk.Study.load(tmp_path / "study.json")
-    assert again.points.equals(both.points)
-    assert again.summary.equals(both.summary)
-    assert not list(tmp_path.glob("*.part"))
 
 
 def test_the_other_curve_starts_from_the_same_point():
