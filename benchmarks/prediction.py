@@ -56,7 +56,7 @@ def main() -> int:
         for number in range(rounds):
             for workers in random.Random(number).sample([1, 2, 3, 4], 4):
                 run = dtk.run(batch_of(workers), workers=workers)
-                rates[workers].append(throughput(run.records).total)
+                rates[workers].append(throughput(run.records))
                 if workers == 1:
                     computes.append(float(step_parts(run).period.median()))
                 sizes = [mark[3] for worker in run.folder.each for mark in worker.marks]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -119,13 +117,6 @@ def test_of_many_workers_the_first_three_and_the_last(tmp_path):
         "worker 7",
     ]
     assert "… 4 more …" in said
-
-
-def test_an_evaluator_takes_no_part(tmp_path):
-    run = cluster(tmp_path)
-    assert "evaluator" not in words(dtk.plot.processes(run))
-    beside = replace(run, folder=replace(run.folder, has_evaluator=True))
-    assert "evaluator" in words(dtk.plot.processes(beside))
 
 
 def test_a_step_of_ones_own_and_one_that_a_worker_did_not_reach(tmp_path):

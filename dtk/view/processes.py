@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas
 from matplotlib.axes import Axes
@@ -15,7 +14,7 @@ from dtk.records.tables import Recorded
 from dtk.scaling.parts import step_reductions
 from dtk.scaling.shares import by_step
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, check_step, headline, ink, only_text, wrapped
-from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
+from dtk.view.palette import replica_name, worker_color, worker_name
 
 __all__ = ["fan", "processes"]
 
@@ -37,8 +36,7 @@ _HALF = 0.17  # a little less than half the width of a box in the middle: where 
 # ---- processes
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """One step. records: its rows; rounds: all-reduces of gradients that worker 0 noted; size: their bytes; weights:
     how many numbers training changes."""
 
@@ -73,7 +71,10 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
     ax.set(xlim=(-0.005, 1.005), ylim=(lowest, 1.01))
     blank(ax)
     places = _places(workers)
-    _kernel(ax, run.folder.has_evaluator)
+    middle = sum(_KERNEL) / 2
+    _frame(ax, (0.29, 0.71), _KERNEL, ink(ax))
+    _write(ax, 0.5, middle + 0.025, _("kernel: this notebook's process"), fontweight="bold")
+    _write(ax, 0.5, middle - 0.03, _("starts the others, reads their records"))
     inside = workers == 1 and replicas > 1  # what is added up is added up within the process
     for worker, (left, right) in places.items():
         own = seen.records[seen.records.worker == worker]
@@ -123,17 +124,6 @@ def _write(ax: Axes, x: float, y: float, words: str, **style: Any) -> None:
     ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": 8.5, **style})
 
 
-def _kernel(ax: Axes, evaluator: bool) -> None:
-    low, high = _KERNEL
-    boxes = [(0.29, 0.71, ink(ax), _("kernel: this notebook's process"), _("starts the others, reads their records"))]
-    if evaluator:
-        boxes.append((0.77, 1.0, EVALUATOR_COLOR, _("evaluator"), _("no part in the step")))
-    for left, right, color, name, words in boxes:
-        _frame(ax, (left, right), _KERNEL, color, dashed=color == EVALUATOR_COLOR)
-        _write(ax, (left + right) / 2, (low + high) / 2 + 0.025, name, fontweight="bold")
-        _write(ax, (left + right) / 2, (low + high) / 2 - 0.03, words)
-
-
 def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame, weights: int, lowest: float) -> None:
     """A process's box, with a box for each replica; its replicas' numbers are those of the step."""
     _frame(ax, x, (lowest, _TOP), worker_color(int(own.worker.iloc[0])) if len(own) else ink(ax), dashed=own.empty)
@@ -152,9 +142,9 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         words = _(_REPLICA, replica=row.replica, examples=examples, share=row.loss)
         _write(ax, left + each / 2, (_FLOOR + 0.01 + _TOP) / 2, words, fontsize=8.5 if each > 0.13 else 7.0)
     if weights:
-        copies = N_("a copy each of the {weights:,} weights")
-        if len(rows) == 1:
-            copies = N_("a copy of the {weights:,} weights")
+        copies = (
+            N_("a copy of the {weights:,} weights") if len(rows) == 1 else N_("a copy each of the {weights:,} weights")
+        )
         lines = wrapped(_(copies, weights=weights), 20 if wide < 0.27 else 60)
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
 

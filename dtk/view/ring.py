@@ -61,15 +61,15 @@ class Story:
 _Seen = dict[type[Ring], dict[tuple[int, int], Any]]
 
 
-def story(folder: RunFolder, number: int = 1) -> Story | None:
-    """The run's all-reduce of that number, from 1; None where no worker wrote of one."""
+def story(folder: RunFolder) -> Story | None:
+    """Reconstruct the run's first all-reduce from its messages; None where no worker wrote of one."""
     seen: _Seen = {kind: {} for kind in (RingSplit, RingSent, RingReceived, RingUsed)}
     finished = 0
     for corner in folder.each:
         events = corner.events
         finished += bool(of_kind(events, Finished))
         for event in of_kind(events, Ring):
-            if event.round == number:
+            if event.round == 1:
                 seen[type(event)][corner.worker, getattr(event, "step", 0)] = event
     steps = max((step for found in seen.values() for _, step in found), default=None)
     if steps is None:
@@ -111,8 +111,8 @@ def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[P
 # ---- the figure
 
 
-def ring(run: Recorded, number: int = 1, ax: Axes | None = None) -> Axes:
-    """Draw what each worker's chunks held after each step of an all-reduce with `dtk.ring`.
+def ring(run: Recorded, ax: Axes | None = None) -> Axes:
+    """Draw what each worker's chunks held after each step of the run's first all-reduce with `dtk.ring`.
 
     One grid per step: a row per worker, a column per chunk; a cell has one stripe for each worker whose gradient is in
     the chunk's sum, in that worker's colour, and its frame is thick once all are. An arrow is a message that arrived. A
@@ -121,10 +121,9 @@ def ring(run: Recorded, number: int = 1, ax: Axes | None = None) -> Axes:
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
-        number: which of the workers' all-reduces, from 1.
         ax: axes to draw on; None: a new figure.
     """
-    seen = story(run.folder, number) if run.folder is not None else None
+    seen = story(run.folder) if run.folder is not None else None
     if seen is None:
         return only_text(ax, NO_MESSAGES)
     places, width, depth = _places(seen)

@@ -60,7 +60,7 @@ def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None 
     if all(run.records.empty for run in runs):
         return canvas.only_text(ax, canvas.NO_RECORDS)
     (ax,) = canvas.axes(ax)
-    rates = [timing.throughput(run.records).total for run in runs]
+    rates = [timing.throughput(run.records) for run in runs]
     sizes = [run.records.replica.nunique() for run in runs]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
