@@ -38,7 +38,6 @@ __all__ = [
     "blank",
     "box",
     "by_step",
-    "check_step",
     "counts",
     "drawn",
     "edges",
@@ -269,13 +268,6 @@ def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
     if len(labels) != runs:
         raise ValueError(_("{labels} labels for {runs} runs; give one a run", labels=len(labels), runs=runs))
     return list(labels)
-
-
-def check_step(step: int, steps: Sequence[int]) -> None:
-    """Raise ValueError where `step` is not among the sorted `steps` that were recorded."""
-    if step not in steps:
-        words = N_("step={step}: the run has records of steps {first} to {last}")
-        raise ValueError(_(words, step=step, first=steps[0], last=steps[-1]))
 
 
 # ---- which of very many steps to draw, so that none that stands out is left out

@@ -13,7 +13,7 @@ from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
 from dtk.scaling.parts import step_reductions
 from dtk.scaling.shares import by_step
-from dtk.view.canvas import NO_RECORDS, axes, blank, box, check_step, headline, ink, only_text, wrapped
+from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import replica_name, worker_color, worker_name
 
 __all__ = ["fan", "processes"]
@@ -47,24 +47,20 @@ class _Step(NamedTuple):
     weights: int
 
 
-def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) -> Axes:
+def processes(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw one step: the kernel, a box for each process, in it its replicas, and the messages between them.
 
-    All numbers are the run's own: examples and shares from its records, bytes from what its workers noted of their
-    all-reduces. Where they noted none (`DTK_MARKS=0`, several replicas in one process), there are no bytes. The bar of
-    the all-reduce is no process: workers send to each other.
+    The step is the first after the one that is traced. All numbers are the run's own: examples and shares from its
+    records, bytes from what its workers noted of their all-reduces. Where they noted none (`DTK_MARKS=0`, several
+    replicas in one process), there are no bytes. The bar of the all-reduce is no process: workers send to each other.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
-        step: from 1; None: the first after the one that is traced.
         ax: axes to draw on; None: a new figure.
-
-    Raises:
-        ValueError: no replica recorded that step.
     """
     if run.folder is None or run.records.empty:
         return only_text(ax, NO_RECORDS)
-    seen = _read(run, step)
+    seen = _read(run)
     workers, replicas = run.folder.workers, int(run.records.replica.nunique())
     lowest = -0.01 if replicas > 1 else _FLOOR - 0.01
     (ax,) = axes(ax, size=(7.0, 0.6 + 3.7 * (1.01 - lowest)))
@@ -91,12 +87,10 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
     return ax
 
 
-def _read(run: Recorded, step: int | None) -> _Step:
+def _read(run: Recorded) -> _Step:
     table, sent = run.records, step_reductions(run)
     steps = sorted(set(table.step))
-    if step is None:
-        step = int(sent.step.min()) if len(sent) else int(steps[min(1, len(steps) - 1)])
-    check_step(step, steps)
+    step = int(sent.step.min()) if len(sent) else int(steps[min(1, len(steps) - 1)])
     given = sent[(sent.step == step) & (sent.worker == 0)].bytes
     found = run.folder.worker(0).weights("final") or run.folder.worker(0).weights("initial")
     pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
@@ -204,7 +198,9 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     examples = by_step(records, "examples").dropna() if len(records) else records
     if examples.empty:
         return only_text(ax, NO_RECORDS)
-    check_step(step, list(examples.index))
+    if step not in examples.index:
+        words = N_("step={step}: the run has records of steps {first} to {last}")
+        raise ValueError(_(words, step=step, first=examples.index[0], last=examples.index[-1]))
     loss, seen = by_step(records, "loss").loc[step], examples.loc[step]
     count, rows = len(loss), max(len(loss), 2)
     (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * rows))
