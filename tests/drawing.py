@@ -81,7 +81,7 @@ def _late(path: Path) -> Any:
 
 def _study(scaling: str) -> Any:
     rows = [{**each, "scaling": scaling} for each in study(broken()).rows]
-    return dtk.Study(rows, 2, "train")
+    return dtk.Study(rows, "train")
 
 
 def _lost(path: Path) -> Any:

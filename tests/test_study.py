@@ -44,7 +44,6 @@ def test_a_study_runs_cluster_ceiling_and_baseline(both):
     assert set(runs.loc["cluster"].index) == {(1, 16), (1, 64), (2, 32), (2, 64), (4, 64)}
     shared = points[(points.kind == "cluster") & (points.workers == 4)]
     assert set(shared.scaling) == {"strong, weak"}, "4 times 16 is 64: one run for both curves"
-    assert both.threads == 1, "2 cores among 4 workers, but never less than one thread"
 
 
 @pytest.mark.trains
@@ -136,9 +135,8 @@ def test_threads_reach_the_workers():
         names = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
         raise ValueError(" ".join(str(os.environ.get(name)) for name in names))
 
-    for asked, words in ((3, "3 3 3"), (0, "None None None"), (None, "2 2 2")):
-        points = dtk.study(seen, workers=[1], global_batch=8, repeats=1, threads=asked).points
-        assert points.failed.str.endswith(words).all(), points.failed.tolist()
+    points = dtk.study(seen, workers=[1], global_batch=8, repeats=1).points
+    assert points.failed.str.endswith("2 2 2").all(), points.failed.tolist()
 
 
 # ---- with TensorFlow

@@ -1,16 +1,14 @@
 """Step time and throughput for numbers of workers that were not run, up to 10,000, and what limits them.
 
-A step of synchronous SGD: every replica computes (`fixed` seconds, and `per_example` for each example); the slowest
-decides; gradients become ready one bucket after the other during the backward pass, and are all-reduced in that order
-(`dtk.scaling.job` has the formulas of both), one at a time, from the moment the slowest replica has them. What of that
-comes after the backward pass is added to the step. The mean over the slowest replica's distribution is taken of the
-whole step, not of its parts. Left out: that communication takes time of the cores that compute, that a fast worker's
-messages may be waiting when the slowest begins, workers that share cores, and the input pipeline, callbacks and
-validation. `tests/simulate.py` plays the step message by message.
+A step of synchronous SGD: every replica computes; the slowest decides; gradients become ready one bucket after the
+other during the backward pass, and are all-reduced in that order (`dtk.scaling.job` has the formulas of both), one at a
+time, from the moment the slowest replica has them. What of that comes after the backward pass is added to the step. The
+mean over the slowest replica's distribution is taken of the whole step, not of its parts. To get equally far with a
+batch B takes 1 + B / Bc times the examples that a small batch takes, where Bc is the critical batch (McCandlish et al.
+2018, "An Empirical Model of Large-Batch Training", sections 2.2 and 2.3).
 
-Batches: to get equally far with a batch B takes 1 + B / Bc times the examples that a small batch takes, where Bc is the
-critical batch (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", sections 2.2 and 2.3): beyond Bc,
-more examples a second hardly mean more progress.
+`docs/explanation/scaling_model.md` says what is left out, compares with published efficiencies, with nothing tuned, and
+has the sources of their parameters; `tests/simulate.py` plays the step message by message.
 
 Latency and bandwidth come from measured all-reduces: their formulas are linear in the latency and in the seconds a byte
 takes, so
@@ -19,11 +17,7 @@ takes, so
 
 is fitted by weighted least squares with no coefficient below 0. Errors count relative to the seconds expected, because
 a timing of 100 ms is off by more than one of 1 ms, and less where they are large (Huber's weights, from 1.345 standard
-deviations on), because now and then another process has the core. In 100 made-up sets of 45 timings with errors of 5 %,
-and of 15 %, the 95 % intervals held the truth 91 to 93 times.
-
-Efficiencies that were published are compared with what the model says of them, with nothing tuned. Where each parameter
-comes from, and which had to be assumed, is in `docs/explanation/scaling_model.md`, which holds the table.
+deviations on), because now and then another process has the core.
 """
 
 from __future__ import annotations
@@ -31,24 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.scaling.job import (
-    Cluster,
-    Cost,
-    Job,
-    Link,
-    all_reduce,
-    check,
-    ethernet,
-    slowest,
-    slowest_mean,
-)
+from dtk.scaling.job import Cluster, Cost, Job, Link, all_reduce, check, ethernet, slowest, slowest_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -306,8 +290,7 @@ def _nonnegative(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
     return found
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """An efficiency at `workers` GPUs, relative to `base` GPUs, as published, and what it was measured on."""
 
     paper: str
@@ -372,8 +355,7 @@ def compare_published() -> pandas.DataFrame:
     """
     import pandas
 
-    names = ["paper", "model", "workers", "published"]
-    table = pandas.DataFrame([[getattr(result, name) for name in names] for result in RESULTS], columns=names)
+    table = pandas.DataFrame(RESULTS)[["paper", "model", "workers", "published"]]
     table["predicted"] = [efficiency(result.job, result.cluster, result.base, result.workers) for result in RESULTS]
     return table.assign(points=100 * (table.predicted - table.published))
 

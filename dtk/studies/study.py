@@ -46,15 +46,11 @@ class Study:
 
     Attributes:
         rows: what `points` is made of.
-        cores: of the machine.
         function: name of the function studied.
-        threads: of each worker; 0: TensorFlow's default.
     """
 
     rows: list[dict[str, Any]]
-    cores: int
     function: str
-    threads: int = 0
 
     @property
     def points(self) -> pandas.DataFrame:
@@ -85,12 +81,12 @@ def study(
     per_replica_batch: int | None = None,
     scaling: str | None = None,
     repeats: int = 3,
-    threads: int | None = None,
-    seed: int = 0,
-    timeout: float | None = None,
     force: bool = False,
 ) -> Study:
     """A scaling study: `fn` on so many workers, against one process and against workers without communication.
+
+    Each worker has the same number of threads at every point, so that a further worker adds as much as those before:
+    the cores divided by the largest number of workers, at least 1.
 
     Args:
         fn: as for `dtk.run`, with a parameter `global_batch`; it records its steps (dtk.Recorder,
@@ -101,10 +97,6 @@ def study(
         scaling: "strong", "weak" or "both"; None: what was given. Where only one of the two batches is given, the other
             curve starts from the same point, at the smallest number of workers.
         repeats: how often each is run, all in shuffled order, so that a busy minute does not hit one point alone.
-        threads: of each worker, the same at every point, so that a further worker adds as much as those before. None:
-            the cores divided by the largest number of workers, at least 1. 0: TensorFlow's default, all cores.
-        seed: of the runs, and of their order.
-        timeout: seconds that one run may take; None: no limit.
         force: also on Colab, where `dtk.run` starts one worker.
 
     Returns:
@@ -114,7 +106,6 @@ def study(
         ClusterConfigError, NotShippable: before anything starts.
     """
     cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats)
-    request.check_times(timeout, None)
     most = max(cell.workers for cell in cells)
     if most > 1 and environment.on_colab() and not force:
         words = N_(
@@ -122,11 +113,9 @@ def study(
             "measures several on its two cores"
         )
         raise ClusterConfigError(_(words))
-    cores = environment.cores()
-    threads = max(1, cores // most) if threads is None else whole_number("threads", threads, 0)
-    jobs = [(cell, _job(fn, cell, threads, request.checked_seed(seed), timeout)) for cell in cells]
-    random.Random(seed).shuffle(jobs)
-    found = Study([], cores, _label(fn), threads)
+    jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
+    random.Random(0).shuffle(jobs)
+    found = Study([], _label(fn))
     with _bar(len(jobs)) as bar, environment.quiet():
         for cell, job in jobs:
             bar.set_description(f"{cell.kind}, {cell.workers} × {cell.per_replica_batch}")  # noqa: RUF001
@@ -139,13 +128,13 @@ def study(
     return found
 
 
-def _job(fn: Any, cell: Cell, threads: int, seed: int | None, timeout: float | None) -> launch.Job:
+def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
     job = measured_job(request.pack(fn, (), {"global_batch": batch}), cell.workers, threads)
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
     keras, strategy = request.checked_keras(None, fn), ship.takes_strategy(fn)
-    return replace(job, mode=mode, seed=seed, keras=keras, strategy=strategy, timeout=timeout)
+    return replace(job, mode=mode, keras=keras, strategy=strategy)
 
 
 def measured_job(payload: Any, workers: int, threads: int, **communication: Any) -> launch.Job:
