@@ -28,7 +28,7 @@ each step takes as long as that worker's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
@@ -136,28 +136,19 @@ class Cost(NamedTuple):
         return self.latency + self.transfer
 
 
-def _cost(steps: int, sent: float, link: Link) -> Cost:
+ALGORITHMS = ("ring", "halving_doubling", "tree")
+
+
+def _flat(algorithm: str, workers: int, size: float, link: Link) -> Cost:
+    """An all-reduce over workers that one kind of link connects; the table above has the formulas."""
+    rounds = 2 * math.ceil(math.log2(workers))
+    steps, sent = {
+        "ring": (2 * (workers - 1), 2 * size * (workers - 1) / workers),
+        "halving_doubling": (rounds, 2 * size * (workers - 1) / workers),
+        # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
+        "tree": (rounds, size if workers == 2 else 2 * size),
+    }[algorithm]
     return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
-
-
-def _ring(workers: int, size: float, link: Link) -> Cost:
-    return _cost(2 * (workers - 1), 2 * size * (workers - 1) / workers, link)
-
-
-def _halving_doubling(workers: int, size: float, link: Link) -> Cost:
-    return _cost(2 * math.ceil(math.log2(workers)), 2 * size * (workers - 1) / workers, link)
-
-
-def _tree(workers: int, size: float, link: Link) -> Cost:
-    # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
-    return _cost(2 * math.ceil(math.log2(workers)), size if workers == 2 else 2 * size, link)
-
-
-ALGORITHMS: dict[str, Callable[[int, float, Link], Cost]] = {
-    "ring": _ring,
-    "halving_doubling": _halving_doubling,
-    "tree": _tree,
-}
 
 
 def all_reduce(
@@ -191,10 +182,10 @@ def all_reduce(
     together = min(per_machine, workers)
     machines = math.ceil(workers / together)
     if machines == 1 or together == 1:
-        return ALGORITHMS[algorithm](workers, size, near if machines == 1 else link)
+        return _flat(algorithm, workers, size, near if machines == 1 else link)
     if algorithm == "ring":
         return _mixed_ring(workers, size, link, near, together)
-    local, far = _ring(together, size, near), ALGORITHMS[algorithm](machines, size, link)
+    local, far = _flat("ring", together, size, near), _flat(algorithm, machines, size, link)
     parts = local.latency + far.latency, local.transfer + far.transfer
     return Cost(local.steps + far.steps, far.bytes, *parts)
 

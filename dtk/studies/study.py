@@ -206,7 +206,7 @@ def study_cells(
     """
     counts = sorted({*workers} if isinstance(workers, (list, tuple, range, set)) else {workers})
     if not counts:
-        raise ClusterConfigError(_("workers=[]: a study of nothing; give one number or more"))
+        raise ClusterConfigError(_("{name}=[]: a study of nothing; give one number or more", name="workers"))
     for count in counts:
         request.check_count("workers", count, max(16, 4 * environment.cores()))
     whole_number("repeats", repeats)
