@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
@@ -222,14 +221,6 @@ MOST_SPREAD = 2.0
 _POINTS = 2001
 
 
-@lru_cache(maxsize=1)
-def _normal() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Standard normal quantiles, the logarithms of their density and of their distribution function."""
-    at = np.linspace(-9.0, 13.0, _POINTS)
-    tail = np.array([0.5 * math.erfc(abs(z) / math.sqrt(2)) for z in at])  # exact in both tails
-    return at, -0.5 * at**2 - 0.5 * math.log(2 * math.pi), np.where(at < 0, np.log(tail), np.log1p(-tail))
-
-
 def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the distribution of the slowest worker's time, in units of the mean time of one: values and their weights.
 
@@ -237,7 +228,9 @@ def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     """
     if spread == 0:
         return np.ones(1), np.ones(1)
-    at, density, below = _normal()
+    at = np.linspace(-9.0, 13.0, _POINTS)  # standard normal quantiles
+    tail = np.array([0.5 * math.erfc(abs(z) / math.sqrt(2)) for z in at])  # exact in both tails
+    density, below = -0.5 * at**2 - 0.5 * math.log(2 * math.pi), np.where(at < 0, np.log(tail), np.log1p(-tail))
     sigma = math.sqrt(math.log1p(spread**2))
     weights = np.exp(math.log(workers) + density + (workers - 1) * below)
     return np.exp(sigma * at - 0.5 * sigma**2), weights / weights.sum()

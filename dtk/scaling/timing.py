@@ -20,7 +20,6 @@ __all__ = [
     "Pace",
     "fates",
     "pace",
-    "parts_of_examples",
     "spans",
     "step_times",
     "throughput",
@@ -77,19 +76,6 @@ def throughput(records: pandas.DataFrame) -> float:
     steps = step_times(records.assign(worker=0))
     period = steps.period.where(steps.period > 0)  # a period of 0 is a clock too coarse to say anything
     return float((steps.examples / period)[steps.step > steps.step.min()].median())
-
-
-def parts_of_examples(records: pandas.DataFrame) -> pandas.Series:
-    """Which part of all examples each worker contributed, after its first step; index worker. They add up to 1.
-
-    >>> from dtk.records import frame
-    >>> rows = [(w, w, step, 1, 0.5, (48, 16)[w], step * 0.5, step * 0.5 + 0.25) for step in (1, 2, 3) for w in (0, 1)]
-    >>> parts_of_examples(frame(rows)).to_dict()
-    {0: 0.75, 1: 0.25}
-    """
-    later = records[records.step > records.groupby("worker").step.transform("min")]
-    seen = later.groupby("worker").examples.sum()
-    return (seen / seen.sum()).rename("part")
 
 
 class Pace(NamedTuple):

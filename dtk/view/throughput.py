@@ -56,7 +56,7 @@ def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None 
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
     for row, (run, rate, size) in enumerate(zip(runs, rates, sizes, strict=True)):
-        _bar(ax, row, rate, timing.parts_of_examples(run.records))
+        _bar(ax, row, rate, run.records.groupby("worker").examples.sum())
         if single is not None and size > 1:
             ends.append(size * rates[single])
             ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], color=canvas.ink(ax), label=_("ideal"), **_MARK)
@@ -80,10 +80,11 @@ def _label(run: Recorded) -> str:
     return ngettext("{n} worker", "{n} workers", workers)
 
 
-def _bar(ax: Axes, row: int, total: float, parts: pandas.Series) -> None:
-    """One run's rate, with each worker's part of it, and as a number, which may hide the middle of a mark."""
+def _bar(ax: Axes, row: int, total: float, examples: pandas.Series) -> None:
+    """One run's rate, divided like the workers' examples, and as a number, which may hide the middle of a mark."""
     known = bool(np.isfinite(total))
-    blocks = [(part * total, worker_color(worker), worker_name(worker)) for worker, part in parts.items() if known]
+    parts = (examples / examples.sum() * total).items() if known else ()
+    blocks = [(part, worker_color(worker), worker_name(worker)) for worker, part in parts]
     end = canvas.row_of_blocks(ax, row, blocks)
     words = three(total) if known else _("no step after the first")
     canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
