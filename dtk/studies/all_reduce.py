@@ -14,7 +14,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.studies.study import measured_job
+from dtk.studies.study import measured_job, refuse_on_colab
 
 if TYPE_CHECKING:
     import pandas
@@ -54,9 +54,7 @@ def benchmark_allreduce(
 
     _check(workers, sizes, implementation, repeats)
     counts = sorted(set(workers))
-    if counts[-1] > 1 and environment.on_colab() and not force:
-        words = N_("on Colab dtk.run starts one worker; dtk.benchmark_allreduce(..., force=True) measures several")
-        raise ClusterConfigError(_(words))
+    refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
     threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
     rows = []
     with environment.quiet():

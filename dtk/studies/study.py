@@ -20,7 +20,7 @@ from dtk.worker import ship
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Cell", "Study", "measured_job", "study", "study_cells"]
+__all__ = ["Cell", "Study", "measured_job", "refuse_on_colab", "study", "study_cells"]
 
 _SCALINGS = ("strong", "weak", "both")
 
@@ -107,12 +107,7 @@ def study(
     """
     cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats)
     most = max(cell.workers for cell in cells)
-    if most > 1 and environment.on_colab() and not force:
-        words = N_(
-            "on Colab dtk.run starts one worker, so that there is nothing to scale; dtk.study(..., force=True) "
-            "measures several on its two cores"
-        )
-        raise ClusterConfigError(_(words))
+    refuse_on_colab("dtk.study", most, force)
     jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
     random.Random(0).shuffle(jobs)
     found = Study([], _label(fn))
@@ -135,6 +130,12 @@ def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
     keras, strategy = request.checked_keras(None, fn), ship.takes_strategy(fn)
     return replace(job, mode=mode, keras=keras, strategy=strategy)
+
+
+def refuse_on_colab(function: str, workers: int, force: bool) -> None:
+    if workers > 1 and environment.on_colab() and not force:
+        words = N_("on Colab dtk.run starts one worker; {function}(..., force=True) measures several on its two cores")
+        raise ClusterConfigError(_(words, function=function))
 
 
 def measured_job(payload: Any, workers: int, threads: int, **communication: Any) -> launch.Job:
