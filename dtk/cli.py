@@ -148,9 +148,8 @@ def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
     if options.command == "lab":
         lesson_files.lab(*chosen, options=rest)
     else:
-        copied = lesson_files.bring(*chosen, overwrite=options.overwrite)
-        print(copied)
-        print(f"next: `dtk lab {copied.folder}` opens them in JupyterLab; begin with 00_start_here")
+        folder = lesson_files.bring(*chosen, overwrite=options.overwrite)
+        print(f"next: `dtk lab {folder}` opens them in JupyterLab; begin with 00_start_here")
 
 
 def _class_build(options: argparse.Namespace, rest: list[str]) -> None:
