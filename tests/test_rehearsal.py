@@ -67,8 +67,8 @@ def test_the_reason_is_raised_and_not_what_follows_from_it():
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda ring: ring.exchange(-1, [1.0]), "chunk -1, but there are the chunks 0 to 1"),
-        (lambda ring: ring.swap(ring.worker, [1.0]), "but this is worker 0 of 2"),
+        (lambda ring: ring.exchange(-1, [1.0]), "chunk -1 in step 1, but there are the chunks 0 to 1"),
+        (lambda ring: ring.swap(ring.worker, [1.0]), "but this is worker 0; the others"),
         (lambda ring: ring.join([[1.0]]), "ring.join got 1 chunks; it takes the 2 of ring.split"),
     ],
 )

@@ -26,6 +26,7 @@ __all__ = [
     "NotSolved",
     "Trial",
     "digits",
+    "name_of",
     "not_right",
     "not_solved",
     "returns_nothing",
@@ -138,15 +139,12 @@ class Exercise:
         if not self.has_cases:
             _handed_over(self.name, functools.partial(self.play, self.answer) if self.play else self.answer, objects)
             return self._compare([objects], [answer], _("your answer"))
-        if not callable(answer):
-            raise CheckFailed(
-                _("{exercise}: a function is asked for, not {answer}", exercise=self.name, answer=_shown(answer))
-            )
+        _must_be_a_function(self.name, answer)
         cases = self.cases(seed)
         got = [self._called(answer, case) for case in cases]
         if all(value is None or value is ... for value in got):
-            raise returns_nothing(self.name, _name_of(answer))
-        return self._compare(cases, got, _name_of(answer))
+            raise returns_nothing(self.name, name_of(answer))
+        return self._compare(cases, got, name_of(answer))
 
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         try:
@@ -156,7 +154,7 @@ class Exercise:
         except NotSolved:
             raise
         except Exception as error:
-            where = f"{_name_of(answer)}({_listed(case)})"
+            where = f"{name_of(answer)}({_listed(case)})"
             said = f"{type(error).__name__}: {error}"
             what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
             raise CheckFailed(what) from error
@@ -193,11 +191,13 @@ class Trial:
     name: "LESSON.WORD". hint_for: takes the answer, the learner's objects and `draw`, makes its runs on inputs of its
     own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is. stub: what to
     do first where a function that does nothing is no answer, marked by `N_`; "": such a function is run as well.
+    of_function: whether a function is asked for.
     """
 
     name: str
     hint_for: Callable[..., str]
     stub: str = ""
+    of_function: bool = True
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case."""
@@ -205,6 +205,8 @@ class Trial:
             raise not_solved(self.name)
         if self.stub and _does_nothing(answer):
             raise not_solved(self.name, self.stub)
+        if self.of_function:
+            _must_be_a_function(self.name, answer)
         hint_for = functools.partial(self.hint_for, draw=random.Random(self.name + seed))
         _handed_over(self.name, hint_for, (answer, *objects))
         hint = hint_for(answer, *objects)
@@ -215,6 +217,11 @@ class Trial:
 
 def _hint(hint: str) -> str:
     return _("hint: {hint}", hint=hint)
+
+
+def _must_be_a_function(name: str, answer: Any) -> None:
+    if not callable(answer):
+        raise CheckFailed(_("{exercise}: a function is asked for, not {answer}", exercise=name, answer=_shown(answer)))
 
 
 def _does_nothing(answer: Any) -> bool:
@@ -304,5 +311,6 @@ def _shown(value: Any) -> str:
     return " ".join(_SHORT.repr(_plain(value)).split())
 
 
-def _name_of(answer: Any) -> str:
+def name_of(answer: Any) -> str:
+    """What messages call an answer: the function's name, where it has one."""
     return getattr(answer, "__name__", None) or _("your function")

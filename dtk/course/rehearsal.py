@@ -96,8 +96,12 @@ class _Ring:
 
     def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
         if number not in range(self.workers):
-            words = N_("ring.exchange: chunk {chunk}, but there are the chunks 0 to {last}")
-            raise ValueError(_(words, chunk=number, last=self.workers - 1))
+            words = N_(
+                "ring.exchange: chunk {chunk} in step {step}, but there are the chunks 0 to {last}; "
+                "numbers go round with % {workers}"
+            )
+            known = {"last": self.workers - 1, "workers": self.workers}
+            raise ValueError(_(words, chunk=number, step=self.messages_sent + 1, **known))
         self._send((self.worker + 1) % self.workers, int(number), values)
         return self._received((self.worker - 1) % self.workers)
 
@@ -105,15 +109,15 @@ class _Ring:
         sender = receiver if sender is None else sender
         for other in (receiver, sender):
             if other not in range(self.workers) or other == self.worker:
-                words = N_("ring.swap: worker {other}, but this is worker {own} of {workers}")
-                raise ValueError(_(words, other=other, own=self.worker, workers=self.workers))
+                words = N_("ring.swap: worker {other}, but this is worker {worker}; the others are among 0 to {last}")
+                raise ValueError(_(words, other=other, worker=self.worker, last=self.workers - 1))
         self._send(receiver, 0, values)
         return self._received(sender)[1]
 
     def join(self, chunks: Sequence[Any]) -> np.ndarray:
         if len(chunks) != self.workers:
-            words = N_("ring.join got {given} chunks; it takes the {workers} of ring.split")
-            raise ValueError(_(words, given=len(chunks), workers=self.workers))
+            words = N_("ring.join got {n} chunks; it takes the {workers} of ring.split")
+            raise ValueError(_(words, n=len(chunks), workers=self.workers))
         return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
 
     def _send(self, receiver: int, number: int, values: Any) -> None:

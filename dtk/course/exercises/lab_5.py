@@ -11,6 +11,8 @@ from typing import Any
 
 from dtk import runs
 from dtk.course.exercise import Exercise, Trial
+from dtk.course.hints import RATE_RISES, REDUCES
+from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
@@ -27,12 +29,11 @@ _WARM_UP = Exercise(
         "rate * min(1.0, step / max(1, warm_up))": N_(
             "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"
         ),
-        "rate * (step + 1) / max(1, warm_up)": N_("the rate goes on growing after the warm-up: where does it stop?"),
+        "rate * (step + 1) / max(1, warm_up)": RATE_RISES,
         "rate": N_("this is the rate without a warm-up"),
     },
     plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
     drawn=lambda draw: [(draw.randint(2, 8), 0.3, 10)],
-    hint=N_("write down the rates of steps 0, 1, 2, 3 and 4 with a warm-up of 4 steps"),
 )
 
 # ---- when the target was reached
@@ -81,7 +82,7 @@ _EXPECTED = Exercise(
     wrong={
         partial(_seconds, alone=True): N_("one worker has no other to all-reduce with"),
         partial(_seconds, shared=False): N_("the global batch is shared: each worker computes its own part"),
-        "examples * each / workers": N_("the steps' all-reduces are missing: there is one in each step"),
+        "examples * each / workers": REDUCES,
     },
     # (examples needed, global batch, workers, seconds an example, seconds an all-reduce)
     plain=[(6400, 64, 1, 0.0001, 0.002), (6400, 64, 2, 0.0001, 0.002), (12000, 100, 4, 0.0002, 0.001)],
@@ -138,7 +139,7 @@ def _hint_for(
     try:
         mine = _raced(train, choice, settings)
     except WorkerFailed as failed:
-        return _("a worker failed with it: {error}", error=failed)
+        return failure(failed)
     if mine["seconds"] == math.inf:
         return _why_never(choice, mine)
     first = _raced(train, start, settings)
@@ -167,6 +168,6 @@ def _why_slow(times: float, steps: float) -> str:
     return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
 
 
-_CHOICE = Trial("lab5.choice", _hint_for)
+_CHOICE = Trial("lab5.choice", _hint_for, of_function=False)
 
 EXERCISES = [_WARM_UP, _REACHED, _EXPECTED, _CHOICE]

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from dtk.course.exercise import Exercise, digits
+from dtk.course.hints import GROWS, LAST_STEP, OWN_MEAN
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -45,11 +46,8 @@ SHARE = Exercise(
     given="losses, global_batch",
     right="sum(losses) / global_batch",
     wrong={
-        "sum(losses) / len(losses)": N_(
-            "divided by this replica's own examples it is a mean, and means add up to too much; by what would one "
-            "device divide?"
-        ),
-        "sum(losses)": N_("a sum grows with the batch; one device takes a mean"),
+        "sum(losses) / len(losses)": OWN_MEAN,
+        "sum(losses)": GROWS,
         "sum(losses) / 2": N_("a divisor that is typed in holds for one size of batch only"),
     },
     # (losses of one replica, global batch): the plainest first; the replicas' parts are not all of one size
@@ -65,7 +63,7 @@ WHOLE = Exercise(
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
         ),
         "sum(means)": N_("a sum of means grows with the number of replicas; one device takes one mean"),
-        _weighted: N_("this is the sum of all losses; one device takes the mean"),
+        _weighted: GROWS,
     },
     # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
@@ -103,7 +101,7 @@ APART = Exercise(
         "float(_difference(run, baseline).max())": N_(
             "a step at which the cluster's loss is the smaller one counts as well: take the absolute value first"
         ),
-        "float(_difference(run, baseline).abs().iloc[-1])": N_("this is the last step alone; look at all of them"),
+        "float(_difference(run, baseline).abs().iloc[-1])": LAST_STEP,
     },
     hint=N_('both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline'),
     close=1e-4,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.exercise import Exercise, NotSolved
+from dtk.course.hints import HALF_RING
 from dtk.course.rehearsal import Outcome, Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 
@@ -78,7 +79,7 @@ MESSAGES = Exercise(
     right="2 * workers * (workers - 1)",
     wrong={
         "2 * (workers - 1)": N_("these are the messages of one worker"),
-        "workers * (workers - 1)": N_("this is one half: reduce-scatter, or all-gather, alone"),
+        "workers * (workers - 1)": HALF_RING,
         "2 * workers * workers": N_("each half has one step less: its own chunk a worker has"),
     },
     plain=[(2,), (3,), (4,)],
@@ -92,9 +93,7 @@ BYTES = Exercise(
         "(workers - 1) * gradient_bytes": N_(
             "that is what it costs to send the whole gradient to each of the others; in a ring a message is a chunk"
         ),
-        "(workers - 1) * gradient_bytes // workers": N_(
-            "this is one half; the complete chunks have to go round as well"
-        ),
+        "(workers - 1) * gradient_bytes // workers": HALF_RING,
         "2 * gradient_bytes": N_("that is where it tends to with many workers; with few it is less"),
     },
     # (workers, bytes of the gradient), which the workers divide evenly

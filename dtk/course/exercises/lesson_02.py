@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.exercise import Exercise, Trial, digits
+from dtk.course.hints import GROWS, OWN_MEAN
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 
@@ -24,7 +25,7 @@ SHARES = Exercise(
     given="losses",
     right="[sum(mine) / len(flat(losses)) for mine in losses]",
     wrong={
-        "[sum(mine) / len(mine) for mine in losses]": N_("these are the replicas' own means, which add up to too much"),
+        "[sum(mine) / len(mine) for mine in losses]": OWN_MEAN,
         "[sum(mine) / len(losses) for mine in losses]": N_("the number of replicas counts no examples"),
         "[sum(mine) / len(mine) / len(losses) for mine in losses]": N_(
             "right where all replicas have equally many examples; in the second case they have not"
@@ -47,7 +48,7 @@ ANY_SHAPE = Exercise(
         "losses.mean(axis=-1).sum() / global_batch": N_(
             "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),
-        "_per_example(losses).sum()": N_("one number per example is right; their sum grows with the batch"),
+        "_per_example(losses).sum()": GROWS,
     },
     # (losses, global batch) of one replica: a number per example first, then more of them
     plain=[(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)],
@@ -66,7 +67,7 @@ WEIGHTED = Exercise(
             "the weights of this replica alone are no common divisor: each replica would divide by another number"
         ),
         "sum(losses) / global_batch": N_("the weights are left out"),
-        "float(np.dot(losses, weights)) / len(losses)": N_("this divides by the replica's own examples"),
+        "float(np.dot(losses, weights)) / len(losses)": OWN_MEAN,
     },
     # (losses, weights, global batch) of one replica
     plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],

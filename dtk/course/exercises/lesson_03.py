@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from dtk.course.exercise import Exercise, digits
+from dtk.course.hints import FLOAT32, RATE_RISES
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -35,7 +36,7 @@ EXERCISES = [
             "rate * min(1, epoch / warm)": N_(
                 "Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"
             ),
-            "rate * (epoch + 1) / warm": N_("the rate rises on and on after the warm-up"),
+            "rate * (epoch + 1) / warm": RATE_RISES,
             "rate * min(1, (epoch + 1) / (warm + 1))": N_(
                 "the full rate comes one epoch late: the last epoch of the warm-up has it already"
             ),
@@ -43,7 +44,6 @@ EXERCISES = [
         # (epoch, epochs of the warm-up, rate at its end): the first epoch, the last of the warm-up, and later ones
         plain=[(0, 4, 0.1), (3, 4, 0.1), (4, 4, 0.1), (9, 4, 0.1)],
         drawn=lambda draw: [(draw.randint(0, 12), draw.randint(2, 8), draw.choice([0.2, 0.5, 1.0])) for _ in range(4)],
-        hint=N_("write down the rates of epochs 0 to 5 for a warm-up of 4 epochs"),
     ),
     Exercise(
         "03.latest",
@@ -81,7 +81,7 @@ EXERCISES = [
         wrong={
             "4 * weights * replicas": N_("Adam keeps two more numbers for each weight: its moments"),
             "4 * 3 * weights": N_("that is one replica; each of them has a copy of everything"),
-            "3 * weights * replicas": N_("numbers, not bytes: a float32 has four"),
+            "3 * weights * replicas": FLOAT32,
         },
         plain=[(100, 2), (100, 1)],
         drawn=lambda draw: [(draw.randint(50, 5000), draw.randint(3, 8)) for _ in range(3)],

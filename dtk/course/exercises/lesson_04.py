@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, digits, not_solved, same, tf_config
+from dtk.course.hints import ALL_ADDRESSES
+from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.runs import baseline, run
@@ -28,8 +30,6 @@ def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
 
 def _strategy_hint(answer: Any, draw: random.Random) -> str:
     """Runs the function in two workers, in one process with several replicas and on one device."""
-    if not callable(answer):
-        return _("a function is asked for: run its cell after you have changed it")
     replicas = draw.choice((3, 4))
     try:
         found = [*run(answer, workers=2).results, *run(answer, workers=1, replicas=replicas).results]
@@ -39,7 +39,7 @@ def _strategy_hint(answer: Any, draw: random.Random) -> str:
         if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
             remedy = N_("in a worker there is no such name; what dtk is to hand over, the function must ask for")
             raise not_solved("04.strategy", remedy) from None
-        return _("in one of three places it fails: {what}", what=failed.what)
+        return failure(failed)
     right = [*[2] * (len(found) - 2), replicas, 1]
     if same(found, right):
         return ""
@@ -67,7 +67,7 @@ CONFIG = Exercise(
     right="tf_config(workers, index)",
     wrong={
         "tf_config(workers, index + 1)": N_("workers are counted from 0: the chief is worker 0"),
-        "tf_config([workers[index]], index)": N_("each worker has to know all of them: the same cluster for everybody"),
+        "tf_config([workers[index]], index)": ALL_ADDRESSES,
         "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
             "a task of type chief needs a job `chief` in the cluster; without one, worker 0 is the chief"
         ),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
+from dtk.course.hints import FLOAT32
 from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
 from dtk.scaling.sharding import Sharding, from_lists
@@ -37,8 +38,7 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
     deals = _deals(draw)
-    signature = "my_input_fn(examples, batch, input_context)"
-    orders = tried("06.input", make, signature, functools.partial(_orders, deals=deals), seed=None)
+    orders = tried("06.input", make, functools.partial(_orders, deals=deals), seed=None)
     for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
         order = [number for step in alone for number in step]
         if len(alone) > examples:
@@ -140,7 +140,7 @@ EXERCISES = [
         given="weights, images, batch",
         right="images // batch * weights * 4",
         wrong={
-            "images // batch * weights": N_("a float32 number has more than one byte"),
+            "images // batch * weights": FLOAT32,
             "images * weights * 4": N_("gradients are added up once for each batch, not for each image"),
             "math.ceil(images / batch) * weights * 4": N_("the short batch at the end is dropped here"),
         },

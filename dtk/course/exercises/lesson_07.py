@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
+from dtk.course.hints import FROM_STEP_1, LOST_STEPS
 from dtk.course.trials import tried
 from dtk.language import N_, _
 
@@ -77,7 +78,7 @@ def _left(rest: Callable[..., Any], epochs: int, steps: int, seed: int) -> list[
 def _hint_for_rest(rest: Any, draw: random.Random) -> str:
     epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
     work = functools.partial(_left, epochs=epochs, steps=steps, seed=draw.randrange(99))
-    found = tried("07.rest", rest, "rest(data, epochs, done, steps)", work)
+    found = tried("07.rest", rest, work)
     return next(filter(None, (_said_of(given, whole, done, steps) for given, whole, done in found)), "")
 
 
@@ -103,8 +104,8 @@ EXERCISES = [
         given="steps, every, dies",
         right="dies - 1 + steps - (dies - 1) // every * every",
         wrong={
-            "steps": N_("so many count; those whose work was lost were computed, too"),
-            "dies - 1 + steps": N_("this begins again with step 1; what was saved does not have to be computed again"),
+            "steps": LOST_STEPS,
+            "dies - 1 + steps": FROM_STEP_1,
             "steps - (dies - 1) // every * every": N_(
                 "those are the second attempt's; the first attempt computed, too"
             ),

@@ -117,8 +117,7 @@ def _watched(pipeline: Callable[..., Any], images: int) -> tuple[list[Any], int]
 def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     many = draw.choice((5, 6, 7))
     work = functools.partial(_watched, images=many)
-    signature = "pipeline(images, decoded, global_batch)"
-    batches, decoded = tried("08.pipeline", pipeline, signature, work)
+    batches, decoded = tried("08.pipeline", pipeline, work)
     return _said_of(batches, decoded, many)
 
 

@@ -6,6 +6,7 @@ import math
 import random
 
 from dtk.course.exercise import Exercise
+from dtk.course.hints import HALF_RING, REDUCES, RING_BYTES
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -54,13 +55,9 @@ EXERCISES = [
         given="workers, compute, size, latency, bandwidth",
         right=_step,
         wrong={
-            "compute / workers": N_("the all-reduce is missing"),
-            "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": N_(
-                "count the bytes again: twice what a ring passes on in one half, and nothing with one worker"
-            ),
-            "compute / workers + (workers - 1) * latency + size * (workers - 1) / workers / bandwidth": N_(
-                "that is one half of the ring; after the sums are there they go round once more"
-            ),
+            "compute / workers": REDUCES,
+            "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": RING_BYTES,
+            "compute / workers + (workers - 1) * latency + size * (workers - 1) / workers / bandwidth": HALF_RING,
         },
         # (workers, s of computing, bytes, s of latency, bytes/s)
         plain=[(2, 1.0, 1e8, 50e-6, 1e9), (1, 1.0, 1e8, 50e-6, 1e9), (8, 1.0, 1e8, 50e-6, 1e9)],
@@ -68,7 +65,6 @@ EXERCISES = [
             (workers, draw.randint(1, 9) / 4, draw.randint(1, 400) * 1e6, draw.randint(5, 900) * 1e-6, 1.25e9)
             for workers in (3, 16, 100, 512)
         ],
-        hint=N_("with one worker nothing is sent; then try two workers by hand"),
         using=[_step],
     ),
     Exercise(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dtk.course.exercise import Exercise
+from dtk.course.hints import RATE_RISES
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -48,7 +49,7 @@ EXERCISES = [
         given="step, steps, first, last",
         right="first + (last - first) * min(step / steps, 1)",
         wrong={
-            "first + (last - first) * step / steps": N_("after the warm-up the rate goes on rising; it is to stay"),
+            "first + (last - first) * step / steps": RATE_RISES,
             "last * min(step / steps, 1)": N_("this begins with a rate of 0; it is to begin with the small batch's"),
             "first if step < steps else last": N_("that is a jump; the rate is to rise in equal steps"),
         },
@@ -58,7 +59,6 @@ EXERCISES = [
             (draw.randint(1, end), steps, 0.05, draw.randint(2, 8) / 10)
             for steps, end in ((7, 6), (20, 60), (33, 32), (40, 120))
         ],
-        hint=N_("which rate does step 0 have, and which rate the last step of the warm-up?"),
     ),
     Exercise(
         "10.sooner",

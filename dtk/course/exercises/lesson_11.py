@@ -73,6 +73,5 @@ EXERCISES = [
         # (stages, micro-batches)
         plain=[(4, 4), (4, 1), (1, 5)],
         drawn=lambda draw: [(draw.randint(2, 16), draw.randint(2, 64)) for _ in range(4)],
-        hint=N_("draw the picture for two stages and one batch, and count"),
     ),
 ]

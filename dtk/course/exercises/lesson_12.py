@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from dtk.course.exercise import Exercise, tf_config
+from dtk.course.hints import ALL_ADDRESSES, EVERYTHING, FROM_STEP_1, HALF_RING, LOST_STEPS, RING_BYTES
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -85,7 +86,7 @@ _CONFIG = Exercise(
     wrong={
         "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
         "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
-        "_config(env, [hosts[_index(env)]])": N_("each worker has the addresses of all, in the same order"),
+        "_config(env, [hosts[_index(env)]])": ALL_ADDRESSES,
     },
     # (environment of a worker, the nodes)
     plain=[
@@ -95,7 +96,6 @@ _CONFIG = Exercise(
         ({"JOB_COMPLETION_INDEX": "0"}, _PODS),
     ],
     drawn=_environments,
-    hint=N_("write down the text for two nodes by hand, as in the cell with four addresses"),
     using=[_config, _index],
 )
 
@@ -112,12 +112,8 @@ _ALL_REDUCE = Exercise(
         "_seconds(workers, size / 8, latency, gigabits)": N_(
             "networks are sold in bits a second, and a byte has 8 of them"
         ),
-        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": N_(
-            "count the bytes again: twice what a ring passes on in one half, and nothing with one worker"
-        ),
-        "_seconds(workers, size, latency, gigabits) / 2": N_(
-            "that is one half of the ring; after the sums are there they go round once more"
-        ),
+        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": RING_BYTES,
+        "_seconds(workers, size, latency, gigabits) / 2": HALF_RING,
     },
     # (workers, bytes, s of latency, Gb/s)
     plain=[(2, 100_000_000, 14e-6, 1), (1, 100_000_000, 14e-6, 1), (8, 100_000_000, 14e-6, 10)],
@@ -143,11 +139,10 @@ _MINE = Exercise(
             "these are neighbours, a block for each worker; files are dealt out in turn"
         ),
         "files[worker + 1::workers]": N_("workers are counted from 0, and so are files"),
-        "list(files)": N_("then each worker would train on everything"),
+        "list(files)": EVERYTHING,
     },
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
     drawn=lambda draw: [(_parts(draw.randint(9, 20)), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)],
-    hint=N_("deal seven files out to two workers by hand, one after the other"),
 )
 
 
@@ -164,13 +159,11 @@ _COST = Exercise(
     given="nodes, price, seconds, steps, every, dies",
     right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
     wrong={
-        "_cost(nodes, price, seconds, steps)": N_(
-            "the steps after the last save are computed twice, and paid for twice"
-        ),
+        "_cost(nodes, price, seconds, steps)": LOST_STEPS,
         "_cost(1, price, seconds, _computed(steps, every, dies))": N_(
             "each node has its price, also those that did not die"
         ),
-        "_cost(nodes, price, seconds, dies - 1 + steps)": N_("not all is lost: there is a save to go on from"),
+        "_cost(nodes, price, seconds, dies - 1 + steps)": FROM_STEP_1,
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
     plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],

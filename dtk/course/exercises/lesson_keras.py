@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, not_solved, same
+from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
@@ -51,8 +52,6 @@ _CLIP_WRONG: dict[Callable[[list[float]], float], str] = {
 def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
     from dtk.runs import run
 
-    if not callable(apply) or not callable(update):
-        return _("two functions are asked for: your apply_clipped, and the lesson's update")
     got, parts, times = [], [], draw.choice((1.0, 1.1, 1.2, 1.25))
     for replicas, plain in _NUMBERS:
         numbers = tuple(times * number for number in plain)
@@ -60,7 +59,7 @@ def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
         try:
             got.append(run(update, workers=1, replicas=replicas, kwargs=kwargs).results[0])
         except WorkerFailed as failed:
-            return _("with {replicas} replicas it fails: {what}", replicas=replicas, what=failed.what)
+            return failure(failed)
         each = len(numbers) // replicas
         parts.append([sum(numbers[at : at + each]) / len(numbers) for at in range(0, len(numbers), each)])
     if same(got, [_clip(sum(part)) for part in parts], 2e-3):
