@@ -61,8 +61,6 @@ def _add_lessons(lessons: argparse.ArgumentParser, lab: argparse.ArgumentParser)
     for each in (lessons, lab):
         each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
         each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
-        editions = ("student", "solution")
-        each.add_argument("--edition", choices=editions, help="without solutions, or solved (default: as they are)")
     lessons.add_argument("--overwrite", action="store_true", help="also the files that you have changed")
 
 
@@ -144,7 +142,7 @@ def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
 
     if options.language in language.languages():
         os.environ[language.ASKED] = options.language  # for what is said here, and in JupyterLab's kernels
-    chosen = (options.dir, options.language or language.language(), options.edition or "")
+    chosen = (options.dir, options.language or language.language())
     if options.command == "lab":
         lesson_files.lab(*chosen, options=rest)
     else:

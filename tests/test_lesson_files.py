@@ -37,9 +37,8 @@ def names(folder):
 
 
 @pytest.mark.parametrize("spoken", ["en", "zh"])
-@pytest.mark.parametrize("edition", ["", "student", "solution"])
-def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken, edition):
-    folder = lesson_files.bring(tmp_path / "mine", spoken, edition)
+def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken):
+    folder = lesson_files.bring(tmp_path / "mine", spoken)
     there = {file.name for file in lesson_files.brought(spoken).glob("*.ipynb")}
     assert {FIRST, "13_inside_a_replica.ipynb", "lab_5_time_to_accuracy.ipynb", "appendix_keras.ipynb"} < there
     assert there | {"glossary.md", "AI_GUIDE.md"} <= {*names(folder)}

@@ -24,7 +24,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,23 +35,14 @@ from dtk.errors import DtkError
 from dtk.language import ENGLISH, _, languages
 from dtk.published import with_addresses
 
-__all__ = [
-    "EDITIONS",
-    "Cell",
-    "Lesson",
-    "Question",
-    "Task",
-    "build",
-    "lessons",
-    "read",
-    "texts",
-]
+__all__ = ["EDITIONS", "Cell", "Lesson", "Question", "Task", "build", "lessons", "read"]
 
 Cell = dict[str, Any]
 _DETAILS = re.compile(r"<details>\n(?:(?!</details>).)*?<!-- ### BEGIN SOLUTION -->.*?</details>\n*", flags=re.DOTALL)
 _SOLUTION = re.compile(
     r"<!-- ### BEGIN SOLUTION -->\n```python\n(.*?)\n```\n<!-- ### END SOLUTION -->", flags=re.DOTALL
 )
+_CHECK = re.compile(r'dtk\.check\(\s*"([^"]+)"')
 
 
 @dataclass(frozen=True)
@@ -122,55 +113,40 @@ def read(file: Path) -> Lesson:
     Raises:
         DtkError: it is no notebook, or its exercises, checks and solutions don't fit together; with the cell.
     """
-    notebook = _opened(file)
-    tasks: list[Task] = []
-    stub: Cell | None = None
-    checks: list[Question] = []
-    for cell in notebook["cells"]:
-        tags = cell["metadata"].get("tags", ())
-        if "exercise" in tags:
-            if stub is not None:
-                raise _odd(file, stub, "has no solution behind it")
-            stub, checks = cell, []
-        elif "check" in tags and "dtk.check(" in cell["source"]:
-            if stub is None:
-                raise _odd(file, cell, "checks an exercise, of which there is none before it")
-            checks.append(Question(_checked(file, cell), cell["id"], cell["source"]))
-        elif found := _SOLUTION.findall(cell["source"]):
-            if stub is None or not checks or len(found) != 1:
-                raise _odd(file, cell, "has a solution, but not one exercise with a check before it")
-            tasks.append(Task(stub["id"], stub["source"], found[0], tuple(checks)))
-            stub = None
-    if stub is not None:
-        raise _odd(file, stub, "has no solution behind it")
-    return Lesson(file.stem, notebook, tuple(tasks))
-
-
-def _opened(file: Path) -> dict[str, Any]:
-    """A notebook's file with each cell's source as one string. Raises a DtkError where it is none."""
     try:
         notebook = json.loads(file.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             cell["source"] = "".join(cell["source"])
             cell.setdefault("metadata", {})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise DtkError(_("{file} is no notebook: {why}", file=file.name, why=why)) from None
-    return dict(notebook)
+        raise DtkError(f"{file.name} is no notebook: {type(error).__name__}: {error}") from None
+    return Lesson(file.stem, notebook, tuple(_tasks(file, notebook["cells"])))
 
 
-def _checked(file: Path, cell: Cell) -> str:
-    """The name in `dtk.check("NAME", ...)`."""
-    for call in ast.walk(ast.parse(cell["source"])):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "dtk.check" and call.args:
-            name = call.args[0]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                return name.value
-    raise _odd(file, cell, "is tagged `check` and names no exercise: dtk.check(NAME, ...)")
+def _tasks(file: Path, cells: list[Cell]) -> Iterator[Task]:
+    """An exercise's cell, the checks behind it, and the text with its solution make a task."""
+    stub: Cell | None = None
+    checks: list[Question] = []
+    for cell in cells:
+        tags, found = cell["metadata"].get("tags", ()), _SOLUTION.findall(cell["source"])
+        if "exercise" in tags and stub is None:
+            stub, checks = cell, []
+        elif "check" in tags and (names := _CHECK.findall(cell["source"])) and stub is not None:
+            checks.append(Question(names[0], cell["id"], cell["source"]))
+        elif len(found) == 1 and stub is not None and checks:
+            yield Task(stub["id"], stub["source"], found[0], tuple(checks))
+            stub = None
+        elif "exercise" in tags or found or ("check" in tags and "dtk.check(" in cell["source"]):
+            raise _odd(file, cell)
+    if stub is not None:
+        raise _odd(file, stub)
 
 
-def _odd(file: Path, cell: Cell, what: str) -> DtkError:
-    return DtkError(f"{file.name}: cell {cell['id']} {what}", remedy="dtk/course/build.py says how lessons are marked")
+def _odd(file: Path, cell: Cell) -> DtkError:
+    return DtkError(
+        f"{file.name}: cell {cell['id']}: an exercise takes a cell, a check behind it and one solution behind that",
+        remedy="dtk/course/build.py says how lessons are marked",
+    )
 
 
 _BADGE = re.compile(
@@ -204,25 +180,18 @@ def build(
     """
     if out.exists() and any(out.iterdir()):
         raise DtkError(f"{out} is not empty", remedy="name a new folder; nothing of another build may be left in it")
-    found = texts(edition, lessons, folder, variant, hidden)
-    for place, text in found.items():
-        file = out / place
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return [out / place for place in sorted(found)]
-
-
-def texts(edition: str, lessons: Sequence[Lesson], folder: Path, variant: str = "", hidden: str = "") -> dict[str, str]:
-    """{place in the folder: text} of what `build` writes."""
-    found: dict[str, str] = {}
+    found = _beside(edition, lessons, folder)
     for lesson in lessons:
         place, notebook = EDITIONS[edition](lesson, hidden)
         cells = [_for_class(cell, _settings(folder, variant)) for cell in notebook]
         metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
         whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
         found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
-    found |= _beside(edition, lessons, folder)
-    return {place: with_addresses(text) for place, text in found.items()}
+    for place, text in found.items():
+        file = out / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(with_addresses(text), encoding="utf-8")
+    return [out / place for place in sorted(found)]
 
 
 def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:

@@ -35,18 +35,14 @@ def brought(language: str = ENGLISH) -> Path:
     return folder
 
 
-def texts(language: str = ENGLISH, edition: str = "") -> dict[str, str]:
-    """{file name: text} of the lessons, or of an edition of `dtk class build`; links hold without a clone."""
+def texts(language: str = ENGLISH) -> dict[str, str]:
+    """{file name: text} of the lessons; links hold without a clone."""
     folder = brought(language)
-    if edition:
-        from dtk.course import build
-
-        return build.texts(edition, build.lessons(folder), folder)
     files = sorted([*folder.glob("*.ipynb"), *folder.glob("*.md")])
     return {file.name: with_addresses(file.read_bytes().decode()) for file in files}
 
 
-def bring(to: Path, language: str = ENGLISH, edition: str = "", overwrite: bool = False) -> Path:
+def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
     """Copies the lessons into a folder: English ones to `to`, others to `to`/zh, or `to` of that name.
 
     In a folder of that name, figures and checks are in that language (dtk/language.py).
@@ -58,7 +54,7 @@ def bring(to: Path, language: str = ENGLISH, edition: str = "", overwrite: bool 
     if folder.resolve() == brought(language).resolve():
         words = _("{folder} has the lessons that belong to dtk itself", folder=to)
         raise DtkError(words, remedy=_("name another folder"))
-    copy(texts(language, edition), folder, overwrite)
+    copy(texts(language), folder, overwrite)
     return folder
 
 
@@ -93,7 +89,7 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> lis
     return kept
 
 
-def lab(to: Path, language: str = ENGLISH, edition: str = "", options: Sequence[str] = ()) -> None:
+def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
     """Becomes JupyterLab, open at the first lesson; copies the lessons where there are none yet.
 
     Args:
@@ -107,7 +103,7 @@ def lab(to: Path, language: str = ENGLISH, edition: str = "", options: Sequence[
         raise DtkError(words, remedy=_("install it: {command}", command="pip install jupyterlab"))
     folder = _folder(to, language)
     if not any((folder / file.name).exists() for file in brought(language).glob("*.ipynb")):
-        bring(to, language, edition)
+        bring(to, language)
     first = [f"--LabApp.default_url=/lab/tree/{FIRST}"] if (folder / FIRST).is_file() else []
     command = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={folder.resolve()}", *first, *options]
     os.execv(command[0], command)
