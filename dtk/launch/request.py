@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
-from dtk.errors import ClusterConfigError, whole_number
+from dtk.errors import ClusterConfigError, seconds, whole_number
 from dtk.faults import Fault
 from dtk.language import N_, _, ngettext
 from dtk.launch import program
@@ -124,9 +125,7 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
     """What each worker sees of this machine's GPUs, () for all; here: the workers are on this machine."""
     if asked is None:
         return ()
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        words = N_("{name}={value!r}: it takes a whole number of at least 1, or None")
-        raise ClusterConfigError(_(words, name="gpus_per_worker", value=asked))
+    whole_number("gpus_per_worker", asked)
     if not here:
         words = N_(
             "gpus_per_worker={asked} with on=: it divides the GPUs of this machine; elsewhere the place's own "
@@ -156,9 +155,8 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
 def check_times(timeout: Any, stall_timeout: Any) -> None:
     """Seconds above 0, or None for no limit."""
     for name, value in (("timeout", timeout), ("stall_timeout", stall_timeout)):
-        if value is not None and not (isinstance(value, (int, float)) and value > 0):
-            words = N_("{name}={value!r}: it takes seconds above 0, or None for no limit")
-            raise ClusterConfigError(_(words, name=name, value=value))
+        if value not in (None, math.inf):
+            seconds(name, value)
 
 
 def checked_seed(seed: Any) -> int | None:
