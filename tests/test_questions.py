@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from lessons import ORDER
 
-from dtk.course.check import all_exercises
-from dtk.course.exercise import same
+from dtk.course.exercise import all_exercises, same
 from dtk.model import Cluster, Job, Link, ethernet, predict
 from dtk.scaling import shares as scaling
 

@@ -12,8 +12,7 @@ from lessons import FOLDER
 
 import dtk
 from dtk.course.build import lessons
-from dtk.course.check import all_exercises
-from dtk.course.exercise import Exercise, NotSolved
+from dtk.course.exercise import Exercise, NotSolved, all_exercises
 
 LESSONS = {each.name: each for each in lessons(FOLDER)}
 SOLVED = [

@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtk.course.check import all_exercises
-from dtk.course.exercise import Exercise, Trial
+from dtk.course.exercise import Exercise, Trial, all_exercises
 from dtk.errors import DtkError
 from dtk.language import ENGLISH, _, languages
 from dtk.published import with_addresses

@@ -1,30 +1,51 @@
-"""What an exercise is: cases, the right answer to each, and what misconceptions make of them, with hints."""
+"""Exercises: cases, the right answer to each, what misconceptions make of them, with hints; and `check`.
+
+The exercises themselves are in `exercises/`, a file a lesson or lab.
+"""
 
 from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import inspect
 import itertools
 import json
 import math
 import numbers
+import os
 import random
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dtk.course.kept import keep
 from dtk.errors import DtkError
 from dtk.language import N_, _
 
 __all__ = [
+    "ALL_ADDRESSES",
+    "EVERYTHING",
+    "FLOAT32",
+    "FROM_STEP_1",
+    "GROWS",
+    "HALF_RING",
+    "LAST_STEP",
+    "LOST_STEPS",
+    "OWN_MEAN",
+    "RATE_RISES",
+    "REDUCES",
+    "RING_BYTES",
     "CheckFailed",
     "Exercise",
     "NotSolved",
     "Trial",
+    "all_exercises",
+    "check",
     "digits",
     "name_of",
     "not_right",
@@ -37,6 +58,23 @@ __all__ = [
 _MOST_ITEMS = 10_000  # of a generator, which may have no end
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
+
+# Hints that several exercises give.
+ALL_ADDRESSES = N_("each worker has the addresses of all, in the same order")
+EVERYTHING = N_("every worker sees all examples: nothing divides them")
+FLOAT32 = N_("these are numbers; a float32 has 4 bytes")
+FROM_STEP_1 = N_("this begins again with step 1; what was saved does not have to be computed again")
+GROWS = N_("a sum grows with the batch; one device takes a mean")
+HALF_RING = N_("that is one half of the ring; after the sums are there they go round once more")
+LAST_STEP = N_("this is the last step alone; look at all of them")
+LOST_STEPS = N_("so many count; those whose work was lost were computed, too")
+OWN_MEAN = N_(
+    "divided by this replica's own examples it is a mean, and means add up to too much; by what would one "
+    "device divide?"
+)
+RATE_RISES = N_("after the warm-up the rate goes on rising; it is to stay")
+REDUCES = N_("the steps' all-reduces are missing: there is one in each step")
+RING_BYTES = N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker")
 
 
 def digits(draw: random.Random, count: int) -> list[float]:
@@ -60,6 +98,48 @@ def tf_config(workers: Sequence[str], index: Any, kind: str = "worker", **more: 
 
 
 _IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": mean, "flat": flat, "tf_config": tf_config}
+
+
+def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:
+    """Checks your answer to an exercise and prints PASS, or raises with a hint.
+
+    What is right is computed: for a function, on several cases that differ from those in the lesson; for a value, from
+    your own objects.
+
+    Args:
+        name: the exercise's, such as "02.share", or "lab3.update" in a lab.
+        answer: your function or your value.
+        objects: what your answer was read from, such as your run, where the exercise's cell hands it over.
+        seed: draws other cases than the lesson's, for a function. None: `DTK_VARIANT`, which the edition of a class
+            sets (`dtk class build --variant`).
+
+    Raises:
+        NotSolved: the exercise is as it was handed out. A CheckFailed.
+        CheckFailed: the answer is wrong. The message has the case and a hint, and never the right answer.
+        DtkError: no exercise has this name.
+    """
+    known = all_exercises(name.partition(".")[0])
+    if name not in known:
+        there = ", ".join(sorted(known)) or ", ".join(sorted({each.partition(".")[0] for each in all_exercises()}))
+        raise DtkError(_("no exercise is called {name!r}", name=name), remedy=_("there are {names}", names=there))
+    try:
+        cases = known[name].judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", "") if seed is None else seed)
+    except NotSolved:
+        raise
+    except CheckFailed as failed:
+        keep("checked", name, hint=failed.remedy or failed.what)
+        raise
+    keep("checked", name, hint="")
+    passed = N_("check {name}: PASS ({cases} cases)") if cases > 1 else N_("check {name}: PASS")
+    print(_(passed, name=name, cases=cases))
+
+
+def all_exercises(lesson: str | None = None) -> dict[str, Exercise | Trial]:
+    """The exercises of a lesson, such as "02", or of a lab, such as "lab3", by name; of all where it is None."""
+    files = {file.stem for file in Path(__file__).with_name("exercises").glob("l*.py")}
+    wanted = files if lesson is None else files & {f"lesson_{lesson}", lesson.replace("lab", "lab_", 1)}
+    modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(wanted)]
+    return {exercise.name: exercise for module in modules for exercise in module.EXERCISES}
 
 
 class CheckFailed(DtkError, AssertionError):

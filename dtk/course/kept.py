@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
-from dtk.view.canvas import drawn
-from dtk.view.page import figure, page, table
 
 if TYPE_CHECKING:
     import pandas
@@ -121,6 +119,10 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
 
     Where there is nothing to report, prints that alone.
     """
+    # Late: a worker that tries an exercise's function imports this module, and draws nothing.
+    from dtk.view.canvas import drawn
+    from dtk.view.page import figure, page, table
+
     if place() is None:
         print(_("dtk: no answers are kept here (DTK_LIVE is off), so there is no report"))
         return

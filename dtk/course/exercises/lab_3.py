@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise
-from dtk.course.hints import FLOAT32
+from dtk.course.exercise import FLOAT32, Exercise
 from dtk.course.rehearsal import Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 

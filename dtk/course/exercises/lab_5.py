@@ -10,8 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from dtk import runs
-from dtk.course.exercise import Exercise, Trial
-from dtk.course.hints import RATE_RISES, REDUCES
+from dtk.course.exercise import RATE_RISES, REDUCES, Exercise, Trial
 from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _

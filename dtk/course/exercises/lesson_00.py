@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from dtk.course.exercise import Exercise, digits
-from dtk.course.hints import GROWS, LAST_STEP, OWN_MEAN
+from dtk.course.exercise import GROWS, LAST_STEP, OWN_MEAN, Exercise, digits
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]

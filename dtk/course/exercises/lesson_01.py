@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, NotSolved
-from dtk.course.hints import HALF_RING
+from dtk.course.exercise import HALF_RING, Exercise, NotSolved
 from dtk.course.rehearsal import Outcome, Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Trial, digits
-from dtk.course.hints import GROWS, OWN_MEAN
+from dtk.course.exercise import GROWS, OWN_MEAN, Exercise, Trial, digits
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 

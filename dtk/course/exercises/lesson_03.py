@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dtk.course.exercise import Exercise, digits
-from dtk.course.hints import FLOAT32, RATE_RISES
+from dtk.course.exercise import FLOAT32, RATE_RISES, Exercise, digits
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]

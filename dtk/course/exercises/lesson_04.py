@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial, digits, not_solved, same, tf_config
-from dtk.course.hints import ALL_ADDRESSES
+from dtk.course.exercise import ALL_ADDRESSES, Exercise, Trial, digits, not_solved, same, tf_config
 from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _

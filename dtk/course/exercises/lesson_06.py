@@ -8,8 +8,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial
-from dtk.course.hints import FLOAT32
+from dtk.course.exercise import FLOAT32, Exercise, Trial
 from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
 from dtk.scaling.sharding import Sharding, from_lists

@@ -8,8 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial
-from dtk.course.hints import FROM_STEP_1, LOST_STEPS
+from dtk.course.exercise import FROM_STEP_1, LOST_STEPS, Exercise, Trial
 from dtk.course.trials import tried
 from dtk.language import N_, _
 

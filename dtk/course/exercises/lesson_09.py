@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from dtk.course.exercise import Exercise
-from dtk.course.hints import HALF_RING, REDUCES, RING_BYTES
+from dtk.course.exercise import HALF_RING, REDUCES, RING_BYTES, Exercise
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dtk.course.exercise import Exercise
-from dtk.course.hints import RATE_RISES
+from dtk.course.exercise import RATE_RISES, Exercise
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]

@@ -8,8 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dtk.course.exercise import Exercise, tf_config
-from dtk.course.hints import ALL_ADDRESSES, EVERYTHING, FROM_STEP_1, HALF_RING, LOST_STEPS, RING_BYTES
+from dtk.course.exercise import (
+    ALL_ADDRESSES,
+    EVERYTHING,
+    FROM_STEP_1,
+    HALF_RING,
+    LOST_STEPS,
+    RING_BYTES,
+    Exercise,
+    tf_config,
+)
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
