@@ -151,11 +151,10 @@ def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
 
 
 def _class_build(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.course import lesson_files
-    from dtk.course.build import build, lessons
+    from dtk.course.lesson_files import brought, build, lessons
 
     if options.lessons == Path("notebooks") and not options.lessons.is_dir():
-        options.lessons = lesson_files.brought()  # without a clone
+        options.lessons = brought()  # without a clone
     found = lessons(options.lessons, options.lesson)
     files = build(options.edition, found, options.lessons, options.out, options.variant, options.hidden)
     print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")

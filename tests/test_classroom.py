@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dtk import cli
-from dtk.course.build import EDITIONS, Lesson, build, lessons, read
+from dtk.course.lesson_files import EDITIONS, Lesson, build, lessons, read
 from dtk.errors import DtkError
 
 FOLDER = Path(__file__).parent.parent / "notebooks"

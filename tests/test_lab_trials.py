@@ -12,9 +12,9 @@ import pytest
 from lessons import FOLDER, cells_of, hint, passes
 
 import dtk
-from dtk.course.build import read
 from dtk.course.exercise import CheckFailed, NotSolved
 from dtk.course.exercises import lab_2, lab_5
+from dtk.course.lesson_files import read
 from dtk.errors import WorkerFailed
 from dtk.proof.mistakes import MISTAKES
 

@@ -9,8 +9,8 @@ import pytest
 from lessons import FOLDER, cells_of, hint, passes
 
 import dtk
-from dtk.course.build import lessons
 from dtk.course.exercise import CheckFailed, NotSolved
+from dtk.course.lesson_files import lessons
 
 SOLUTIONS = {q.name: task.solution for lesson in lessons(FOLDER) for task in lesson.tasks for q in task.questions}
 
