@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import FLOAT32, Exercise
+from dtk.course.exercise import Exercise, Hints
 from dtk.course.rehearsal import Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 
@@ -147,7 +147,7 @@ _MEMORY = Exercise(
             "every worker still has all weights and a whole gradient: only Adam's numbers are divided"
         ),
         "4 * parameters + 8 * parameters / workers": N_("weights, gradient, Adam's state: one of the three is missing"),
-        "2 * parameters + 2 * parameters / workers": FLOAT32,
+        "2 * parameters + 2 * parameters / workers": Hints.FLOAT32,
     },
     plain=[(1_000_000, 4), (1_000_000, 1), (24, 3)],
     drawn=lambda draw: [(draw.randint(1, 10**9), n) for n in (2, 8, 64)],

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from dtk import runs
-from dtk.course.exercise import RATE_RISES, REDUCES, Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
@@ -28,7 +28,7 @@ _WARM_UP = Exercise(
         "rate * min(1.0, step / max(1, warm_up))": N_(
             "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"
         ),
-        "rate * (step + 1) / max(1, warm_up)": RATE_RISES,
+        "rate * (step + 1) / max(1, warm_up)": Hints.RATE_RISES,
         "rate": N_("this is the rate without a warm-up"),
     },
     plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
@@ -81,7 +81,7 @@ _EXPECTED = Exercise(
     wrong={
         partial(_seconds, alone=True): N_("one worker has no other to all-reduce with"),
         partial(_seconds, shared=False): N_("the global batch is shared: each worker computes its own part"),
-        "examples * each / workers": REDUCES,
+        "examples * each / workers": Hints.REDUCES,
     },
     # (examples needed, global batch, workers, seconds an example, seconds an all-reduce)
     plain=[(6400, 64, 1, 0.0001, 0.002), (6400, 64, 2, 0.0001, 0.002), (12000, 100, 4, 0.0002, 0.001)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from dtk.course.exercise import GROWS, LAST_STEP, OWN_MEAN, Exercise, digits
+from dtk.course.exercise import Exercise, Hints, digits
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -45,8 +45,8 @@ SHARE = Exercise(
     given="losses, global_batch",
     right="sum(losses) / global_batch",
     wrong={
-        "sum(losses) / len(losses)": OWN_MEAN,
-        "sum(losses)": GROWS,
+        "sum(losses) / len(losses)": Hints.OWN_MEAN,
+        "sum(losses)": Hints.GROWS,
         "sum(losses) / 2": N_("a divisor that is typed in holds for one size of batch only"),
     },
     # (losses of one replica, global batch): the plainest first; the replicas' parts are not all of one size
@@ -62,7 +62,7 @@ WHOLE = Exercise(
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
         ),
         "sum(means)": N_("a sum of means grows with the number of replicas; one device takes one mean"),
-        _weighted: GROWS,
+        _weighted: Hints.GROWS,
     },
     # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
@@ -100,7 +100,7 @@ APART = Exercise(
         "float(_difference(run, baseline).max())": N_(
             "a step at which the cluster's loss is the smaller one counts as well: take the absolute value first"
         ),
-        "float(_difference(run, baseline).abs().iloc[-1])": LAST_STEP,
+        "float(_difference(run, baseline).abs().iloc[-1])": Hints.LAST_STEP,
     },
     hint=N_('both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline'),
     close=1e-4,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import HALF_RING, Exercise, NotSolved
+from dtk.course.exercise import Exercise, Hints, NotSolved
 from dtk.course.rehearsal import Outcome, Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 
@@ -78,7 +78,7 @@ MESSAGES = Exercise(
     right="2 * workers * (workers - 1)",
     wrong={
         "2 * (workers - 1)": N_("these are the messages of one worker"),
-        "workers * (workers - 1)": HALF_RING,
+        "workers * (workers - 1)": Hints.HALF_RING,
         "2 * workers * workers": N_("each half has one step less: its own chunk a worker has"),
     },
     plain=[(2,), (3,), (4,)],
@@ -92,7 +92,7 @@ BYTES = Exercise(
         "(workers - 1) * gradient_bytes": N_(
             "that is what it costs to send the whole gradient to each of the others; in a ring a message is a chunk"
         ),
-        "(workers - 1) * gradient_bytes // workers": HALF_RING,
+        "(workers - 1) * gradient_bytes // workers": Hints.HALF_RING,
         "2 * gradient_bytes": N_("that is where it tends to with many workers; with few it is less"),
     },
     # (workers, bytes of the gradient), which the workers divide evenly

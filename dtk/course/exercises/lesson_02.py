@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import GROWS, OWN_MEAN, Exercise, Trial, digits
+from dtk.course.exercise import Exercise, Hints, Trial, digits
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 
@@ -24,7 +24,7 @@ SHARES = Exercise(
     given="losses",
     right="[sum(mine) / len(flat(losses)) for mine in losses]",
     wrong={
-        "[sum(mine) / len(mine) for mine in losses]": OWN_MEAN,
+        "[sum(mine) / len(mine) for mine in losses]": Hints.OWN_MEAN,
         "[sum(mine) / len(losses) for mine in losses]": N_("the number of replicas counts no examples"),
         "[sum(mine) / len(mine) / len(losses) for mine in losses]": N_(
             "right where all replicas have equally many examples; in the second case they have not"
@@ -47,7 +47,7 @@ ANY_SHAPE = Exercise(
         "losses.mean(axis=-1).sum() / global_batch": N_(
             "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),
-        "_per_example(losses).sum()": GROWS,
+        "_per_example(losses).sum()": Hints.GROWS,
     },
     # (losses, global batch) of one replica: a number per example first, then more of them
     plain=[(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)],
@@ -66,7 +66,7 @@ WEIGHTED = Exercise(
             "the weights of this replica alone are no common divisor: each replica would divide by another number"
         ),
         "sum(losses) / global_batch": N_("the weights are left out"),
-        "float(np.dot(losses, weights)) / len(losses)": OWN_MEAN,
+        "float(np.dot(losses, weights)) / len(losses)": Hints.OWN_MEAN,
     },
     # (losses, weights, global batch) of one replica
     plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],

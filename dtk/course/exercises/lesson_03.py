@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dtk.course.exercise import FLOAT32, RATE_RISES, Exercise, digits
+from dtk.course.exercise import Exercise, Hints, digits
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -35,7 +35,7 @@ EXERCISES = [
             "rate * min(1, epoch / warm)": N_(
                 "Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"
             ),
-            "rate * (epoch + 1) / warm": RATE_RISES,
+            "rate * (epoch + 1) / warm": Hints.RATE_RISES,
             "rate * min(1, (epoch + 1) / (warm + 1))": N_(
                 "the full rate comes one epoch late: the last epoch of the warm-up has it already"
             ),
@@ -80,7 +80,7 @@ EXERCISES = [
         wrong={
             "4 * weights * replicas": N_("Adam keeps two more numbers for each weight: its moments"),
             "4 * 3 * weights": N_("that is one replica; each of them has a copy of everything"),
-            "3 * weights * replicas": FLOAT32,
+            "3 * weights * replicas": Hints.FLOAT32,
         },
         plain=[(100, 2), (100, 1)],
         drawn=lambda draw: [(draw.randint(50, 5000), draw.randint(3, 8)) for _ in range(3)],

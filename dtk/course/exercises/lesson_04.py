@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import ALL_ADDRESSES, Exercise, Trial, digits, not_solved, same, tf_config
+from dtk.course.exercise import Exercise, Hints, Trial, digits, not_solved, same, tf_config
 from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
@@ -66,7 +66,7 @@ CONFIG = Exercise(
     right="tf_config(workers, index)",
     wrong={
         "tf_config(workers, index + 1)": N_("workers are counted from 0: the chief is worker 0"),
-        "tf_config([workers[index]], index)": ALL_ADDRESSES,
+        "tf_config([workers[index]], index)": Hints.ALL_ADDRESSES,
         "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
             "a task of type chief needs a job `chief` in the cluster; without one, worker 0 is the chief"
         ),

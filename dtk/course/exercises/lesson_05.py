@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import LAST_STEP, OWN_MEAN, Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
@@ -66,7 +66,7 @@ EXERCISES = [
                 "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
             ),
             "sum(flat(shares))": N_("that is the sum over the epoch's steps, not their mean"),
-            "sum(shares[-1])": LAST_STEP,
+            "sum(shares[-1])": Hints.LAST_STEP,
         },
         # shares by step and replica, for one to four replicas
         plain=[([[1.25, 2.25], [1.0, 2.0]],), ([[0.5, 1.0], [0.25, 0.75], [0.5, 0.25]],)],
@@ -80,7 +80,7 @@ EXERCISES = [
         given="guesses, labels, global_batch",
         right="float(np.sum(guesses == labels)) / global_batch",
         wrong={
-            "float(np.mean(guesses == labels))": OWN_MEAN,
+            "float(np.mean(guesses == labels))": Hints.OWN_MEAN,
             "float(np.sum(guesses == labels))": N_(
                 "that is a count: what the replicas return is added up, so that it has to be a share of the accuracy"
             ),

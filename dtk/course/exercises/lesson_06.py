@@ -8,7 +8,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from dtk.course.exercise import FLOAT32, Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
 from dtk.scaling.sharding import Sharding, from_lists
@@ -139,7 +139,7 @@ EXERCISES = [
         given="weights, images, batch",
         right="images // batch * weights * 4",
         wrong={
-            "images // batch * weights": FLOAT32,
+            "images // batch * weights": Hints.FLOAT32,
             "images * weights * 4": N_("gradients are added up once for each batch, not for each image"),
             "math.ceil(images / batch) * weights * 4": N_("the short batch at the end is dropped here"),
         },

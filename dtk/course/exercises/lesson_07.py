@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import FROM_STEP_1, LOST_STEPS, Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import tried
 from dtk.language import N_, _
 
@@ -103,8 +103,8 @@ EXERCISES = [
         given="steps, every, dies",
         right="dies - 1 + steps - (dies - 1) // every * every",
         wrong={
-            "steps": LOST_STEPS,
-            "dies - 1 + steps": FROM_STEP_1,
+            "steps": Hints.LOST_STEPS,
+            "dies - 1 + steps": Hints.FROM_STEP_1,
             "steps - (dies - 1) // every * every": N_(
                 "those are the second attempt's; the first attempt computed, too"
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from dtk.course.exercise import HALF_RING, REDUCES, RING_BYTES, Exercise
+from dtk.course.exercise import Exercise, Hints
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -54,9 +54,9 @@ EXERCISES = [
         given="workers, compute, size, latency, bandwidth",
         right=_step,
         wrong={
-            "compute / workers": REDUCES,
-            "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": RING_BYTES,
-            "compute / workers + (workers - 1) * latency + size * (workers - 1) / workers / bandwidth": HALF_RING,
+            "compute / workers": Hints.REDUCES,
+            "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": Hints.RING_BYTES,
+            "compute / workers + (workers - 1) * latency + size * (workers - 1) / workers / bandwidth": Hints.HALF_RING,
         },
         # (workers, s of computing, bytes, s of latency, bytes/s)
         plain=[(2, 1.0, 1e8, 50e-6, 1e9), (1, 1.0, 1e8, 50e-6, 1e9), (8, 1.0, 1e8, 50e-6, 1e9)],

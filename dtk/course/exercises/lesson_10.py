@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtk.course.exercise import RATE_RISES, Exercise
+from dtk.course.exercise import Exercise, Hints
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -48,7 +48,7 @@ EXERCISES = [
         given="step, steps, first, last",
         right="first + (last - first) * min(step / steps, 1)",
         wrong={
-            "first + (last - first) * step / steps": RATE_RISES,
+            "first + (last - first) * step / steps": Hints.RATE_RISES,
             "last * min(step / steps, 1)": N_("this begins with a rate of 0; it is to begin with the small batch's"),
             "first if step < steps else last": N_("that is a jump; the rate is to rise in equal steps"),
         },

@@ -8,16 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dtk.course.exercise import (
-    ALL_ADDRESSES,
-    EVERYTHING,
-    FROM_STEP_1,
-    HALF_RING,
-    LOST_STEPS,
-    RING_BYTES,
-    Exercise,
-    tf_config,
-)
+from dtk.course.exercise import Exercise, Hints, tf_config
 from dtk.language import N_
 
 __all__ = ["EXERCISES"]
@@ -94,7 +85,7 @@ _CONFIG = Exercise(
     wrong={
         "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
         "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
-        "_config(env, [hosts[_index(env)]])": ALL_ADDRESSES,
+        "_config(env, [hosts[_index(env)]])": Hints.ALL_ADDRESSES,
     },
     # (environment of a worker, the nodes)
     plain=[
@@ -120,8 +111,8 @@ _ALL_REDUCE = Exercise(
         "_seconds(workers, size / 8, latency, gigabits)": N_(
             "networks are sold in bits a second, and a byte has 8 of them"
         ),
-        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": RING_BYTES,
-        "_seconds(workers, size, latency, gigabits) / 2": HALF_RING,
+        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": Hints.RING_BYTES,
+        "_seconds(workers, size, latency, gigabits) / 2": Hints.HALF_RING,
     },
     # (workers, bytes, s of latency, Gb/s)
     plain=[(2, 100_000_000, 14e-6, 1), (1, 100_000_000, 14e-6, 1), (8, 100_000_000, 14e-6, 10)],
@@ -147,7 +138,7 @@ _MINE = Exercise(
             "these are neighbours, a block for each worker; files are dealt out in turn"
         ),
         "files[worker + 1::workers]": N_("workers are counted from 0, and so are files"),
-        "list(files)": EVERYTHING,
+        "list(files)": Hints.EVERYTHING,
     },
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
     drawn=lambda draw: [(_parts(draw.randint(9, 20)), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)],
@@ -167,11 +158,11 @@ _COST = Exercise(
     given="nodes, price, seconds, steps, every, dies",
     right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
     wrong={
-        "_cost(nodes, price, seconds, steps)": LOST_STEPS,
+        "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
         "_cost(1, price, seconds, _computed(steps, every, dies))": N_(
             "each node has its price, also those that did not die"
         ),
-        "_cost(nodes, price, seconds, dies - 1 + steps)": FROM_STEP_1,
+        "_cost(nodes, price, seconds, dies - 1 + steps)": Hints.FROM_STEP_1,
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
     plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],
