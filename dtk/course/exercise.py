@@ -16,6 +16,7 @@ import numbers
 import os
 import random
 import reprlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,9 +130,14 @@ def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> Non
 def all_exercises(lesson: str | None = None) -> dict[str, Exercise | Trial]:
     """The exercises of a lesson, such as "02", or of a lab, such as "lab3", by name; of all where it is None."""
     files = {file.stem for file in Path(__file__).with_name("exercises").glob("l*.py")}
-    wanted = files if lesson is None else files & {f"lesson_{lesson}", lesson.replace("lab", "lab_", 1)}
+    wanted = files if lesson is None else files & {_file(lesson)}
     modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(wanted)]
     return {exercise.name: exercise for module in modules for exercise in module.EXERCISES}
+
+
+def _file(lesson: str) -> str:
+    """The name of the file with the exercises of "02", or of "lab3"."""
+    return lesson.replace("lab", "lab_", 1) if lesson.startswith("lab") else f"lesson_{lesson}"
 
 
 class CheckFailed(DtkError, AssertionError):
@@ -147,13 +153,14 @@ class Exercise:
     """One exercise of a lesson.
 
     An answer, right or wrong, is a formula in the names of `given`, as a learner would write it, or a function of them.
+    A formula may call the functions of the file that the exercise is in.
 
     name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
     plausible wrong answer, and the hint for who gives it, marked by `N_`. plain, drawn: the cases that a learner's
     function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without `drawn` the
     answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for an answer
     that fits none of `wrong`. close: relative tolerance of numbers. play: how an answer is tried on a case where that
-    is no plain call: takes the answer, then the case's values. using: functions that the formulas call.
+    is no plain call: takes the answer, then the case's values.
     """
 
     name: str
@@ -165,7 +172,6 @@ class Exercise:
     hint: str = N_("work out the case that is shown, by hand")
     close: float = 1e-6
     play: Callable[..., Any] | None = None
-    using: Sequence[Callable[..., Any]] = ()
 
     @functools.cached_property
     def answer(self) -> Callable[..., Any]:
@@ -180,7 +186,8 @@ class Exercise:
     def _function(self, formula: str | Callable[..., Any]) -> Callable[..., Any]:
         if callable(formula):
             return formula
-        names = {**_IN_FORMULAS, **{each.__name__: each for each in self.using}}
+        own = sys.modules.get(f"dtk.course.exercises.{_file(self.name.partition('.')[0])}")
+        names = {**(vars(own) if own else {}), **_IN_FORMULAS}
         function: Callable[..., Any] = eval(f"lambda {self.given}: {formula}", names)
         return function
 

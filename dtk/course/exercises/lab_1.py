@@ -85,7 +85,6 @@ _ENVIRONMENT = Exercise(
     drawn=_environments,
     play=_with_plain_json,
     hint=N_("a new dictionary: what is in base without four names, and TF_CONFIG"),
-    using=[_environment],
 )
 
 

@@ -136,7 +136,6 @@ _CROSSOVER = Exercise(
     },
     plain=[(4, 1e-4, 1e9)],
     drawn=lambda draw: [(workers, draw.randint(5, 500) * 1e-6, draw.randint(1, 50) * 1e8) for workers in (8, 16, 64)],
-    using=[_messages, _bytes],
     hint=N_("write both times as messages * latency + bytes / bandwidth, set them equal, and solve for the size"),
 )
 

@@ -67,7 +67,6 @@ WHOLE = Exercise(
     # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
     drawn=lambda draw: [(digits(draw, len(each)), each) for each in ([4, 2], [5, 3, 4], [1, 6, 2, 2])],
-    using=[_weighted],
 )
 EXAMPLES = Exercise(
     "00.examples",
@@ -104,6 +103,5 @@ APART = Exercise(
     },
     hint=N_('both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline'),
     close=1e-4,
-    using=[_by_step, _difference],
 )
 EXERCISES = [SHARE, WHOLE, EXAMPLES, APART]

@@ -55,7 +55,6 @@ ANY_SHAPE = Exercise(
         (np.array(digits(draw, math.prod(shape))).reshape(shape), whole)
         for shape, whole in (((1, 2, 2), 4), ((3, 4), 5), ((2, 3, 2), 8), ((4, 2, 2, 3), 12))
     ],
-    using=[_per_example],
 )
 WEIGHTED = Exercise(
     "02.weighted",

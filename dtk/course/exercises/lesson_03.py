@@ -55,7 +55,6 @@ EXERCISES = [
         },
         drawn=_files,
         hint=N_('cut the number out of "ckpt-12.weights.h5", and compare numbers'),
-        using=[_number],
     ),
     Exercise(
         "03.saved_mean",

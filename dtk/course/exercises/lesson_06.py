@@ -132,7 +132,6 @@ EXERCISES = [
         # (steps, steps between two saves): fewer than five files, more, and a last step that is no multiple
         plain=[(60, 20), (200, 20), (50, 20)],
         drawn=lambda draw: [(draw.randint(90, 99), 10), (1_000, 100), (7, 3)],
-        using=[_saved],
     ),
     Exercise(
         "06.gradients",

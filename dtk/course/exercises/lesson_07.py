@@ -161,7 +161,6 @@ EXERCISES = [
         },
         drawn=_hosts,
         hint=N_("which addresses do the workers have to know, and which task has this machine?"),
-        using=[_role],
     ),
     Exercise(
         "07.global_batch",

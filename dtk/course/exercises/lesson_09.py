@@ -64,7 +64,6 @@ EXERCISES = [
             (workers, draw.randint(1, 9) / 4, draw.randint(1, 400) * 1e6, draw.randint(5, 900) * 1e-6, 1.25e9)
             for workers in (3, 16, 100, 512)
         ],
-        using=[_step],
     ),
     Exercise(
         "09.bandwidth",
@@ -101,6 +100,5 @@ EXERCISES = [
             )
         ],
         hint=N_("how long may a step take, and how much of that is left for what the workers divide?"),
-        using=[_enough],
     ),
 ]

@@ -51,7 +51,6 @@ _HOSTS = Exercise(
     },
     drawn=_texts,
     hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
-    using=[_expanded],
 )
 
 
@@ -95,7 +94,6 @@ _CONFIG = Exercise(
         ({"JOB_COMPLETION_INDEX": "0"}, _PODS),
     ],
     drawn=_environments,
-    using=[_config, _index],
 )
 
 
@@ -121,7 +119,6 @@ _ALL_REDUCE = Exercise(
         for workers, gigabits in ((3, 1), (16, 25), (64, 100), (500, 400))
     ],
     hint=N_("the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row"),
-    using=[_seconds],
 )
 
 
@@ -171,7 +168,6 @@ _COST = Exercise(
         for every in (50, 300, 700)
     ],
     hint=N_("how many steps are computed in both starts together; then node-hours, then their price"),
-    using=[_computed, _cost],
 )
 
 EXERCISES = [_HOSTS, _CONFIG, _ALL_REDUCE, _MINE, _COST]

@@ -90,7 +90,6 @@ EXERCISES = [
         plain=[(["02.keras", "01.keras"],), ([],), (["05.keras", "03.keras"],), (["01.keras"],)],
         drawn=lambda draw: [([f"{epoch:02d}.keras" for epoch in draw.sample(range(1, 99), n)],) for n in (5, 4)],
         hint=N_("how many epochs are done where no file is there, and where the last file is 05.keras?"),
-        using=[_done],
     ),
     Trial("keras.clip", hint_for=_clip_hint),
     Exercise(
