@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from dtk import environment
 from dtk.compat.fingerprint import first_leaf
-from dtk.errors import ClusterConfigError, one_of
+from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.runs import Run, baseline, run
 from dtk.scaling.sharding import Sharding, from_lists
@@ -59,8 +59,9 @@ def shards(
             "applies no policy; leave policy out"
         )
         raise ClusterConfigError(_(words, policy=policy))
-    if policy is not None:
-        one_of("policy", policy, POLICIES)
+    if policy is not None and policy not in POLICIES:
+        words = N_("policy={policy!r}: it takes one of {names}, or None")
+        raise ClusterConfigError(_(words, policy=policy, names=", ".join(POLICIES)))
     single = workers != 1 and not force and environment.on_colab()
     if single and by_context and replicas == 1:
         return _in_turn(make_dataset, workers, seed)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError, one_of, whole_number
+from dtk.errors import ClusterConfigError, DtkError, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch, request
 from dtk.records import weights
@@ -298,8 +298,9 @@ def _curves(counts: Sequence[int], whole: list[int], each: list[int], scaling: A
             "global_batch=128"
         )
         raise ClusterConfigError(_(words))
-    if scaling is not None:
-        one_of("scaling", scaling, _SCALINGS)
+    if scaling is not None and scaling not in _SCALINGS:
+        words = N_("scaling={given!r}: it takes one of {names}, or None")
+        raise ClusterConfigError(_(words, given=scaling, names=", ".join(_SCALINGS)))
     strong, weak, least = whole, each, min(counts)
     if scaling in ("strong", "both") and not whole:
         strong = [batch * least for batch in each]
