@@ -17,8 +17,6 @@ from dtk.course.exercise import Exercise, NotSolved, Trial, tf_config
 from dtk.course.exercises.lesson_04 import CONFIG
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 _CLOSE = 1e-5  # of weights after 28 steps; rounding alone makes 1e-7
 _PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 

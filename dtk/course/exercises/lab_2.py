@@ -22,8 +22,6 @@ from dtk.runs import baseline, run
 from dtk.worker.keras import Recorder
 from dtk.worker.loop import record_step
 
-__all__ = ["EXERCISES", "right"]
-
 _CLOSE = 1e-3  # of the losses of a right function on one device
 
 

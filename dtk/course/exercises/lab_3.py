@@ -12,8 +12,6 @@ from dtk.course.exercise import Exercise, Hints
 from dtk.course.rehearsal import Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 # ---- the step
 
 

@@ -12,8 +12,6 @@ from dtk.course.exercise import Exercise
 from dtk.course.rehearsal import on_parts, rehearse, teams
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 # ---- partners
 
 

@@ -15,8 +15,6 @@ from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 # ---- the rate in the warm-up
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from dtk.course.exercise import Exercise, Hints, digits
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 
 def _weighted(means: list[float], examples: list[int]) -> float:
     return sum(mean * count for mean, count in zip(means, examples, strict=True))

@@ -12,8 +12,6 @@ from dtk.course.exercise import Exercise, Hints, NotSolved
 from dtk.course.rehearsal import Outcome, Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 
 def _gathered(gather: Callable[..., Any], team: Team) -> Outcome | None:
     """What the workers hold after the ring's first half and this second one, and what they sent."""

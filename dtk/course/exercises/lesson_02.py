@@ -12,8 +12,6 @@ from dtk.course.exercise import Exercise, Hints, Trial, digits
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 
 def _per_example(losses: np.ndarray) -> np.ndarray:
     return losses.reshape(len(losses), -1).mean(axis=1)

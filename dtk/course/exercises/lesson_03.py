@@ -7,8 +7,6 @@ import random
 from dtk.course.exercise import Exercise, Hints, digits
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 
 def _files(draw: random.Random) -> list[tuple[list[str]]]:
     """Names of checkpoints in no order; in the third and the last, numbers were padded with zeros for a while."""

@@ -14,8 +14,6 @@ from dtk.language import N_, _
 from dtk.runs import baseline, run
 from dtk.worker.ship import takes_strategy
 
-__all__ = ["CONFIG", "EXERCISES"]
-
 
 def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
     """(addresses of all workers, the number of one of them)"""

@@ -12,8 +12,6 @@ from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
 
-__all__ = ["EXERCISES"]
-
 
 def _short_step(run: Run) -> tuple[list[float], int, int]:
     """The first step with fewer examples than a full batch: (shares, its examples, a full batch)."""

@@ -13,8 +13,6 @@ from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
 from dtk.scaling.sharding import Sharding, from_lists
 
-__all__ = ["EXERCISES"]
-
 
 def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
     """(examples, global batch, workers)"""

@@ -12,8 +12,6 @@ from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import tried
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 
 def _waits(draw: random.Random) -> list[tuple[dict[int, int | None]]]:
     """By worker, the one that it waits for, or None: a chain of waiting, and workers beside it."""

@@ -11,9 +11,6 @@ from dtk.course.exercise import Exercise, Trial
 from dtk.course.trials import tried
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
-
 _EFFICIENCY = Exercise(
     "08.efficiency",
     given="one, many, workers",

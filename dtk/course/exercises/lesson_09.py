@@ -8,8 +8,6 @@ import random
 from dtk.course.exercise import Exercise, Hints
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 
 def _step(workers: int, compute: float, size: float, latency: float, bandwidth: float) -> float:
     return compute / workers + 2 * (workers - 1) * latency + 2 * size * (workers - 1) / workers / bandwidth

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dtk.course.exercise import Exercise, Hints
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 EXERCISES = [
     Exercise(
         "10.updates",

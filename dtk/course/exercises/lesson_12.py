@@ -11,8 +11,6 @@ from typing import Any
 from dtk.course.exercise import Exercise, Hints, tf_config
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
     """Lists of nodes as Slurm writes them."""

@@ -7,8 +7,6 @@ import random
 from dtk.course.exercise import Exercise
 from dtk.language import N_
 
-__all__ = ["EXERCISES"]
-
 
 def _tables(draw: random.Random) -> list[tuple[dict[str, list[str]]]]:
     """Digests by name, one a worker: equal ones, one that differs, several that do."""

@@ -12,8 +12,6 @@ from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 
 def _done(names: list[str]) -> list[int]:
     return [int(name.split(".")[0]) for name in names]
