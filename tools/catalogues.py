@@ -50,13 +50,22 @@ def marked() -> Catalog:
 
 
 def in_code(source: str) -> Iterator[str | tuple[str, ...]]:
-    """The sentences that a file of dtk marks; Babel's own extraction takes other texts in such a call as well."""
+    """The sentences that a file of dtk marks, and the hints of its exercises.
+
+    Babel's own extraction takes other texts in a mark's call as well.
+    """
     for call in ast.walk(ast.parse(source)):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in SENTENCES:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        if call.func.id in SENTENCES:
             given = call.args[: SENTENCES[call.func.id]]
             said = [each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             if len(said) == len(given) and all(said):
                 yield said[0] if len(said) == 1 else tuple(said)
+        elif call.func.id == "Exercise":
+            named = {each.arg: each.value for each in call.keywords}
+            hints = [named.get("hint"), *getattr(named.get("wrong"), "values", ())]
+            yield from (each.value for each in hints if isinstance(each, ast.Constant))
 
 
 def asked(lesson: Path) -> Iterator[str]:

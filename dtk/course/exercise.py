@@ -156,7 +156,7 @@ class Exercise:
     A formula may call the functions of the file that the exercise is in.
 
     name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
-    plausible wrong answer, and the hint for who gives it, marked by `N_`. plain, drawn: the cases that a learner's
+    plausible wrong answer, and the hint for who gives it, in English. plain, drawn: the cases that a learner's
     function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without `drawn` the
     answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for an answer
     that fits none of `wrong`. close: relative tolerance of numbers. play: how an answer is tried on a case where that

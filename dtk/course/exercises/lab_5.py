@@ -23,11 +23,11 @@ _WARM_UP = Exercise(
     given="step, rate, warm_up",
     right="rate * min(1.0, (step + 1) / max(1, warm_up))",
     wrong={
-        "rate * min(1.0, step / max(1, warm_up))": N_(
+        "rate * min(1.0, step / max(1, warm_up))": (
             "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"
         ),
         "rate * (step + 1) / max(1, warm_up)": Hints.RATE_RISES,
-        "rate": N_("this is the rate without a warm-up"),
+        "rate": "this is the rate without a warm-up",
     },
     plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
     drawn=lambda draw: [(draw.randint(2, 8), 0.3, 10)],
@@ -41,11 +41,11 @@ _REACHED = Exercise(
     given="seconds, accuracies, target",
     right="next((at for at, value in zip(seconds, accuracies) if value >= target), math.inf)",
     wrong={
-        "seconds[-1]": N_("this is when training ended, not when the target came"),
-        "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": N_(
+        "seconds[-1]": "this is when training ended, not when the target came",
+        "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": (
             "an accuracy that equals the target has reached it"
         ),
-        "next((at for at, value in zip(seconds, accuracies) if value >= target), seconds[-1])": N_(
+        "next((at for at, value in zip(seconds, accuracies) if value >= target), seconds[-1])": (
             "where the target was never reached there is no time: math.inf"
         ),
     },
@@ -59,7 +59,7 @@ _REACHED = Exercise(
         (sorted(draw.uniform(0, 9) for _ in range(8)), [0.3, 0.5, 0.7, 0.82, 0.79, 0.84, 0.9, 0.86], 0.8)
         for _ in range(2)
     ],
-    hint=N_("go through both lists at once, and stop at the first accuracy that is high enough"),
+    hint="go through both lists at once, and stop at the first accuracy that is high enough",
 )
 
 # ---- the seconds expected
@@ -77,8 +77,8 @@ _EXPECTED = Exercise(
     given="examples, batch, workers, each, reduce",
     right=_seconds,
     wrong={
-        partial(_seconds, alone=True): N_("one worker has no other to all-reduce with"),
-        partial(_seconds, shared=False): N_("the global batch is shared: each worker computes its own part"),
+        partial(_seconds, alone=True): "one worker has no other to all-reduce with",
+        partial(_seconds, shared=False): "the global batch is shared: each worker computes its own part",
         "examples * each / workers": Hints.REDUCES,
     },
     # (examples needed, global batch, workers, seconds an example, seconds an all-reduce)
@@ -87,7 +87,7 @@ _EXPECTED = Exercise(
         (256 * draw.randint(10, 90), 256, workers, draw.randint(1, 9) * 1e-4, draw.randint(1, 9) * 1e-3)
         for workers in (1, 2, 8)
     ],
-    hint=N_("how many steps are there, and what does one of them take?"),
+    hint="how many steps are there, and what does one of them take?",
 )
 
 # ---- the choice, which is run

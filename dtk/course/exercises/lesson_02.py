@@ -10,7 +10,6 @@ import numpy as np
 
 from dtk.course.exercise import Exercise, Hints, Trial, digits
 from dtk.course.trials import half_full, hint_for_share
-from dtk.language import N_
 
 
 def _per_example(losses: np.ndarray) -> np.ndarray:
@@ -23,8 +22,8 @@ SHARES = Exercise(
     right="[sum(mine) / len(flat(losses)) for mine in losses]",
     wrong={
         "[sum(mine) / len(mine) for mine in losses]": Hints.OWN_MEAN,
-        "[sum(mine) / len(losses) for mine in losses]": N_("the number of replicas counts no examples"),
-        "[sum(mine) / len(mine) / len(losses) for mine in losses]": N_(
+        "[sum(mine) / len(losses) for mine in losses]": "the number of replicas counts no examples",
+        "[sum(mine) / len(mine) / len(losses) for mine in losses]": (
             "right where all replicas have equally many examples; in the second case they have not"
         ),
     },
@@ -39,10 +38,10 @@ ANY_SHAPE = Exercise(
     given="losses, global_batch",
     right="_per_example(losses).sum() / global_batch",
     wrong={
-        "losses.sum() / global_batch": N_(
+        "losses.sum() / global_batch": (
             "an example with several numbers counts several times; one number per example first"
         ),
-        "losses.mean(axis=-1).sum() / global_batch": N_(
+        "losses.mean(axis=-1).sum() / global_batch": (
             "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),
         "_per_example(losses).sum()": Hints.GROWS,
@@ -59,10 +58,10 @@ WEIGHTED = Exercise(
     given="losses, weights, global_batch",
     right="float(np.dot(losses, weights)) / global_batch",
     wrong={
-        "float(np.dot(losses, weights)) / sum(weights)": N_(
+        "float(np.dot(losses, weights)) / sum(weights)": (
             "the weights of this replica alone are no common divisor: each replica would divide by another number"
         ),
-        "sum(losses) / global_batch": N_("the weights are left out"),
+        "sum(losses) / global_batch": "the weights are left out",
         "float(np.dot(losses, weights)) / len(losses)": Hints.OWN_MEAN,
     },
     # (losses, weights, global batch) of one replica

@@ -6,7 +6,6 @@ import math
 import random
 
 from dtk.course.exercise import Exercise, Hints
-from dtk.language import N_
 
 
 def _step(workers: int, compute: float, size: float, latency: float, bandwidth: float) -> float:
@@ -34,18 +33,18 @@ EXERCISES = [
         given="serial, workers",
         right="1 / (serial + (1 - serial) / workers)",
         wrong={
-            "serial + (1 - serial) / workers": N_(
+            "serial + (1 - serial) / workers": (
                 "that is how long a step takes, compared with one worker's; how many times as fast is it?"
             ),
-            "1 / serial": N_("that is the limit for ever so many workers; it takes these workers"),
-            "1 / (serial / workers + 1 - serial)": N_(
+            "1 / serial": "that is the limit for ever so many workers; it takes these workers",
+            "1 / (serial / workers + 1 - serial)": (
                 "the workers divide the computing; the serial part is what they do not divide"
             ),
         },
         # (serial share of one worker's step, workers)
         plain=[(0.2, 2), (0.2, 1), (0.5, 8)],
         drawn=lambda draw: [(draw.randint(1, 60) / 100, workers) for workers in (2, 4, 16, 100, 1000)],
-        hint=N_("write down how long a step takes, in parts of one worker's step, then divide 1 by it"),
+        hint="write down how long a step takes, in parts of one worker's step, then divide 1 by it",
     ),
     Exercise(
         "09.step",
@@ -68,23 +67,23 @@ EXERCISES = [
         given="small, short, large, long",
         right="(large - small) / (long - short)",
         wrong={
-            "large / long": N_("these seconds hold the latency too; the difference does not"),
-            "(long - short) / (large - small)": N_("that is seconds per byte"),
-            "2 * (large - small) / (long - short)": N_("two workers send each byte once: 2 (n - 1) / n is 1"),
+            "large / long": "these seconds hold the latency too; the difference does not",
+            "(long - short) / (large - small)": "that is seconds per byte",
+            "2 * (large - small) / (long - short)": "two workers send each byte once: 2 (n - 1) / n is 1",
         },
         drawn=_timings,
-        hint=N_("both all-reduces have the same latency; what is left when you subtract?"),
+        hint="both all-reduces have the same latency; what is left when you subtract?",
     ),
     Exercise(
         "09.workers",
         given="serial, divided, times",
         right=_enough,
         wrong={
-            "math.ceil(times)": N_("so many would do if nothing were serial"),
-            "math.ceil(divided / ((serial + divided) / times - serial))": N_(
+            "math.ceil(times)": "so many would do if nothing were serial",
+            "math.ceil(divided / ((serial + divided) / times - serial))": (
                 "for some wishes no number of workers is enough; the answer is 0 there"
             ),
-            "_enough(serial, divided, times) + 1": N_("one worker fewer is enough as well"),
+            "_enough(serial, divided, times) + 1": "one worker fewer is enough as well",
         },
         # (ms that are not divided, ms that workers divide, how many times as fast it is to be)
         plain=[(20, 80, 2.3), (20, 80, 4.7), (20, 80, 5.5)],
@@ -97,6 +96,6 @@ EXERCISES = [
                 (draw.randint(1, 3), 307, 20.5),
             )
         ],
-        hint=N_("how long may a step take, and how much of that is left for what the workers divide?"),
+        hint="how long may a step take, and how much of that is left for what the workers divide?",
     ),
 ]

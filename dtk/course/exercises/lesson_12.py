@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, tf_config
-from dtk.language import N_
 
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
@@ -42,13 +41,13 @@ _HOSTS = Exercise(
     given="text",
     right=_expanded,
     wrong={
-        partial(_expanded, width=lambda first: 1): N_("no node has that name: the zeros in front belong to it"),
-        partial(_expanded, after=0): N_("a range's last node belongs to it"),
-        "text.split(',')": N_("a comma inside of the brackets parts numbers, and not names of nodes"),
-        partial(_expanded, groups=1): N_("after the first name there may be others"),
+        partial(_expanded, width=lambda first: 1): "no node has that name: the zeros in front belong to it",
+        partial(_expanded, after=0): "a range's last node belongs to it",
+        "text.split(',')": "a comma inside of the brackets parts numbers, and not names of nodes",
+        partial(_expanded, groups=1): "after the first name there may be others",
     },
     drawn=_texts,
-    hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
+    hint="part the text into names with or without brackets first, then what is in the brackets at its commas",
 )
 
 
@@ -80,8 +79,8 @@ _CONFIG = Exercise(
     given="env, hosts",
     right="_config(env, hosts)",
     wrong={
-        "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
-        "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
+        "_config(env, hosts, index=str(_index(env)))": "in the environment all is text; the index is a number",
+        "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
         "_config(env, [hosts[_index(env)]])": Hints.ALL_ADDRESSES,
     },
     # (environment of a worker, the nodes)
@@ -104,7 +103,7 @@ _ALL_REDUCE = Exercise(
     given="workers, size, latency, gigabits",
     right=_seconds,
     wrong={
-        "_seconds(workers, size / 8, latency, gigabits)": N_(
+        "_seconds(workers, size / 8, latency, gigabits)": (
             "networks are sold in bits a second, and a byte has 8 of them"
         ),
         "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": Hints.RING_BYTES,
@@ -116,7 +115,7 @@ _ALL_REDUCE = Exercise(
         (workers, draw.randint(1, 900) * 10**6, draw.randint(5, 90) * 1e-6, gigabits)
         for workers, gigabits in ((3, 1), (16, 25), (64, 100), (500, 400))
     ],
-    hint=N_("the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row"),
+    hint="the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row",
 )
 
 
@@ -129,10 +128,10 @@ _MINE = Exercise(
     given="files, worker, workers",
     right="files[worker::workers]",
     wrong={
-        "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": N_(
+        "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": (
             "these are neighbours, a block for each worker; files are dealt out in turn"
         ),
-        "files[worker + 1::workers]": N_("workers are counted from 0, and so are files"),
+        "files[worker + 1::workers]": "workers are counted from 0, and so are files",
         "list(files)": Hints.EVERYTHING,
     },
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
@@ -154,7 +153,7 @@ _COST = Exercise(
     right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
     wrong={
         "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
-        "_cost(1, price, seconds, _computed(steps, every, dies))": N_(
+        "_cost(1, price, seconds, _computed(steps, every, dies))": (
             "each node has its price, also those that did not die"
         ),
         "_cost(nodes, price, seconds, dies - 1 + steps)": Hints.FROM_STEP_1,
@@ -165,7 +164,7 @@ _COST = Exercise(
         (draw.randint(2, 64), draw.randint(1, 9) / 2, draw.randint(1, 9) / 4, 5_000, every, draw.randint(1_000, 4_900))
         for every in (50, 300, 700)
     ],
-    hint=N_("how many steps are computed in both starts together; then node-hours, then their price"),
+    hint="how many steps are computed in both starts together; then node-hours, then their price",
 )
 
 EXERCISES = [_HOSTS, _CONFIG, _ALL_REDUCE, _MINE, _COST]

@@ -78,16 +78,16 @@ EXERCISES = [
         given="names",
         right="max(_done(names), default=0)",
         wrong={
-            "len(names)": N_("files may be missing, as with save_best_only: their number is not their names'"),
-            "max(_done(names), default=0) + 1": N_(
+            "len(names)": "files may be missing, as with save_best_only: their number is not their names'",
+            "max(_done(names), default=0) + 1": (
                 "initial_epoch counts from 0: after two epochs it is the number of those that are done"
             ),
-            "_done(names)[-1] if names else 0": N_("the list comes in no order; the greatest number counts"),
+            "_done(names)[-1] if names else 0": "the list comes in no order; the greatest number counts",
         },
         # names of checkpoints in no order, a file an epoch or only the best; none at all in the second
         plain=[(["02.keras", "01.keras"],), ([],), (["05.keras", "03.keras"],), (["01.keras"],)],
         drawn=lambda draw: [([f"{epoch:02d}.keras" for epoch in draw.sample(range(1, 99), n)],) for n in (5, 4)],
-        hint=N_("how many epochs are done where no file is there, and where the last file is 05.keras?"),
+        hint="how many epochs are done where no file is there, and where the last file is 05.keras?",
     ),
     Trial("keras.clip", hint_for=_clip_hint),
     Exercise(
@@ -95,11 +95,11 @@ EXERCISES = [
         given="weight, gradient, scale, rate",
         right="weight - rate * gradient / scale if math.isfinite(gradient) else weight",
         wrong={
-            "weight - rate * gradient / scale": N_("a gradient that is infinite or no number must change no weight"),
-            "weight - rate * gradient if math.isfinite(gradient) else weight": N_(
+            "weight - rate * gradient / scale": "a gradient that is infinite or no number must change no weight",
+            "weight - rate * gradient if math.isfinite(gradient) else weight": (
                 "this gradient is of the scaled loss: it is too large by that factor"
             ),
-            "weight - rate * gradient / scale if gradient < math.inf else weight": N_(
+            "weight - rate * gradient / scale if gradient < math.inf else weight": (
                 "a gradient can be infinite in the other direction, too"
             ),
         },
@@ -114,24 +114,24 @@ EXERCISES = [
         drawn=lambda draw: [
             (float(draw.randint(1, 9)), float(draw.randint(1, 99)), 2.0 ** draw.randint(3, 9), 0.2) for _ in "ab"
         ],
-        hint=N_("of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?"),
+        hint="of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?",
     ),
     Exercise(
         "keras.prefetch",
         given="load, train, batches",
         right="load + (batches - 1) * max(load, train) + train",
         wrong={
-            "batches * (load + train)": N_("that is an epoch without prefetch: nothing is loaded while a batch trains"),
-            "batches * max(load, train)": N_(
+            "batches * (load + train)": "that is an epoch without prefetch: nothing is loaded while a batch trains",
+            "batches * max(load, train)": (
                 "nothing trains while the first batch is loaded, and nothing is loaded while the last one trains"
             ),
-            "load + batches * train": N_("where loading takes longer than training, each batch has to be waited for"),
+            "load + batches * train": "where loading takes longer than training, each batch has to be waited for",
         },
         # (seconds to load a batch, seconds to train on it, batches): loading is slower, quicker, and all the same
         plain=[(2.0, 3.0, 10), (3.0, 2.0, 10), (1.0, 1.0, 4), (5.0, 1.0, 1)],
         drawn=lambda draw: [
             (float(draw.randint(1, 9)), float(draw.randint(1, 9)), draw.randint(2, 20)) for _ in range(3)
         ],
-        hint=N_("draw two rows of boxes, loading above training: the second batch is loaded while the first trains"),
+        hint="draw two rows of boxes, loading above training: the second batch is loaded while the first trains",
     ),
 ]
