@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
+from dtk.errors import DtkError
 from dtk.language import _, ngettext
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         lesson: such as "02", or "lab3"; None: the one whose question or check came last in this kernel.
         path: where to; None: `lesson-02-report.html`, or `lab-3-report.html`, in the current directory.
 
-    Where there is nothing to report, prints that alone.
+    Raises:
+        DtkError: there is nothing to report of the lesson that was named: no question was answered there and nothing
+            was checked. Without a name a line says so.
     """
     # Late: a worker that tries an exercise's function imports this module, and draws nothing.
     from dtk.view.canvas import drawn
@@ -126,11 +129,14 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     if place() is None:
         print(_("dtk: no answers are kept here (DTK_LIVE is off), so there is no report"))
         return
-    lesson = lesson or _lesson
+    asked, lesson = lesson, lesson or _lesson
     lab, number = lesson.startswith("lab"), lesson.removeprefix("lab")
     named = _("lab {number}", number=number) if lab else _("lesson {number}", number=number)
     said = answers()
     said = said[[name.partition(".")[0] == lesson for name in said.index]]
+    if said.empty and asked:
+        what = _("nothing was answered or checked in {lesson}", lesson=named)
+        raise DtkError(what, remedy=_("run its cells first, from dtk.ask on"))
     if said.empty:
         print(_("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first"))
         return
