@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtk import plot as plot
     from dtk.compat.keras.keras3 import correct_keras as correct_keras
     from dtk.course.ask import ask as ask
-    from dtk.course.check import check as check
+    from dtk.course.exercise import check as check
     from dtk.course.kept import answers as answers
     from dtk.course.kept import report as report
     from dtk.environment import is_chief as is_chief
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 _NAMES = {  # by the module that each is in
     "dtk.compat.keras.keras3": "correct_keras",
     "dtk.course.ask": "ask",
-    "dtk.course.check": "check",
+    "dtk.course.exercise": "check",
     "dtk.course.kept": "answers report",
     "dtk.environment": "is_chief run_dir training_ended",
     "dtk.errors": "ClusterConfigError DatasetUnavailable DtkError NotShippable RunInterrupted "

@@ -58,8 +58,6 @@ def _add_lessons(lessons: argparse.ArgumentParser, lab: argparse.ArgumentParser)
     for each in (lessons, lab):
         each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
         each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
-        editions = ("student", "solution")
-        each.add_argument("--edition", choices=editions, help="without solutions, or solved (default: as they are)")
     lessons.add_argument("--overwrite", action="store_true", help="also the files that you have changed")
 
 
@@ -141,21 +139,19 @@ def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
 
     if options.language in language.languages():
         os.environ[language.ASKED] = options.language  # for what is said here, and in JupyterLab's kernels
-    chosen = (options.dir, options.language or language.language(), options.edition or "")
+    chosen = (options.dir, options.language or language.language())
     if options.command == "lab":
         lesson_files.lab(*chosen, options=rest)
     else:
-        copied = lesson_files.bring(*chosen, overwrite=options.overwrite)
-        print(copied)
-        print(f"next: `dtk lab {copied.folder}` opens them in JupyterLab; begin with 00_start_here")
+        folder = lesson_files.bring(*chosen, overwrite=options.overwrite)
+        print(f"next: `dtk lab {folder}` opens them in JupyterLab; begin with 00_start_here")
 
 
 def _class_build(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.course import lesson_files
-    from dtk.course.build import build, lessons
+    from dtk.course.lesson_files import brought, build, lessons
 
     if options.lessons == Path("notebooks") and not options.lessons.is_dir():
-        options.lessons = lesson_files.brought()  # without a clone
+        options.lessons = brought()  # without a clone
     found = lessons(options.lessons, options.lesson)
     files = build(options.edition, found, options.lessons, options.out, options.variant, options.hidden)
     print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")

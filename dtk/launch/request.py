@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
-from dtk.errors import ClusterConfigError, whole_number
+from dtk.errors import ClusterConfigError, seconds, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch import program
 from dtk.launch.program import Program
@@ -152,9 +153,8 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
 def check_times(timeout: Any, stall_timeout: Any) -> None:
     """Seconds above 0, or None for no limit."""
     for name, value in (("timeout", timeout), ("stall_timeout", stall_timeout)):
-        if value is not None and not (isinstance(value, (int, float)) and value > 0):
-            words = N_("{name}={value!r}: it takes seconds above 0, or None for no limit")
-            raise ClusterConfigError(_(words, name=name, value=value))
+        if value not in (None, math.inf):
+            seconds(name, value)
 
 
 def checked_seed(seed: Any) -> int | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError, whole_number
+from dtk.errors import ClusterConfigError, DtkError, one_of, whole_number
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
@@ -86,9 +86,7 @@ def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= MOST_BYTES:
             words = N_("sizes: {size!r}, but it takes bytes from 4 (one float32) to {most:,}")
             raise ClusterConfigError(_(words, size=size, most=MOST_BYTES))
-    if implementation not in IMPLEMENTATIONS:
-        words = N_("implementation={given!r}: it takes one of {names}")
-        raise ClusterConfigError(_(words, given=implementation, names=", ".join(IMPLEMENTATIONS)))
+    one_of("implementation", implementation, IMPLEMENTATIONS)
     whole_number("repeats", repeats)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dtk import environment, faults
-from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
+from dtk.errors import DtkError, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
 from dtk.view.controls import STYLE, choice, display_beside, number, styled
@@ -95,9 +95,7 @@ def fault_lab(
         ClusterConfigError: other numbers of workers or steps.
     """
     for name, count in (("workers", workers), ("steps", steps)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            words = N_("fault_lab: {name}={count!r}, but it takes a whole number from 1 up")
-            raise ClusterConfigError(_(words, name=name, count=count))
+        whole_number(f"fault_lab: {name}", count)
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
     if environment.live_mode() != "widgets":
