@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
@@ -79,8 +80,10 @@ def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
     assert lines == ["dtk: run", "dtk: step 1/4, loss 1", "dtk: run: step 1/4, loss 1; finished in 5.0 s"]
 
 
-def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkeypatch):
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "file"])
+def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkeypatch, terminal):
     now = [0.0]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
     reader = Reader(folder)
     view = show.Counting(reader, 1, "each step again", 4)
@@ -91,6 +94,9 @@ def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkey
         view.update([])
     view.close("finished", finished=True)
     said = capsys.readouterr().err.split("\r")
+    if not terminal:
+        assert said == [""]
+        return
     assert [line.strip() for line in said if line.strip()] == [f"each step again: step {n} of 4" for n in (2, 4)]
     assert said[-1] == ""
     assert not said[-2].strip()

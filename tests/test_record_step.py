@@ -130,6 +130,23 @@ def test_a_row_is_written_after_its_steps_update():
         assert len({tuple(weights) for weights in result}) == STEPS
 
 
+def examples_as(kind):
+    def loop(strategy):
+        data, model, _, step = parts(strategy)
+        for x, y in data:
+            batch = (x.numpy(), y.numpy()) if kind == "numpy" else (x, y)
+            dtk.record_step(step((x, y)), batch=batch, model=model)
+
+    return loop
+
+
+def test_a_batch_of_numpy_arrays_is_recorded_like_one_of_tensors():
+    columns = ["step", "examples", "data", "loss"]
+    arrays, tensors = (dtk.baseline(examples_as(kind)).records[columns] for kind in ("numpy", "tensors"))
+    assert len(arrays) == STEPS
+    assert arrays.equals(tensors)
+
+
 def without_model(strategy):
     data, _, _, step = parts(strategy)
     for batch in data:

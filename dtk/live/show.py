@@ -20,6 +20,8 @@ __all__ = ["Counting", "Live", "heading", "show"]
 class Counting(Live):
     """Shows how far a run is that does its work beside others, in a line that vanishes at its end.
 
+    A file or a pipe, from which nothing vanishes, gets no such line.
+
     title: what it does; steps: how many it will make.
     """
 
@@ -30,7 +32,7 @@ class Counting(Live):
 
         self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
         reader.follow(self._follower)
-        self._next, self._width = time.monotonic() + self.SOONEST, 0
+        self._next, self._shown = time.monotonic() + self.SOONEST, ""
         self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
 
     def update(self, states: Sequence[Line | str]) -> None:
@@ -40,18 +42,19 @@ class Counting(Live):
         self._write(_("{title}: step {n} of {steps}", title=self._title, n=self._follower.step, steps=self._steps))
 
     def close(self, outcome: str, finished: bool = False) -> None:
-        if self._width:
-            self._write("")
+        self._write("")
 
     def _write(self, words: str) -> None:
+        if words == self._shown:
+            return
         if live_mode() == "widgets":
             from IPython.display import display
 
             put = self._handle.update if self._handle else functools.partial(display, display_id=True)
             self._handle = put({"text/plain": words}, raw=True) or self._handle
-        else:
-            print("\r" + words.ljust(self._width), end="" if words else "\r", file=sys.stderr, flush=True)
-        self._width = len(words)
+        elif sys.stderr.isatty():
+            print("\r" + words.ljust(len(self._shown)), end="" if words else "\r", file=sys.stderr, flush=True)
+        self._shown = words
 
 
 def show(workers: int, replicas: int, mode: str, reader: Reader, note: str = "", program: str = "") -> Live:

@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dtk.compat.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
@@ -111,7 +113,7 @@ def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[l
         for mine, share in zip(shares, _checked_losses(name, values, place), strict=True):
             mine.append(tf.cast(share, tf.float64))
     leaves = tf.nest.flatten(batch)
-    locals_ = [local_values(leaf) for leaf in leaves]
+    locals_ = [local_values(tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
     if not leaves or any(len(values) != len(shares) for values in locals_):
         words = N_("dtk.record_step: the batch has no part for each of the {n} replicas")
         raise ClusterConfigError(_(words, n=len(shares)), remedy=_("pass batch= as the distributed dataset gave it"))
