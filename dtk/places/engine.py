@@ -168,10 +168,12 @@ class Remote:
             lent.carrier.send(messages.RunEnded(self._folder.path.name))
 
     def cut(self) -> list[tuple[int, int, str]]:
-        """(who, whom, the system's words) of members whose machine can't reach another's server."""
-        lost = self.lost()
+        """(who, whom, the system's words) of workers whose machine can't reach another's server."""
+        lost, addresses = self.lost(), self.addresses()
         running = [self._member[key] for key in self.started if key in self._member and key not in self.exited]
-        there = {member: self.addresses()[member] for member in running}
+        # An evaluator, the last member, has no server that others need.
+        workers = self._folder.workers if self._folder is not None else 0
+        there = {member: addresses[member] for member in running if member < workers}
         by_address = {address: member for member, address in there.items()}
         asked = [member for member in there if member not in lost]
         others = {member: [each for each in by_address if each != there[member]] for member in asked}
