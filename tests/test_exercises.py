@@ -249,6 +249,6 @@ def test_workers_do_not_share_their_weights():
 
 def test_a_step_of_lesson_09_is_what_the_model_predicts():
     for workers, compute, size, latency, bandwidth in FUNCTIONS["09.step"].cases():
-        job = Job(per_example=compute / 1000, batch=1000, gradient_bytes=size)
-        row = predict(job, Cluster(Link("a wire", latency, bandwidth)), [workers], scaling="strong").iloc[0]
+        job = Job(per_example=compute / 1000, batch=1000 / workers, gradient_bytes=size)
+        row = predict(job, Cluster(Link("a wire", latency, bandwidth)), [workers]).iloc[0]
         assert FUNCTIONS["09.step"].answer(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)

@@ -59,7 +59,7 @@ __all__ = [
     "slowest_mean",
 ]
 
-_SECONDS, _ABOVE_0 = N_("seconds from 0 up"), N_("a number above 0")
+_ABOVE_0 = N_("a number above 0")
 
 
 def in_range(name: str, value: object, least: float, most: float, what: str) -> None:
@@ -87,7 +87,7 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        in_range(f"{self.name}: latency", self.latency, 0, math.inf, _SECONDS)
+        in_range(f"{self.name}: latency", self.latency, 0, math.inf, N_("seconds from 0 up"))
         in_range(f"{self.name}: bandwidth", self.bandwidth, math.ulp(0), math.inf, _ABOVE_0)
 
     def __str__(self) -> str:
@@ -277,9 +277,10 @@ class Job:
     critical_batch: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("per_example", "batch", "critical_batch"):
-            if name != "critical_batch" or self.critical_batch is not None:
-                in_range(name, getattr(self, name), math.ulp(0), math.inf, _ABOVE_0)
+        for name in ("per_example", "batch"):
+            in_range(name, getattr(self, name), math.ulp(0), math.inf, _ABOVE_0)
+        if self.critical_batch is not None:
+            in_range("critical_batch", self.critical_batch, math.ulp(0), math.inf, _ABOVE_0)
         for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD)):
             in_range(name, getattr(self, name), 0, most, _("a number from 0 to {most:g}", most=most))
         in_range("pack_bytes", self.pack_bytes, 0, math.inf, N_("bytes from 0 up; 0 is one bucket"))
