@@ -12,7 +12,7 @@ import pytest
 from dtk import errors
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.verdict import Diagnosis, either, found
-from dtk.worker.wire import RingBroken
+from dtk.worker.ring import RingBroken
 
 DTK = Path(errors.__file__).parent
 CUTS = {"partition", "rpartition", "split", "splitlines", "startswith", "endswith", "removeprefix", "removesuffix"}

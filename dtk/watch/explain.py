@@ -8,7 +8,6 @@ import signal
 from dtk import extras
 from dtk.errors import in_words
 from dtk.language import N_, _
-from dtk.worker.wire import RingPortTaken
 
 __all__ = [
     "KNOWN",
@@ -220,9 +219,9 @@ def may_have_lost_a_peer(kind: str) -> bool:
     return kind in _LOST_BY and kind != "InternalError"
 
 
-def port_was_taken(kind: str, message: str) -> bool:
-    """Whether an error is of a port that another program took: TensorFlow's words, or the type of `dtk.ring`'s."""
-    return kind == RingPortTaken.__name__ or bool(_PORT_TAKEN.search(message))
+def port_was_taken(message: str) -> bool:
+    """Whether an error is TensorFlow's of a port that another program took."""
+    return bool(_PORT_TAKEN.search(message))
 
 
 def without_heartbeat(message: str) -> int | None:

@@ -146,7 +146,7 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
     ends = {}
     for fd in {int(name) for name in os.listdir("/dev/fd")} - {*kept}:
         with contextlib.suppress(OSError):  # no socket, or closed in the meantime
-            ends[fd] = _ends(fd)
+            ends[fd] = _ends(fd, own)
     both = {*ends.values()}
     for fd, (here, there) in ends.items():
         # Of a connection with itself, which stays, both ends are here.
@@ -155,10 +155,15 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
                 _replace(fd, kept)
 
 
-def _ends(fd: int) -> tuple[int, int]:
-    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket."""
+def _ends(fd: int, own: int) -> tuple[int, int]:
+    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket.
+
+    `dtk.ring` has sockets of its own, which count as if they were at the port `own`.
+    """
     each = socket.socket(fileno=fd)
     try:
+        if each.family == socket.AF_UNIX and _of_a_ring(each):
+            return own, 0
         if each.family not in (socket.AF_INET, socket.AF_INET6) or each.type != socket.SOCK_STREAM:
             return 0, 0
         here = each.getsockname()[1]
@@ -168,6 +173,13 @@ def _ends(fd: int) -> tuple[int, int]:
             return here, 0
     finally:
         each.detach()
+
+
+def _of_a_ring(link: socket.socket) -> bool:
+    names = [link.getsockname()]
+    with contextlib.suppress(OSError):  # not connected: it listens
+        names.append(link.getpeername())
+    return any(str(name).endswith("/ring") for name in names)
 
 
 def _replace(fd: int, kept: dict[int, socket.socket]) -> None:
