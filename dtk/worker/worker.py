@@ -155,7 +155,6 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     updates.keep_beside(here)
     states.finish()
-    follow.finish()
     progress(here).finish()
     updates.write(here)
     here.folder.save_result(ship.pack_result(result))
