@@ -16,7 +16,7 @@ import numpy as np
 from dtk.digits import first_three, rounded
 from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
-from dtk.proof.case import Case, said_of
+from dtk.proof.case import Case
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, spread
 from dtk.proof.steps import Part, Steps, parted
@@ -191,7 +191,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
         tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
         return case.found("sparse gradient", where, tested)
     if case.failed.reason == "update" and case.operations.clips:
-        how = said_of(case.operations.clips, "")
+        how = _(", ").join(case.operations.clips[:3])
         tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
         return case.found("clipping", where, tested)
     return None

@@ -19,7 +19,7 @@ from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _, ngettext
 from dtk.launch.again import whom
-from dtk.proof.evidence import Evidence, collect, seen_of
+from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged, parted
 from dtk.records import facts
@@ -124,8 +124,7 @@ def followed(
     return Following(ours, replicas, theirs, steps, failed, counts)
 
 
-def _passed(ours: Evidence, following: Following | None) -> str:
-    assert following is not None
+def _passed(ours: Evidence, following: Following) -> str:
     assert following.steps is not None
     followed, words = len(following.steps.followed), PASS
     undecided = following.steps.undecided
@@ -167,7 +166,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     if reasons:
         run: Any = ours.run
         try:
-            mine = seen_of(run.again(without=tuple(reasons)), ours.name)
+            mine = collect(run.again(without=tuple(reasons)), ours.name)
         except DtkError:
             raise alone.failed from None
         if not can_be_followed(mine.run):

@@ -23,7 +23,6 @@ class Diagnosis:
         evidence: facts that it rests on, a sentence each; the first says which test could have refuted it.
         also: further mistakes, which leave the same traces.
         remedy: what to do about it; "" where `what` says that as well, or where nothing is known.
-        alike: those of `also` that the sentence names as looking the same.
     """
 
     mistake: str
@@ -31,15 +30,14 @@ class Diagnosis:
     evidence: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     remedy: str = ""
-    alike: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """All of it in words: what, the remedy, and which other mistakes would look the same."""
         said = in_words(self.what, self.remedy)
-        if not self.alike:
+        if not self.also or self.mistake == "unknown":  # where `what` lists them
             return said
-        return _("{sentence} (the same is seen with: {others})", sentence=said, others=_(", ").join(self.alike))
+        return _("{sentence} (the same is seen with: {others})", sentence=said, others=_(", ").join(self.also))
 
     def __str__(self) -> str:
         return self.sentence
@@ -53,7 +51,7 @@ def found(mistake: str, what: str, tested: str, evidence: Sequence[str] = (), al
 
     tested: what could have refuted it, and did not.
     """
-    return Diagnosis(mistake, what, (by_test(tested), *evidence), also, _(MISTAKES[mistake].remedy), alike=also)
+    return Diagnosis(mistake, what, (by_test(tested), *evidence), also, _(MISTAKES[mistake].remedy))
 
 
 def by_test(tested: str) -> str:

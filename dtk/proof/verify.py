@@ -22,21 +22,18 @@ reason; what passed is printed, as facts without measured numbers, so that it ca
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtk.errors import VerificationError
-from dtk.language import N_, _
-from dtk.proof.evidence import Evidence, check_arguments, collect, seen_of
+from dtk.language import N_, _, ngettext
+from dtk.proof.evidence import RECORDER, Evidence, check_arguments, collect
 from dtk.proof.following import Following, can_be_followed, check_every_step, check_replicas_agree
 from dtk.proof.proof import Proof
+from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 
 if TYPE_CHECKING:
     from dtk.records.facts import RunLike
-from collections.abc import Iterable
-
-from dtk.language import ngettext
-from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 
 __all__ = ["name_of", "prove", "updates_line", "verify"]
 
@@ -110,8 +107,10 @@ def _checks(
 ) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
     check_arguments(run, baseline)
+    ours = collect(run, name_of(run))
     # Where nothing recorded steps, states prove every update, and that all workers hold the same.
-    ours = (seen_of if can_be_followed(run) else collect)(run, name_of(run))
+    if not ours.steps and not can_be_followed(run):
+        raise VerificationError(_("the {run} has no records", run=ours.name), reason="records", remedy=_(RECORDER))
     yield from _header(ours)
     if ours.steps:
         yield updates_line(ours, allow_unrecorded)
