@@ -31,8 +31,8 @@ from dtk.launch import messages, owned, warm
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
+from dtk.worker.process import listening
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import listening
 
 __all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
 

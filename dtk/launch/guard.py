@@ -20,7 +20,7 @@ from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
 from dtk.published import page
 from dtk.worker import isolation
-from dtk.worker.family import adopt_orphans, die_with, end_children
+from dtk.worker.process import adopt_orphans, die_with, end_children
 
 __all__ = ["main"]
 

@@ -16,8 +16,8 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
+from dtk.worker.process import Vitals
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

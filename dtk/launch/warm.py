@@ -20,8 +20,8 @@ from dtk.errors import DtkError
 from dtk.language import N_, _
 from dtk.launch import messages, owned
 from dtk.launch.messages import Incoming, Message, as_line
+from dtk.worker.process import Vitals, ask, listening, vitals
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals, ask, listening, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 

@@ -34,8 +34,8 @@ from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import estimator, follow, ship, states, updates
-from dtk.worker.family import die_with
 from dtk.worker.keras import Recorder
+from dtk.worker.process import die_with
 from dtk.worker.progress import progress
 from dtk.worker.spec import WorkerSpec
 

@@ -1,19 +1,36 @@
-"""Processes that end with others: to die with a parent, to adopt orphans, to end what is below."""
+"""A process as the system has it: it ends with its parent, or with all below it; what it uses, and where it listens."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
-__all__ = ["adopt_orphans", "die_with", "end_children", "kill_below", "kill_tree"]
+__all__ = [
+    "Vitals",
+    "adopt_orphans",
+    "ask",
+    "die_with",
+    "end_children",
+    "kill_below",
+    "kill_tree",
+    "listening",
+    "vitals",
+]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 END_SECONDS = 2.5
+_LISTEN = "0A"  # <net/tcp_states.h>
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 def adopt_orphans() -> None:
@@ -90,3 +107,63 @@ def kill_tree(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass  # the worker had not made its group yet, or all of it is gone
+
+
+class Vitals(NamedTuple):
+    """used: processor seconds since the process began. stopped: by SIGSTOP or its like.
+
+    disk: bytes that it has read from disks and written to them.
+    """
+
+    used: float
+    stopped: bool
+    disk: int = 0
+
+
+@lru_cache(maxsize=64)
+def _process(pid: int) -> psutil.Process:
+    return psutil.Process(pid)
+
+
+def vitals(pid: int) -> Vitals | None:
+    """Of a process that lives; None where there is none."""
+    try:
+        process = _process(pid)
+        with process.oneshot():
+            times, status = process.cpu_times(), process.status()
+        disk = _disk(process)
+    except psutil.Error:
+        _process.cache_clear()  # the number may be another process's by now
+        return None
+    return Vitals(float(times.user + times.system), status in _STOPPED, disk)
+
+
+def _disk(process: psutil.Process) -> int:
+    try:
+        counted = process.io_counters()
+    except (AttributeError, psutil.AccessDenied):  # macOS; a process with another's rights
+        return 0
+    return int(counted.read_bytes + counted.write_bytes)
+
+
+def ask(pid: int) -> None:
+    """Has a worker write its Python stacks to its stacks.txt."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+
+
+def listening(ports: Iterable[int], pid: int | None = None) -> set[int]:
+    """Those of the ports that a process listens on, by Linux's own tables; none where there are no such tables.
+
+    pid: of a process in whose network they are, if not this one's.
+    """
+    wanted, found = set(ports), set()
+    for table in (f"/proc/{pid or 'self'}/net/{name}" for name in ("tcp", "tcp6")):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in (line.split() for line in lines):
+            if fields[3] == _LISTEN:
+                found.add(int(fields[1].rsplit(":", 1)[1], 16))
+    return wanted & found
