@@ -145,18 +145,14 @@ def look_at_factor(case: Case) -> Diagnosis | None:
             "of all variables, weights alone differ, all by one factor; what an optimizer keeps of gradients agrees"
         )
         return case.found("learning rate", _(what, where=_where(case), factor=factor), tested)
-    words = {
-        n: N_("{n} times as long, {n} being the number of replicas"),
-        1 / n: N_("1/{n} as long, {n} being the number of replicas"),
-        n * n: N_("{n}² times as long, {n} being the number of replicas"),
-        1 / n**2: N_("1/{n}² as long, {n} being the number of replicas"),
-    }
-    value = next((value for value in words if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
+    of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
+    value = next((value for value in of_loss if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
     if value is None:
         return None
-    of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
+    times = {n: f"{n}", 1 / n: f"1/{n}", n * n: f"{n}²", 1 / n**2: f"1/{n}²"}[value]
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
-    what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
+    what = N_("{where}: {times} times as long, {n} being the number of replicas")
+    what = _(what, where=_where(case), times=times, n=n)
     suspects = [of_loss[value]]
     if case.failed.reason != "loss":
         more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
