@@ -13,7 +13,7 @@ from rings import all_reduce, gradient
 import dtk
 from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
 from dtk.scaling.ring import story
-from dtk.worker.ring import Neighbours, RingBroken, _Arrival, _use_of
+from dtk.worker.ring import Neighbours, RingBroken, _Arrival, _parts_of
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +41,10 @@ def test_each_message_is_written_down_at_both_ends():
     run = dtk.run(all_reduce, workers=3)
     sent, received = events_of(run, RingSent), events_of(run, RingReceived)
     assert len(sent) == len(received) == 3 * 4
-    one = {(worker, e.step, e.receiver, e.chunk, e.bytes) for worker, e in sent}
-    assert one == {(e.sender, e.step, worker, e.chunk, e.bytes) for worker, e in received}
-    hows = [[e.how for worker, e in events_of(run, RingUsed) if worker == k] for k in range(3)]
-    assert hows == [["added", "added", "copied", "copied"]] * 3
+    one = {((worker + 1) % 3, e.step, e.chunk) for worker, e in sent}
+    assert one == {(worker, e.step, e.chunk) for worker, e in received}
+    parts = [[len(e.parts) for worker, e in events_of(run, RingUsed) if worker == k] for k in range(3)]
+    assert parts == [[2, 3, 3, 3]] * 3
     told = story(run.folder)
     assert (told.steps, told.missing, told.interrupted) == (4, 0, False)
     assert told.holds[0] == [[(k,)] * 3 for k in range(3)]
@@ -207,15 +207,15 @@ def test_a_message_cut_short_is_no_message(tmp_path):
 def test_the_numbers_tell_what_was_done():
     held, came = np.array([1.0, 2.0]), np.array([10.0, 20.0])
     arrival = _Arrival(1, came, [1])
-    assert _use_of(held + came, held, [0], arrival) == ("added", [0, 1])
-    assert _use_of(came, held, [0], arrival) == ("copied", [1])
-    assert _use_of(held, held, [0], arrival) == ("ignored", [0])
-    assert _use_of(held - came, held, [0], arrival) == ("changed", None)
-    assert _use_of(held + 1, held, [0], None) == ("changed", None)
-    assert _use_of(held + came, held, [0], _Arrival(1, came, None)) == ("added", None)
+    assert _parts_of(held + came, held, [0], arrival) == [0, 1]
+    assert _parts_of(came, held, [0], arrival) == [1]
+    assert _parts_of(held, held, [0], arrival) == [0]
+    assert _parts_of(held - came, held, [0], arrival) is None
+    assert _parts_of(held + 1, held, [0], None) is None
+    assert _parts_of(held + came, held, [0], _Arrival(1, came, None)) is None
 
 
 def test_zeros_tell_nothing_so_the_sum_without_repetition_is_taken():
     zeros = np.zeros(2)
-    assert _use_of(zeros, zeros, [0], _Arrival(1, zeros, [1])) == ("added", [0, 1])
-    assert _use_of(zeros, zeros, [0], _Arrival(2, zeros, [0, 1])) == ("copied", [0, 1])
+    assert _parts_of(zeros, zeros, [0], _Arrival(1, zeros, [1])) == [0, 1]
+    assert _parts_of(zeros, zeros, [0], _Arrival(2, zeros, [0, 1])) == [0, 1]

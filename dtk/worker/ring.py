@@ -123,7 +123,7 @@ class Ring:
         self._round, self._step, self._shape = self._round + 1, 0, whole.shape
         self._held = {number: (chunk.copy(), [self.worker]) for number, chunk in enumerate(chunks)}
         self._arrived = {}
-        self._write(RingSplit, bytes=[chunk.nbytes for chunk in chunks])
+        self._write(RingSplit)
         return chunks
 
     def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
@@ -148,7 +148,7 @@ class Ring:
         array, parts = self._held[number]
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
         receiver, sender = self._neighbours.next, self._neighbours.previous
-        self._write(RingSent, step=self._step, chunk=int(number), receiver=receiver, bytes=array.nbytes, parts=parts)
+        self._write(RingSent, step=self._step, chunk=int(number))
         return self._take(*self._trade(about, array, receiver, sender))
 
     def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
@@ -230,25 +230,18 @@ class Ring:
             theirs = {"its": about["step"], "its_round": about["round"]}
             raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **theirs))
         number = int(about["chunk"])
-        if number in self._arrived:
-            self._used(number, "overwritten", None)  # it never left again, so what became of it is not known
         self._arrived[number] = _Arrival(self._step, values, about["parts"])
-        self._write(RingReceived, step=self._step, chunk=number, sender=sender, bytes=values.nbytes)
+        self._write(RingReceived, step=self._step, chunk=number)
         return number, values.copy()
 
     def _settle(self, number: int, values: Any) -> None:
-        """Finds out what chunk `number` holds now, and what was done with the one that came for it."""
+        """Finds out whose parts chunk `number` holds now, and so what was done with the one that came for it."""
         now = np.ravel(np.array(values))
-        held, parts = self._held[number]
-        came = self._arrived.get(number)
-        how, parts = _use_of(now, held, parts, came)
+        came = self._arrived.pop(number, None)
+        parts = _parts_of(now, *self._held[number], came)
         if came is not None:
-            self._used(number, how, parts)
+            self._write(RingUsed, step=came.step, chunk=number, parts=parts)
         self._held[number] = (now, parts)
-
-    def _used(self, number: int, how: str, parts: Parts) -> None:
-        came = self._arrived.pop(number)
-        self._write(RingUsed, step=came.step, chunk=number, how=how, parts=parts)
 
     def _suspect(self) -> int:
         """The worker that all wait for: going back, the first that is not itself in an unfinished exchange."""
@@ -264,24 +257,19 @@ class Ring:
         self._place.journal.event(kind(self._place.now(), round=self._round, **facts))
 
 
-def _use_of(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | None) -> tuple[str, Parts]:
-    """What was done ("added", "copied", "ignored" or "changed"), and the parts that are in the chunk then.
+def _parts_of(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | None) -> Parts:
+    """The parts of a chunk that held others before: the one that came was added to it, copied into it, or ignored.
 
     Where the numbers allow several answers (zeros, for one), a sum without a worker twice is taken first.
     """
-    if came is None:
-        return ("ignored", parts) if _same(now, held) else ("changed", None)
-    fits = came.values.shape == held.shape
-    answers = {"copied": came.parts} if _same(now, came.values) else {}
-    if fits and _same(now, held + came.values):
-        answers["added"] = None if parts is None or came.parts is None else sorted(parts + came.parts)
-    if _same(now, held):
-        answers["ignored"] = parts
-    apart = parts is not None and came.parts is not None and not set(parts) & set(came.parts)
-    for how in ("added", "copied", "ignored") if apart else ("copied", "added", "ignored"):
-        if how in answers:
-            return how, answers[how]
-    return "changed", None
+    answers = [(held, parts)]
+    if came is not None:
+        answers.insert(0, (came.values, came.parts))
+        both = None if parts is None or came.parts is None else sorted(parts + came.parts)
+        apart = parts is not None and came.parts is not None and not {*parts} & {*came.parts}
+        if came.values.shape == held.shape:
+            answers.insert(0 if apart else 1, (held + came.values, both))
+    return next((its for values, its in answers if _same(now, values)), None)
 
 
 def _numbers(values: Any, call: str) -> np.ndarray:
