@@ -184,7 +184,7 @@ def _reached(addresses: list[str]) -> list[str]:
 
 
 def _isolation() -> Iterator[Finding]:
-    try_it = "from dtk.worker import isolation; isolation.enter()"
+    try_it = "from dtk.worker import process; process.isolate()"
     done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2]

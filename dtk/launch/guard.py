@@ -19,8 +19,7 @@ from pathlib import Path
 from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
 from dtk.published import page
-from dtk.worker import isolation
-from dtk.worker.process import adopt_orphans, die_with, end_children
+from dtk.worker.process import adopt_orphans, die_with, end_children, isolate
 
 __all__ = ["main"]
 
@@ -31,7 +30,7 @@ def main() -> None:
     kernel = os.getppid()
     if options["isolated"]:
         try:
-            isolation.enter()
+            isolate()
         except OSError as error:
             words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
             words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))

@@ -119,7 +119,7 @@ class Place(Protocol):
 class Localhost:
     """This machine, the only place that forks its workers from the kernel's own warm parent.
 
-    isolated: whether they have a network of their own (`dtk.worker.isolation`); None: as DTK_ISOLATE says.
+    isolated: whether they have a network of their own (`dtk.worker.process.isolate`); None: as DTK_ISOLATE says.
     """
 
     name = ""

@@ -19,8 +19,8 @@ from dtk.launch.again import whom
 from dtk.proof.case import Case
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, spread
+from dtk.proof.mistakes import Diagnosis, by_test, either
 from dtk.proof.steps import Part, Steps, parted
-from dtk.proof.verdict import Diagnosis, by_test, either
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
 from dtk.records.facts import outside, rates_known, scope_of

@@ -32,8 +32,8 @@ from dtk.proof.evidence import Evidence, collect
 from dtk.proof.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
+from dtk.proof.mistakes import Diagnosis, by_test, found
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
-from dtk.proof.verdict import Diagnosis, by_test, found
 from dtk.proof.verify import name_of, prove
 from dtk.records import facts
 from dtk.records.events import Training

@@ -17,7 +17,7 @@ import numpy as np
 
 from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch.again import whom
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
@@ -364,26 +364,17 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[Verificat
 
 def _update(steps: Steps, replicas: int) -> VerificationError:
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
-    said = _("; ").join(map(_part, largest[:2]))
-    facts = {"step": steps.step, "whom": whom(replicas), "parts": said}
-    what = ngettext(
-        "step {step}: from the same state, the update differs from that of {whom} in {n} variable: {parts}",
-        "step {step}: from the same state, the update differs from that of {whom} in {n} variables: {parts}",
-        len(steps.parts),
-        **facts,
+    said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(_part, largest[:2]))}
+    what = N_(
+        "step {step}: from the same state, the update differs from that of {whom} in {n} of {all} variables: {parts}"
     )
     remedy = N_("compare what both compute there: the loss's divisor, gradients, clipping, settings of the optimizer")
     if steps.between:
-        what = ngettext(
-            "before step {step}, {n} variable changed differently from {whom}: {parts}",
-            "before step {step}, {n} variables changed differently from {whom}: {parts}",
-            len(steps.parts),
-            **facts,
-        )
+        what = N_("before step {step}, {n} of {all} variables changed differently from {whom}: {parts}")
         remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
     first = largest[0]
     return VerificationError(
-        what,
+        _(what, step=steps.step, whom=whom(replicas), **said),
         step=steps.step,
         reason="between" if steps.between else "update",
         remedy=_(remedy),
