@@ -360,7 +360,7 @@ def _has_estimator() -> bool:
 
 def uses_estimator(fn: Any) -> bool:
     """Whether the function or program uses dtk.estimator."""
-    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
+    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses(fn, "estimator")
 
 
 # ---- which of this machine's GPUs each worker sees, so that none takes another's
@@ -423,7 +423,7 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     if not isinstance(force, bool):
         words = N_("force={force!r}: it takes True, to start several workers also on Colab, or False")
         raise ClusterConfigError(_(words, force=force))
-    if workers == 1 or force or not environment.on_colab() or ship.uses_ring(fn):
+    if workers == 1 or force or not environment.on_colab() or ship.uses(fn, "ring"):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1

@@ -54,7 +54,8 @@ class Injector:
             time.sleep(self._slow * (last - first + 1))
         if not self.due:
             return
-        come = [number for number, fault in self.due.items() if fault.step <= last and self._can_come(fault, first)]
+        # A step that was trained before a restart does not come again.
+        come = [n for n, each in self.due.items() if each.step <= last and (each.step >= first or each.kind == "slow")]
         for number in come:
             fault = self.due.pop(number)
             if fault.kind in _ENDS_OR_STOPS:
@@ -64,10 +65,6 @@ class Injector:
             self._bring(fault, weights)
             if fault.kind == "slow":
                 time.sleep(self._slow * (last - first + 1))
-
-    def _can_come(self, fault: Fault, first: int) -> bool:
-        """A step that was trained before a restart does not come again."""
-        return fault.step >= first or fault.kind == "slow"
 
     def _bring(self, fault: Fault, weights: Weights | None) -> None:
         if fault.kind == "kill":

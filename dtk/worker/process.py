@@ -12,7 +12,6 @@ import struct
 import sys
 import time
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +57,7 @@ def die_with(parent: int) -> bool:
 def end_children(spared: set[int], seconds: float = END_SECONDS) -> None:
     """Kills the children of this process and all below them, except those `spared`, until there are none."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and _has_children():
+    while time.monotonic() < deadline:
         try:
             found = [child for child in psutil.Process().children() if child.pid not in spared]
         except psutil.Error:
@@ -67,19 +66,7 @@ def end_children(spared: set[int], seconds: float = END_SECONDS) -> None:
             return
         for child in found:
             kill_below(child.pid)
-        for child in found:
-            _reap(child.pid, deadline)
-
-
-def _has_children() -> bool:
-    """Whether there is any child, also one that has ended: cheaper than to look through all processes."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    except (AttributeError, OSError):
-        pass  # a system without waitid
-    return True
+        psutil.wait_procs(found, max(0.0, deadline - time.monotonic()))
 
 
 def kill_below(pid: int) -> None:
@@ -94,16 +81,6 @@ def kill_below(pid: int) -> None:
             each.kill()
         except psutil.Error:
             pass  # gone already, or another user's (sudo): nothing that could be done
-
-
-def _reap(pid: int, deadline: float) -> None:
-    while time.monotonic() < deadline:
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                return
-        except ChildProcessError:
-            return
-        time.sleep(0.002)
 
 
 def kill_tree(pid: int) -> None:
@@ -126,20 +103,14 @@ class Vitals(NamedTuple):
     disk: int = 0
 
 
-@lru_cache(maxsize=64)
-def _process(pid: int) -> psutil.Process:
-    return psutil.Process(pid)
-
-
 def vitals(pid: int) -> Vitals | None:
     """Of a process that lives; None where there is none."""
     try:
-        process = _process(pid)
+        process = psutil.Process(pid)
         with process.oneshot():
             times, status = process.cpu_times(), process.status()
         disk = _disk(process)
     except psutil.Error:
-        _process.cache_clear()  # the number may be another process's by now
         return None
     return Vitals(float(times.user + times.system), status in _STOPPED, disk)
 
