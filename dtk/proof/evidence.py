@@ -10,8 +10,8 @@ import numpy as np
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _
-from dtk.records import RunFolder, Weights
-from dtk.records.events import Finished, Loop, of_kind
+from dtk.records import RunFolder
+from dtk.records.events import Finished, of_kind
 from dtk.records.facts import RunLike
 from dtk.records.tables import NAMED
 from dtk.scaling.shares import by_step
@@ -67,17 +67,6 @@ class Evidence:
     def only(self, name: str) -> Evidence:
         """The same with one loss of several in the place of their sum."""
         return replace(self, shares=self.named[name])
-
-    @cached_property
-    def final(self) -> list[Weights]:
-        """Each worker's weights at the end, in the model's order; [] where nothing recorded them."""
-        found = [corner.weights("final") for corner in self.run.folder.each]
-        return [each for each in found if each is not None] if None not in found else []
-
-    @cached_property
-    def kinds(self) -> set[str]:
-        """Who wrote the records: "fit" (the Recorder), "loop" (record_step), "estimator" (its hook)."""
-        return {event.kind for event in of_kind(self.run.folder.worker(0).events, Loop)}
 
     @cached_property
     def restarts(self) -> list[tuple[int, int]]:

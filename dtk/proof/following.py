@@ -431,7 +431,10 @@ def check_replicas_agree(ours: Evidence) -> None:
             reason="replicas",
             remedy=_remedy(ours),
         )
-    for worker, (first, its) in enumerate(zip(ours.final[:1] * ours.replicas, ours.final[1:], strict=False), start=1):
+    first, *others = [corner.weights("final") for corner in ours.run.folder.each]
+    for worker, its in enumerate(others, start=1):
+        if first is None or its is None:
+            continue  # nothing recorded them
         pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
         if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
             what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")
