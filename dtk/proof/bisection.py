@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dtk.digits import first_three, rounded
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch.again import whom
 from dtk.proof.case import Case
 from dtk.proof.following import COARSE
@@ -63,12 +63,8 @@ def look_at_scope(case: Case) -> Diagnosis | None:
     )
     strategy = scope.strategy or _("the default strategy")
     what = _(what, strategy=strategy, run=case.ours.name, n=case.replicas, failed=case.failed.what)
-    tested = ngettext(
-        "the model's own strategy has {n} replica in sync",
-        "the model's own strategy has {n} replicas in sync",
-        scope.replicas,
-    )
-    return case.found("not in scope", what, tested)
+    tested = N_("the model's own strategy has num_replicas_in_sync={n}")
+    return case.found("not in scope", what, _(tested, n=scope.replicas))
 
 
 def look_at_parting(case: Case) -> Diagnosis | None:
