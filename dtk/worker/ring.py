@@ -36,7 +36,7 @@ OFTEN = N_("every worker must call ring.exchange, or ring.swap, equally often")
 
 
 def ring(timeout: float = 10.0) -> Ring:
-    """This worker's place in the ring of all workers of the run; call it in each of them.
+    """Join the ring of all workers of the run; every worker has to call it.
 
         ring = dtk.ring()
         chunks = ring.split(gradient)
