@@ -289,13 +289,15 @@ class _Writer:
         """Writes values; returns digests by variable, and where the values are."""
         digests: dict[str, dict[int, list[int]]] = {"before": {}, "after": {}}
         places = []
+        place = self._states.seek(0, os.SEEK_END)  # `dtk.interactive.tasks` cuts the file where a session goes on
         for when, number, kept, values in entries:
             held = [np.ascontiguousarray(value) for value in values]
             if kept == "mirrored":
                 digests[when][number] = [zlib.crc32(_bytes(value)) for value in held]
             if self.values or kept == "by replica":
                 for value in held if kept == "by replica" else held[:1]:
-                    places.append([when, number, self._states.seek(0, os.SEEK_END), value.nbytes])
+                    places.append([when, number, place, value.nbytes])
+                    place += value.nbytes
                     self._states.write(_bytes(value))
         self._states.flush()
         return digests, places
