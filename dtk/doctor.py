@@ -134,7 +134,7 @@ def _workers() -> Iterator[Finding]:
 
 
 def _isolation() -> Iterator[Finding]:
-    try_it = "from dtk.worker import isolation; isolation.enter()"
+    try_it = "from dtk.worker import process; process.isolate()"
     done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2]

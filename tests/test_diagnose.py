@@ -61,7 +61,7 @@ def test_seeds(make):
 def test_what_nothing_recorded(make):
     run = make()
     edit_records(run, 1, lambda rows: rows[:4] + rows[5:])
-    assert "no step 5" in told(run, make("single"), mistake="records")
+    assert "step 5 of replica 1 of the cluster is recorded 0 times" in told(run, make("single"), mistake="records")
     run = make()
     edit_records(run, 1, lambda rows: rows[:-1])
     told(run, make("single"), mistake="steps")

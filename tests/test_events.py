@@ -41,10 +41,10 @@ EACH = [
     events.FaultCame(1.6, kind="kill", step=20, words="kill(worker=1, step=20)", number=0),
     events.Evaluating(1.7, step=None),
     events.Evaluation(1.9, started=1.7, step=20, metrics={"accuracy": 0.5, "confusion": [[1, 0], [0, 1]]}),
-    events.RingSplit(2.0, round=1, bytes=[8, 8]),
-    events.RingSent(2.1, round=1, step=1, chunk=0, receiver=1, bytes=8, parts=[0]),
-    events.RingReceived(2.2, round=1, step=1, chunk=1, sender=1, bytes=8),
-    events.RingUsed(2.3, round=1, step=1, chunk=1, how="added", parts=None),
+    events.RingSplit(2.0, round=1),
+    events.RingSent(2.1, round=1, step=1, chunk=0),
+    events.RingReceived(2.2, round=1, step=1, chunk=1),
+    events.RingUsed(2.3, round=1, step=1, chunk=1, parts=None),
 ]
 
 
@@ -83,7 +83,7 @@ OLD = {
         1.0, kind="loop", model=False
     ),
     '{"at": 1.0, "state": "ring", "what": "sent", "round": 1, "step": 1, "chunk": 0, "receiver": 1, "bytes": 8, '
-    '"parts": [0]}': events.RingSent(1.0, round=1, step=1, chunk=0, receiver=1, bytes=8, parts=[0]),
+    '"parts": [0]}': events.RingSent(1.0, round=1, step=1, chunk=0),
     '{"at": 2.0, "state": "updates", "optimizers": [{"name": "sgd", "variables": ["w"], "made": 3, "recorded": 3}], '
     '"models": ["m"]}': events.Updates(
         2.0, optimizers=[events.Optimizer(name="sgd", variables=["w"], made=3, recorded=3)], models=["m"]

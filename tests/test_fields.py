@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from dtk import errors
-from dtk.proof.mistakes import MISTAKES
-from dtk.proof.verdict import Diagnosis, either, found
-from dtk.worker.wire import RingBroken
+from dtk.proof.mistakes import MISTAKES, Diagnosis, either, found
+from dtk.worker.ring import RingBroken
 
 DTK = Path(errors.__file__).parent
 CUTS = {"partition", "rpartition", "split", "splitlines", "startswith", "endswith", "removeprefix", "removesuffix"}

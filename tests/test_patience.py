@@ -9,7 +9,7 @@ from dtk.watch import signs
 from dtk.watch.reader import Reader
 from dtk.watch.signs import StallPolicy
 from dtk.watch.watch import Watch
-from dtk.worker.vitals import Vitals
+from dtk.worker.process import Vitals
 
 
 @pytest.mark.parametrize(

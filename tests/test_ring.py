@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import threading
 import time
@@ -12,11 +11,9 @@ import pytest
 from rings import all_reduce, gradient
 
 import dtk
-from dtk.launch.place import free_ports
 from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
 from dtk.view.ring import story
-from dtk.worker.ring import Neighbours, _Arrival, _use_of
-from dtk.worker.wire import RingBroken
+from dtk.worker.ring import Neighbours, RingBroken, _Arrival, _parts_of
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +41,10 @@ def test_each_message_is_written_down_at_both_ends():
     run = dtk.run(all_reduce, workers=3)
     sent, received = events_of(run, RingSent), events_of(run, RingReceived)
     assert len(sent) == len(received) == 3 * 4
-    one = {(worker, e.step, e.receiver, e.chunk, e.bytes) for worker, e in sent}
-    assert one == {(e.sender, e.step, worker, e.chunk, e.bytes) for worker, e in received}
-    hows = [[e.how for worker, e in events_of(run, RingUsed) if worker == k] for k in range(3)]
-    assert hows == [["added", "added", "copied", "copied"]] * 3
+    one = {((worker + 1) % 3, e.step, e.chunk) for worker, e in sent}
+    assert one == {(worker, e.step, e.chunk) for worker, e in received}
+    parts = [[len(e.parts) for worker, e in events_of(run, RingUsed) if worker == k] for k in range(3)]
+    assert parts == [[2, 3, 3, 3]] * 3
     told = story(run.folder)
     assert (told.steps, told.interrupted) == (4, False)
     assert all(message.arrived for message in told.messages)
@@ -179,61 +176,26 @@ def test_outside_of_a_run_there_is_no_ring():
 
 
 @pytest.mark.trains
-def test_a_ring_beside_a_strategy_says_whose_port_it_is():
+def test_a_ring_beside_a_strategy():
     def both(strategy):
-        dtk.ring()
+        return strategy.num_replicas_in_sync, dtk.ring().workers
 
-    with pytest.raises(dtk.WorkerFailed, match="needs this worker's port for itself, and a strategy made in the same"):
-        dtk.run(both, workers=2, timeout=100.0)
+    assert dtk.run(both, workers=2, timeout=100.0).results == [(2, 2), (2, 2)]
 
 
 # ---- the connections alone
 
 
-def links(ports):
-    """Threads that make the two ends of a ring of two; what they made is in the dictionary, by worker."""
-    addresses, made = [("127.0.0.1", port) for port in ports], {}
+def test_a_message_cut_short_is_no_message(tmp_path):
+    sockets, made = [tmp_path / "0", tmp_path / "1"], {}
 
     def make(worker):
-        made[worker] = Neighbours(addresses, worker, b"secret", 20.0, lambda: 1 - worker)
+        made[worker] = Neighbours(sockets, worker, 20.0, lambda: 1 - worker)
 
-    return made, [threading.Thread(target=make, args=(worker,), daemon=True) for worker in (0, 1)]
-
-
-def test_a_stranger_is_sent_away():
-    ports = free_ports(2)
-    made, threads = links(ports)
-    threads[0].start()
-    with reach(ports[0]) as stranger:  # before worker 1, so it is the first at the door
-        stranger.sendall(b"x" * 32)
-        threads[1].start()
-        assert stranger.recv(1) == b"", "the connection is closed"
-        for thread in threads:
-            thread.join(20.0)
-    other = threading.Thread(target=made[0].trade, args=(b"from 0", 1, 1))
+    other = threading.Thread(target=make, args=(1,), daemon=True)
     other.start()
-    assert made[1].trade(b"from 1", 0, 0) == b"from 0"
+    make(0)
     other.join(20.0)
-    for link in made.values():
-        link.close()
-
-
-def reach(port):
-    deadline = time.monotonic() + 20.0
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=20.0)
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
-def test_a_message_cut_short_is_no_message():
-    made, threads = links(free_ports(2))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20.0)
     made[1]._link(0).send(struct.pack("!Q", 100) + b"half")
     made[1].close()
     with pytest.raises(RingBroken, match="worker 1 has left the ring"):
@@ -247,15 +209,15 @@ def test_a_message_cut_short_is_no_message():
 def test_the_numbers_tell_what_was_done():
     held, came = np.array([1.0, 2.0]), np.array([10.0, 20.0])
     arrival = _Arrival(1, came, [1])
-    assert _use_of(held + came, held, [0], arrival) == ("added", [0, 1])
-    assert _use_of(came, held, [0], arrival) == ("copied", [1])
-    assert _use_of(held, held, [0], arrival) == ("ignored", [0])
-    assert _use_of(held - came, held, [0], arrival) == ("changed", None)
-    assert _use_of(held + 1, held, [0], None) == ("changed", None)
-    assert _use_of(held + came, held, [0], _Arrival(1, came, None)) == ("added", None)
+    assert _parts_of(held + came, held, [0], arrival) == [0, 1]
+    assert _parts_of(came, held, [0], arrival) == [1]
+    assert _parts_of(held, held, [0], arrival) == [0]
+    assert _parts_of(held - came, held, [0], arrival) is None
+    assert _parts_of(held + 1, held, [0], None) is None
+    assert _parts_of(held + came, held, [0], _Arrival(1, came, None)) is None
 
 
 def test_zeros_tell_nothing_so_the_sum_without_repetition_is_taken():
     zeros = np.zeros(2)
-    assert _use_of(zeros, zeros, [0], _Arrival(1, zeros, [1])) == ("added", [0, 1])
-    assert _use_of(zeros, zeros, [0], _Arrival(2, zeros, [0, 1])) == ("copied", [0, 1])
+    assert _parts_of(zeros, zeros, [0], _Arrival(1, zeros, [1])) == [0, 1]
+    assert _parts_of(zeros, zeros, [0], _Arrival(2, zeros, [0, 1])) == [0, 1]

@@ -91,23 +91,16 @@ def fabricated(path, *, leave_out=(), finished=True):
     for worker, corner in enumerate(folder.each):
         journal = Journal(corner)
         about = {"round": 1}
-        journal.event(RingSplit(0.1, bytes=[8, 8], **about))
+        journal.event(RingSplit(0.1, **about))
         for step, (out, back) in enumerate([(worker, 1 - worker), (1 - worker, worker)], 1):
-            size = {"bytes": 8, "step": step, **about}
             said = {
-                RingSent: {"chunk": out, "receiver": 1 - worker, "parts": [0, 1] if step == 2 else [worker], **size},
-                RingReceived: {"chunk": back, "sender": 1 - worker, **size},
-                RingUsed: {
-                    "chunk": back,
-                    "how": "added" if step == 1 else "copied",
-                    "parts": [0, 1],
-                    "step": step,
-                    **about,
-                },
+                RingSent: {"chunk": out},
+                RingReceived: {"chunk": back},
+                RingUsed: {"chunk": back, "parts": [0, 1]},
             }
             for kind, facts in said.items():
                 if (worker, kind.what, step) not in leave_out:
-                    journal.event(kind(step + 0.1, **facts))
+                    journal.event(kind(step + 0.1, step=step, **about, **facts))
         if finished:
             journal.event(Finished(9.0))
         journal.close()

@@ -49,15 +49,12 @@ def test_three_fits_are_covered_and_said(capsys, start):
     assert len(run.weights) == 12
 
 
-def test_a_fit_without_a_recorder_is_named(capsys):
+def test_a_fit_without_a_recorder_is_named():
     run, baseline = pair(three_fits, recorded=(True, False, True))
     error = refused(run, baseline)
     assert error.reason == "updates"
     assert "4 of the 12 updates that the cluster made were not recorded: 4 of 4 by " in str(error)
     assert "dense_2/kernel" in str(error)  # the second model's
-    capsys.readouterr()
-    dtk.verify(run, baseline, allow_unrecorded=True)
-    assert "updates: 8 of 12 recorded, 2 models; 4 of 4 by " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", ["fit", "train_on_batch"])
@@ -195,12 +192,10 @@ def make(tmp_path):
     return maker(tmp_path)
 
 
-def test_without_a_count_nothing_passes(make, capsys):
+def test_without_a_count_nothing_passes(make):
     error = refused(make(updates=False), make("single"))
     assert error.reason == "updates"
     assert "nothing tells how many updates the cluster has made" in str(error)
-    dtk.verify(make(updates=False), make("single", updates=False), allow_unrecorded=True)
-    assert "updates: not known how many were made" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("traced", [False, True])

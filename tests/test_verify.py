@@ -177,13 +177,13 @@ def test_no_records_at_all(make):
 def test_one_replica_recorded_nothing(make):
     run = make()
     edit_records(run, 1, lambda rows: [])
-    assert "the cluster has 2 replicas, and replica 1 recorded nothing" in str(refused(run))
+    assert "the cluster has 2 replicas, and its records are of the replicas 0; add" in str(refused(run))
 
 
 def test_a_replica_that_is_none(make):
     run = make()
     edit_records(run, 1, lambda rows: [*rows, [5, *rows[0][1:]]])
-    assert "replica 5 recorded, but is none of them" in str(refused(run))
+    assert "are of the replicas 0, 1, 5;" in str(refused(run))
 
 
 @pytest.mark.parametrize("step", [1, 9])
@@ -191,7 +191,7 @@ def test_a_step_is_missing(make, step):
     run = make()
     edit_records(run, 1, lambda rows: [row for row in rows if row[1] != step])
     error = refused(run, make("single"))
-    assert f"replica 1 has no step {step}, but has step 20" in str(error)
+    assert f"step {step} of replica 1 of the cluster is recorded 0 times, and its last is 20" in str(error)
     assert (error.step, error.reason) == (step, "records")
 
 
@@ -199,7 +199,7 @@ def test_a_step_is_recorded_twice(make):
     run = make()
     edit_records(run, 0, lambda rows: [*rows, rows[4]])
     error = refused(run)
-    assert "step 5 of replica 0 of the cluster is recorded more than once" in str(error)
+    assert "step 5 of replica 0 of the cluster is recorded 2 times" in str(error)
     assert (error.step, error.reason) == (5, "records")
 
 

@@ -394,7 +394,7 @@ def _snapshot(loop: WorkerLoop, message: Message) -> Message:
     place, corner = loop.place, loop.place.folder.path
     grown = [corner / name for name in ("states.bin", "units.jsonl", "events.jsonl")]
     before = {path: path.stat().st_size for path in grown if path.exists()}
-    states.finish(goes_on=True)
+    states.finish()
     _settle_counts(loop)
     updates.keep_beside(place)
     progress(place).finish()

@@ -19,7 +19,7 @@ from pathlib import Path
 from dtk.extras import page
 from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
-from dtk.worker.family import adopt_orphans, die_with, end_children
+from dtk.worker.process import adopt_orphans, die_with, end_children, isolate
 
 __all__ = ["main"]
 
@@ -29,10 +29,8 @@ def main() -> None:
     options = json.loads(sys.argv[2])
     kernel = os.getppid()
     if options["isolated"]:
-        from dtk.worker import isolation
-
         try:
-            isolation.enter()
+            isolate()
         except OSError as error:
             words = N_("DTK_ISOLATE: a network of its own is refused here ({why}); unset it, or see {page}")
             words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))

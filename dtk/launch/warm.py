@@ -20,8 +20,8 @@ from dtk.errors import DtkError
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
+from dtk.worker.process import Vitals, ask, vitals
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals, ask, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 
@@ -245,7 +245,7 @@ _parents: dict[tuple[int, bool, bool], ParentProcess] = {}
 
 
 def isolates() -> bool:
-    """Whether runs here have a network of their own (`dtk.worker.isolation`): DTK_ISOLATE=1, which a hub can set."""
+    """Whether runs here have a network of their own: DTK_ISOLATE=1, which a hub can set."""
     return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
 
 

@@ -25,9 +25,9 @@ from dtk.places import machines
 from dtk.places.machines import LentMachine, OnMessage
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
-from dtk.worker import local_modules as beside
+from dtk.worker import ship
+from dtk.worker.process import Vitals
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
@@ -307,7 +307,7 @@ def files_to_send(run: Path) -> dict[str, str]:
     """What workers need to begin, in base64 by name; with the modules beside the notebook."""
     found = {name: (run / name).read_bytes() for name in _SENT if (run / name).exists()}
     pickles = [data for name, data in found.items() if name.endswith(".pkl")]
-    found |= {f"{MODULES}/{name}": source for name, source in beside.modules(beside.named(*pickles)).items()}
+    found |= {f"{MODULES}/{name}": source for name, source in ship.modules(ship.named(*pickles)).items()}
     return {name: base64.b64encode(data).decode() for name, data in found.items()}
 
 

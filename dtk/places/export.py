@@ -20,7 +20,6 @@ from dtk.launch import launch, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PORT, PROGRAM
-from dtk.worker import local_modules as beside
 from dtk.worker import ship
 
 __all__ = ["Written", "export", "job_name", "written"]
@@ -69,7 +68,7 @@ def export(
     found, call = written(fn), _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or _("an argument has no text that reads back as the same value")
-    if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
+    if PROGRAM in ship.modules(ship.imports(found.text(), PROGRAM)):
         words = N_("it imports a module of yours that has the program's name, {name}")
         found.reason = found.reason or _(words, name=PROGRAM)
     text = None if found.reason else _program(found, fn, str(call))
@@ -141,8 +140,8 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (folder / PROGRAM).write_text(text)
         (folder / "function.pkl").unlink()
     home = folder / MODULES if text is None else folder  # a program finds what lies beside it
-    names = beside.named(job.payload) if text is None else beside.imports(text, PROGRAM)
-    for name, content in beside.modules(names).items():
+    names = ship.named(job.payload) if text is None else ship.imports(text, PROGRAM)
+    for name, content in ship.modules(names).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
 

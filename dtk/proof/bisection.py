@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from dtk.digits import first_three, rounded
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch.again import whom
-from dtk.proof.case import Case, said_of
+from dtk.proof.case import Case
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, spread
+from dtk.proof.mistakes import Diagnosis, by_test, either
 from dtk.proof.steps import Part, Steps, parted
-from dtk.proof.verdict import Diagnosis, by_test, either
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
 from dtk.records.facts import outside, rates_known, scope_of
@@ -63,12 +63,8 @@ def look_at_scope(case: Case) -> Diagnosis | None:
     )
     strategy = scope.strategy or _("the default strategy")
     what = _(what, strategy=strategy, run=case.ours.name, n=case.replicas, failed=case.failed.what)
-    tested = ngettext(
-        "the model's own strategy has {n} replica in sync",
-        "the model's own strategy has {n} replicas in sync",
-        scope.replicas,
-    )
-    return case.found("not in scope", what, tested)
+    tested = N_("the model's own strategy has num_replicas_in_sync={n}")
+    return case.found("not in scope", what, _(tested, n=scope.replicas))
 
 
 def look_at_parting(case: Case) -> Diagnosis | None:
@@ -145,18 +141,14 @@ def look_at_factor(case: Case) -> Diagnosis | None:
             "of all variables, weights alone differ, all by one factor; what an optimizer keeps of gradients agrees"
         )
         return case.found("learning rate", _(what, where=_where(case), factor=factor), tested)
-    words = {
-        n: N_("{n} times as long, {n} being the number of replicas"),
-        1 / n: N_("1/{n} as long, {n} being the number of replicas"),
-        n * n: N_("{n}² times as long, {n} being the number of replicas"),
-        1 / n**2: N_("1/{n}² as long, {n} being the number of replicas"),
-    }
-    value = next((value for value in words if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
+    of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
+    value = next((value for value in of_loss if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
     if value is None:
         return None
-    of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
+    times = {n: f"{n}", 1 / n: f"1/{n}", n * n: f"{n}²", 1 / n**2: f"1/{n}²"}[value]
     tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
-    what = _("{where}: {words}", where=_where(case), words=_(words[value], n=n))
+    what = N_("{where}: {times} times as long, {n} being the number of replicas")
+    what = _(what, where=_where(case), times=times, n=n)
     suspects = [of_loss[value]]
     if case.failed.reason != "loss":
         more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
@@ -191,7 +183,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
         tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
         return case.found("sparse gradient", where, tested)
     if case.failed.reason == "update" and case.operations.clips:
-        how = said_of(case.operations.clips, "")
+        how = _(", ").join(case.operations.clips[:3])
         tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
         return case.found("clipping", where, tested)
     return None

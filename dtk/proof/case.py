@@ -8,19 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
-from dtk.digits import first_three, relative, rounded
+from dtk.digits import relative
 from dtk.errors import VerificationError
 from dtk.language import N_, _
 from dtk.proof.evidence import Evidence
 from dtk.proof.following import Following
+from dtk.proof.mistakes import Diagnosis, found
 from dtk.proof.steps import Steps
-from dtk.proof.verdict import Diagnosis, found
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.facts import RunLike
 from dtk.scaling.shares import global_loss, weighted_loss
 
-__all__ = ["Case", "said_of"]
+__all__ = ["Case"]
 
 
 @dataclass(frozen=True)
@@ -170,28 +170,7 @@ class Case:
 
     def facts(self) -> list[str]:
         """What is known without a diagnosis: for those who go on looking."""
-        known = [*self._told(), _("verify: {failed}", failed=self.failed)]
-        if self.theirs is None:
-            return known
-        data = {
-            True: N_("the examples are the same at every step, by their fingerprints"),
-            False: N_("the examples differ, by their fingerprints"),
-            None: N_("the examples are not known, by their fingerprints"),
-        }[self.same_data]
-        if self.alike:
-            data = N_("the fingerprints prove nothing: they are the same for each example of every step and replica")
-        known.append(_(data))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            apart = np.abs(self.mine - self.other) / np.abs(self.other)
-        shown = first_three([rounded(float(value)) for value in apart])
-        known.append(_("relative differences of the losses from step 1 on: {differences}", differences=shown))
-        for sentence, said in (
-            (N_("what draws at random in the step: {said}"), self.operations.draws),
-            (N_("what clips a replica's gradients: {said}"), self.operations.clips),
-        ):
-            words = said_of(said, N_("nothing"))
-            known.append(_(sentence, said=words))
-        return known
+        return [*self._told(), _("verify: {failed}", failed=self.failed)]
 
     def _told(self) -> Iterator[str]:
         """What the followers tell, whatever it is."""
@@ -219,8 +198,3 @@ class Case:
                 longer=part.longer,
                 along=part.along,
             )
-
-
-def said_of(known: list[str] | None, nothing: str) -> str:
-    """The first three of what is known, in words; None: not known."""
-    return _("not known") if known is None else _(", ").join(known[:3]) or _(nothing)

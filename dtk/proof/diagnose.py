@@ -28,12 +28,12 @@ from dtk.proof.bisection import (
     unknown,
 )
 from dtk.proof.case import Case
-from dtk.proof.evidence import Evidence, collect, seen_of
+from dtk.proof.evidence import Evidence, collect
 from dtk.proof.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
+from dtk.proof.mistakes import Diagnosis, by_test, found
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
-from dtk.proof.verdict import Diagnosis, by_test, found
 from dtk.proof.verify import name_of, prove
 from dtk.records import facts
 from dtk.records.events import Training
@@ -105,7 +105,7 @@ def _explain(
             )
         return found("records", what, _("the records of each replica were read, from step 1 to the last"))
     try:
-        ours = seen_of(run, name_of(run))
+        ours = collect(run, name_of(run))
         theirs = collect(baseline, _("baseline")) if baseline is not None and len(baseline.records) else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what, _(COUNTED))
@@ -143,9 +143,10 @@ def _stood_still(run: RunLike) -> bool:
 def _on_one_device(run: Any) -> Evidence | None:
     """What the run's function reads on one device, to its end: a follower stops where it has seen enough."""
     try:
-        return collect(run.again(workers=1, replicas=1), _("baseline"))
+        found = collect(run.again(workers=1, replicas=1), _("baseline"))
     except DtkError:
         return None
+    return found if found.steps else None
 
 
 def _look_at_start(case: Case) -> Diagnosis | None:

@@ -10,13 +10,13 @@ import numpy as np
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _
-from dtk.records import RunFolder, Weights
-from dtk.records.events import Finished, Loop, of_kind
+from dtk.records import RunFolder
+from dtk.records.events import Finished, of_kind
 from dtk.records.facts import RunLike
 from dtk.records.tables import NAMED
 from dtk.scaling.shares import by_step
 
-__all__ = ["Evidence", "check_arguments", "collect", "seen_of"]
+__all__ = ["RECORDER", "Evidence", "check_arguments", "collect"]
 
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
 
@@ -69,17 +69,6 @@ class Evidence:
         return replace(self, shares=self.named[name])
 
     @cached_property
-    def final(self) -> list[Weights]:
-        """Each worker's weights at the end, in the model's order; [] where nothing recorded them."""
-        found = [corner.weights("final") for corner in self.run.folder.each]
-        return [each for each in found if each is not None] if None not in found else []
-
-    @cached_property
-    def kinds(self) -> set[str]:
-        """Who wrote the records: "fit" (the Recorder), "loop" (record_step), "estimator" (its hook)."""
-        return {event.kind for event in of_kind(self.run.folder.worker(0).events, Loop)}
-
-    @cached_property
     def restarts(self) -> list[tuple[int, int]]:
         """(number, first step) of each attempt but the first that recorded a step."""
         spans = {attempt.number: attempt.steps for attempt in self.run.folder.attempts[1:]}
@@ -124,29 +113,20 @@ def check_arguments(run: Any, baseline: Any) -> None:
 
 
 def collect(run: RunLike, name: str) -> Evidence:
-    """Reads a run whose records are complete: each replica has each step from 1 to the last, once.
+    """Reads a run whose records are complete: each replica has each step from 1 to the last, once; or nobody has any.
 
     Raises VerificationError, with the replica and the step, where they are not, and where workers ran
     different numbers of steps or did not come to their end.
     """
     records = run.records
     if not len(records):
-        what = N_("the {run} has no records")
-        raise VerificationError(_(what, run=name), reason="records", remedy=_(RECORDER))
+        nothing = np.zeros((0, _replicas(run)))
+        return Evidence(run, name, nothing, nothing.astype(np.int64), np.zeros(0))
     _check_ended(run, name)
-    _check_replicas(run, name)
     _check_steps(run, name)
-    table = by_step(records, "loss")
     epochs = records.groupby("step").epoch.first()
-    return Evidence(run, name, table.to_numpy(), by_step(records, "examples").to_numpy(np.int64), epochs.to_numpy())
-
-
-def seen_of(run: RunLike, name: str) -> Evidence:
-    """What `collect` reads; without steps where only the states were recorded."""
-    if len(run.records):
-        return collect(run, name)
-    nothing = np.zeros((0, _replicas(run)))
-    return Evidence(run, name, nothing, nothing.astype(np.int64), np.zeros(0))
+    shares, examples = by_step(records, "loss").to_numpy(), by_step(records, "examples").to_numpy(np.int64)
+    return Evidence(run, name, shares, examples, epochs.to_numpy())
 
 
 def _replicas(run: RunLike) -> int:
@@ -161,34 +141,19 @@ def _check_ended(run: RunLike, name: str) -> None:
             raise VerificationError(what, reason="records", remedy=_("run it again"))
 
 
-def _check_replicas(run: RunLike, name: str) -> None:
-    seen, expected = {int(replica) for replica in run.records.replica}, set(range(_replicas(run)))
-    for odd in sorted(seen ^ expected)[:1]:
-        what = N_("the {run} has {replicas} replicas, and replica {odd} recorded, but is none of them")
-        if odd in expected:
-            what = N_("the {run} has {replicas} replicas, and replica {odd} recorded nothing")
-        what = _(what, run=name, replicas=len(expected), odd=odd)
-        raise VerificationError(what, reason="records", remedy=_(RECORDER))
-
-
 def _check_steps(run: RunLike, name: str) -> None:
-    records = run.records
-    twice = records[records.duplicated(["replica", "step"])]
-    if len(twice):
-        replica, step = int(twice.replica.iloc[0]), int(twice.step.iloc[0])
-        what = N_("step {step} of replica {replica} of the {run} is recorded more than once: the records are damaged")
-        what = _(what, step=step, replica=replica, run=name)
-        raise VerificationError(what, step=step, reason="records", remedy=_("run it again"))
-    by_replica = records.groupby("replica")
+    by_replica, replicas = run.records.groupby("replica"), _replicas(run)
     last = by_replica.step.max()
+    if list(last.index) != list(range(replicas)):
+        what = N_("the {run} has {replicas} replicas, and its records are of the replicas {found}")
+        what = _(what, run=name, replicas=replicas, found=_(", ").join(map(str, last.index)))
+        raise VerificationError(what, reason="records", remedy=_(RECORDER))
     for replica, steps in by_replica.step:
-        missing = np.setdiff1d(np.arange(1, last[replica] + 1), steps)
-        if len(missing):
-            what = N_(
-                "the records of the {run} are incomplete: replica {replica} has no step {step}, but has step {last}"
-            )
-            what = _(what, run=name, replica=replica, step=missing[0], last=last[replica])
-            raise VerificationError(what, step=int(missing[0]), reason="records", remedy=_("run it again"))
+        times = np.bincount(steps)[1:]
+        for k in np.flatnonzero(times != 1)[:1]:
+            what = N_("step {step} of replica {replica} of the {run} is recorded {times} times, and its last is {last}")
+            what = _(what, step=k + 1, replica=replica, run=name, times=times[k], last=last[replica])
+            raise VerificationError(what, step=int(k) + 1, reason="records", remedy=_("run it again"))
     least, most = int(last.idxmin()), int(last.idxmax())
     fewer, steps = int(last.min()), int(last.max())
     if fewer != steps:

@@ -7,7 +7,7 @@ import numpy as np
 from dtk.digits import first_three
 from dtk.language import N_, _
 from dtk.proof.case import Case
-from dtk.proof.verdict import Diagnosis, either, found
+from dtk.proof.mistakes import Diagnosis, either, found
 from dtk.records.facts import SAME_DATA
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]

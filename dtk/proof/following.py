@@ -17,9 +17,9 @@ import numpy as np
 
 from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch.again import whom
-from dtk.proof.evidence import Evidence, collect, seen_of
+from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses
 from dtk.proof.steps import Part, Steps, judged, parted
 from dtk.records import facts
@@ -124,8 +124,7 @@ def followed(
     return Following(ours, replicas, theirs, steps, failed, counts)
 
 
-def _passed(ours: Evidence, following: Following | None) -> str:
-    assert following is not None
+def _passed(ours: Evidence, following: Following) -> str:
     assert following.steps is not None
     followed, words = len(following.steps.followed), PASS
     undecided = following.steps.undecided
@@ -167,7 +166,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     if reasons:
         run: Any = ours.run
         try:
-            mine = seen_of(run.again(without=tuple(reasons)), ours.name)
+            mine = collect(run.again(without=tuple(reasons)), ours.name)
         except DtkError:
             raise alone.failed from None
         if not can_be_followed(mine.run):
@@ -365,26 +364,17 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[Verificat
 
 def _update(steps: Steps, replicas: int) -> VerificationError:
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
-    said = _("; ").join(map(_part, largest[:2]))
-    facts = {"step": steps.step, "whom": whom(replicas), "parts": said}
-    what = ngettext(
-        "step {step}: from the same state, the update differs from that of {whom} in {n} variable: {parts}",
-        "step {step}: from the same state, the update differs from that of {whom} in {n} variables: {parts}",
-        len(steps.parts),
-        **facts,
+    said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(_part, largest[:2]))}
+    what = N_(
+        "step {step}: from the same state, the update differs from that of {whom} in {n} of {all} variables: {parts}"
     )
     remedy = N_("compare what both compute there: the loss's divisor, gradients, clipping, settings of the optimizer")
     if steps.between:
-        what = ngettext(
-            "before step {step}, {n} variable changed differently from {whom}: {parts}",
-            "before step {step}, {n} variables changed differently from {whom}: {parts}",
-            len(steps.parts),
-            **facts,
-        )
+        what = N_("before step {step}, {n} of {all} variables changed differently from {whom}: {parts}")
         remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
     first = largest[0]
     return VerificationError(
-        what,
+        _(what, step=steps.step, whom=whom(replicas), **said),
         step=steps.step,
         reason="between" if steps.between else "update",
         remedy=_(remedy),
@@ -441,7 +431,10 @@ def check_replicas_agree(ours: Evidence) -> None:
             reason="replicas",
             remedy=_remedy(ours),
         )
-    for worker, (first, its) in enumerate(zip(ours.final[:1] * ours.replicas, ours.final[1:], strict=False), start=1):
+    first, *others = [corner.weights("final") for corner in ours.run.folder.each]
+    for worker, its in enumerate(others, start=1):
+        if first is None or its is None:
+            continue  # nothing recorded them
         pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
         if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
             what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")

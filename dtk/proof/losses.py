@@ -10,6 +10,7 @@ from dtk.digits import relative
 from dtk.errors import VerificationError
 from dtk.language import N_, _
 from dtk.proof.evidence import Evidence
+from dtk.records.events import Loop, of_kind
 from dtk.scaling.shares import global_loss, uneven, weighted_loss
 
 __all__ = ["CANCELLING", "RTOL", "TOO_SMALL", "allowed", "check_loss", "check_named_losses", "spread"]
@@ -103,7 +104,8 @@ def _uneven(ours: Evidence, k: int) -> VerificationError:
     where = N_("step {step}, the last batch of the epoch,") if is_last else N_("step {step}")
     weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
     each = sorted(weights.items(), reverse=True)
-    who = _("the loop") if "loop" in ours.kinds else _("an Estimator") if "estimator" in ours.kinds else _("Keras fit")
+    kinds = {event.kind for event in of_kind(ours.run.folder.worker(0).events, Loop)}
+    who = _("the loop") if "loop" in kinds else _("an Estimator") if "estimator" in kinds else _("Keras fit")
     return VerificationError(
         _(
             "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "

@@ -16,7 +16,7 @@ from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike
 from dtk.proof.case import Case
 from dtk.proof.following import COARSE
 from dtk.proof.losses import RTOL, TOO_SMALL
-from dtk.proof.verdict import Diagnosis
+from dtk.proof.mistakes import Diagnosis
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 

@@ -187,34 +187,21 @@ class Parted:
 
 def parted(run: RunFolder) -> Parted | None:
     """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
-    names = {json.dumps(each["identity"]): each["name"] for each in run.worker(0).lines("variables")}
-    workers = [_Digests(run, worker) for worker in range(run.workers)]
-    for unit, line in sorted(workers[0].units.items()):
+    variables = [corner.lines("variables") for corner in run.each]
+    names = {json.dumps(each["identity"]): each["name"] for each in variables[0]}
+    keys = [{str(each["number"]): json.dumps(each["identity"]) for each in its} for its in variables]
+    units = [{line["unit"]: line for line in corner.lines("units") if "unit" in line} for corner in run.each]
+    held: list[dict[str, list[int]]] = [{} for _ in units]  # each worker's digests, by the variable's identity
+    for unit, line in sorted(units[0].items()):
         for when in ("before", "after"):
-            changed = [each.take(unit, when) for each in workers]
-            for worker, (each, its) in enumerate(zip(workers, changed, strict=True)):
-                mine = workers[0].held
-                both = [key for key in {*changed[0], *its} if key in mine and key in each.held]
-                found = [names[key] for key in both if unit in each.units and len({*mine[key], *each.held[key]}) > 1]
+            written = [its[unit]["digests"][when] if unit in its else {} for its in units]
+            changed = [{keys[k][number]: each for number, each in its.items()} for k, its in enumerate(written)]
+            held = [had | its for had, its in zip(held, changed, strict=True)]
+            for worker, its in enumerate(changed):
+                mine, other = held[0], held[worker]
+                both = [key for key in {*changed[0], *its} if key in mine and key in other]
+                found = [names[key] for key in both if unit in units[worker] and len({*mine[key], *other[key]}) > 1]
                 if found:
-                    return Parted(
-                        worker, line["step"], when == "before", tuple(sorted(found, key=[*names.values()].index))
-                    )
+                    found.sort(key=[*names.values()].index)
+                    return Parted(worker, line["step"], when == "before", tuple(found))
     return None
-
-
-class _Digests:
-    """A worker's digests of each variable, by its identity, as they change unit by unit."""
-
-    def __init__(self, run: RunFolder, worker: int):
-        self.units = {line["unit"]: line for line in run.worker(worker).lines("units") if "unit" in line}
-        self.held: dict[str, list[int]] = {}
-        variables = run.worker(worker).lines("variables")
-        self._names = {str(each["number"]): json.dumps(each["identity"]) for each in variables}
-
-    def take(self, unit: int, when: str) -> dict[str, list[int]]:
-        """Takes over what a unit has written, and returns it."""
-        written = self.units[unit]["digests"][when] if unit in self.units else {}
-        changed = {self._names[number]: digests for number, digests in written.items()}
-        self.held |= changed
-        return changed

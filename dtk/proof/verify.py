@@ -22,21 +22,18 @@ reason; what passed is printed, as facts without measured numbers, so that it ca
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtk.errors import VerificationError
-from dtk.language import N_, _
-from dtk.proof.evidence import Evidence, check_arguments, collect, seen_of
+from dtk.language import N_, _, ngettext
+from dtk.proof.evidence import RECORDER, Evidence, check_arguments, collect
 from dtk.proof.following import Following, can_be_followed, check_every_step, check_replicas_agree
 from dtk.proof.proof import Proof
+from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 
 if TYPE_CHECKING:
     from dtk.records.facts import RunLike
-from collections.abc import Iterable
-
-from dtk.language import ngettext
-from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 
 __all__ = ["name_of", "prove", "updates_line", "verify"]
 
@@ -46,7 +43,6 @@ def verify(
     baseline: RunLike | None = None,
     rtol: float | None = None,
     atol: float | None = None,
-    allow_unrecorded: bool = False,
 ) -> Proof:
     """Follows a run step by step; prints a line for each check that passed, raises at the first that failed.
 
@@ -55,7 +51,6 @@ def verify(
         baseline: from `dtk.baseline`, or a run of one worker with one replica: its function is what is called once
             more, with its seed. None: the run's own function is.
         rtol, atol: without effect; each update is compared with what rounding makes of the same update.
-        allow_unrecorded: True accepts training that was not recorded, and names it in a line.
 
     Returns:
         A `Proof`, which shows itself as a figure. It is saved with the run.
@@ -68,13 +63,12 @@ def verify(
     if rtol is not None or atol is not None:
         words = _("rtol and atol have no effect any more: each update is compared with the measured rounding level")
         warnings.warn(words, DeprecationWarning, stacklevel=2)
-    return prove(run, baseline, allow_unrecorded, print)
+    return prove(run, baseline, print)
 
 
 def prove(
     run: RunLike,
     baseline: RunLike | None = None,
-    allow_unrecorded: bool = False,
     say: Callable[[str], None] = lambda line: None,
     found: dict[int, Following] | None = None,
 ) -> Proof:
@@ -85,7 +79,7 @@ def prove(
     lines: list[str] = []
     found = {} if found is None else found
     try:
-        for line in _checks(run, baseline, allow_unrecorded, found):
+        for line in _checks(run, baseline, found):
             lines.append(line)
             say(line)
     except VerificationError as error:
@@ -105,16 +99,16 @@ def _proof(run: RunLike, verdict: str, lines: Sequence[str], found: Mapping[int,
     return Proof(verdict, tuple(lines), steps, failed, followers)
 
 
-def _checks(
-    run: RunLike, baseline: RunLike | None, allow_unrecorded: bool, found: dict[int, Following]
-) -> Iterator[str]:
+def _checks(run: RunLike, baseline: RunLike | None, found: dict[int, Following]) -> Iterator[str]:
     """What `verify` prints, line by line, each once its check has passed; raises what `verify` raises."""
     check_arguments(run, baseline)
+    ours = collect(run, name_of(run))
     # Where nothing recorded steps, states prove every update, and that all workers hold the same.
-    ours = (seen_of if can_be_followed(run) else collect)(run, name_of(run))
+    if not ours.steps and not can_be_followed(run):
+        raise VerificationError(_("the {run} has no records", run=ours.name), reason="records", remedy=_(RECORDER))
     yield from _header(ours)
     if ours.steps:
-        yield updates_line(ours, allow_unrecorded)
+        yield updates_line(ours)
     if ours.replicas > 1:
         check_replicas_agree(ours)
         words = N_("check replicas agree: PASS ({steps} steps)")
@@ -142,12 +136,12 @@ def _header(ours: Evidence) -> Iterator[str]:
 
 _REMEDY = N_(
     "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
-    "once in each step, after the update; or prove less, and have it said: dtk.verify(..., allow_unrecorded=True)"
+    "once in each step, after the update"
 )
 
 
-def updates_line(ours: Evidence, allow_unrecorded: bool) -> str:
-    """ "check updates: PASS (30 of 30 updates recorded, 2 models)"; raises where some were not, unless they may.
+def updates_line(ours: Evidence) -> str:
+    """ "check updates: PASS (30 of 30 updates recorded, 2 models)"; raises where some were not.
 
     An update is one call that applies gradients, of any Keras optimizer that the worker made, counted where it is made.
     `numbers` of the error: "made" and "recorded" updates; "worker" where it made others than worker 0; none where
@@ -161,18 +155,14 @@ def updates_line(ours: Evidence, allow_unrecorded: bool) -> str:
         remedy = _("record such training by dtk.record_step")
         raise VerificationError(_(what, model=blind.model, run=ours.name), reason="records", remedy=remedy)
     said = [of_kind(corner.events, Updates)[-1:] for corner in ours.run.folder.each]
-    if not allow_unrecorded:
-        _check_all_recorded(ours, said)
-    if not said[0]:
-        return _("updates: not known how many were made; nothing tells whether all were recorded")
+    _check_all_recorded(ours, said)
     return _line(ours, said[0][0])
 
 
 def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
     if not all(said):
         what = N_("nothing tells how many updates the {run} has made (DTK_UPDATES=0, or an older dtk)")
-        remedy = _("run it again, or pass allow_unrecorded=True")
-        raise VerificationError(_(what, run=ours.name), reason="updates", remedy=remedy)
+        raise VerificationError(_(what, run=ours.name), reason="updates", remedy=_("run it again"))
     counts = [[(each.name, each.made) for each in events[0].optimizers] for events in said]
     for worker, its in enumerate(counts):
         if its != counts[0]:
@@ -199,27 +189,18 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
 
 
 def _line(ours: Evidence, said: Updates) -> str:
-    made, recorded = _sums(said.optimizers)
-    again = bool(ours.run.folder.earlier)
-    line = N_("check updates: PASS ({recorded} of {made} updates recorded, {models}{pace})")
-    if recorded < made:
-        line = N_("updates: {recorded} of {made} recorded, {models}; {missing} not compared step by step")
-    elif not made and again:
-        line = N_("updates: none since attempt {attempt} began, {models}; earlier starts are not counted")
-    elif again:
-        line = N_(
-            "check updates: PASS ({recorded} of {made} updates recorded since attempt {attempt} began, {models}{pace})"
-        )
+    made, attempt = _sums(said.optimizers)[0], ours.run.folder.attempt
+    line = N_("check updates: PASS ({made} of {made} updates recorded{since}, {models}{pace})")
+    if not made and ours.run.folder.earlier:
+        line = N_("updates: none{since}, {models}; earlier starts are not counted")
     elif not said.optimizers:
         line = N_("check updates: PASS ({steps} steps recorded, no optimizer has counted any update, {models})")
     return _(
         line,
-        recorded=recorded,
         made=made,
         models=ngettext("{n} model", "{n} models", len(said.models)),
         pace=_pace(said.optimizers),
-        attempt=ours.run.folder.attempt,
-        missing=_missing(said.optimizers),
+        since=_(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else "",
         steps=ours.steps,
     )
 

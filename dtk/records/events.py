@@ -309,7 +309,7 @@ class Evaluation(Event, state="evaluation"):
 @dataclass(frozen=True, kw_only=True)
 class Ring(Event):
     """Something in the ring. round: the all-reduce's number, from 1. step: the exchange's number in it, from 1.
-    chunk: its number, of `bytes` bytes. sender, receiver: the other worker.
+    chunk: its number.
     """
 
     round: int
@@ -317,20 +317,15 @@ class Ring(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RingSplit(Ring, state="ring", what="split"):
-    """A gradient was cut into chunks, of so many bytes each; a round begins."""
-
-    bytes: list[int]
+    """A gradient was cut into chunks; a round begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RingSent(Ring, state="ring", what="sent"):
-    """A chunk leaves. parts: the workers whose gradient is in its sum, with repetitions; None for anything else."""
+    """A chunk leaves for the next worker."""
 
     step: int
     chunk: int
-    receiver: int
-    bytes: int
-    parts: list[int] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,20 +334,17 @@ class RingReceived(Ring, state="ring", what="received"):
 
     step: int
     chunk: int
-    sender: int
-    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class RingUsed(Ring, state="ring", what="used"):
-    """What was done with the chunk that came at `step`.
+    """What this worker's chunk held after one had come for it at `step`.
 
-    how: "added", "copied", "ignored", "changed" or "overwritten". parts: of its own chunk afterwards, as in `RingSent`.
+    parts: the workers whose gradient is in its sum, with repetitions; None for anything else.
     """
 
     step: int
     chunk: int
-    how: str
     parts: list[int] | None
 
 

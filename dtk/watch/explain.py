@@ -201,7 +201,6 @@ _LOST_WORDS = (
 )
 _LOST = re.compile("|".join(_LOST_WORDS), re.IGNORECASE)
 _LOST_BY = ("UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError")
-_RING_PORT_TAKEN = "RingPortTaken"  # of dtk.worker.wire, which the kernel does without
 _PORT_TAKEN = re.compile(r"Could not start gRPC server")
 # TensorFlow 2.20 to 2.22's candidate, and 2.15.
 _NO_HEARTBEAT = re.compile(
@@ -220,9 +219,9 @@ def may_have_lost_a_peer(kind: str) -> bool:
     return kind in _LOST_BY and kind != "InternalError"
 
 
-def port_was_taken(kind: str, message: str) -> bool:
-    """Whether an error is of a port that another program took: TensorFlow's words, or the type of `dtk.ring`'s."""
-    return kind == _RING_PORT_TAKEN or bool(_PORT_TAKEN.search(message))
+def port_was_taken(message: str) -> bool:
+    """Whether an error is TensorFlow's of a port that another program took."""
+    return bool(_PORT_TAKEN.search(message))
 
 
 def without_heartbeat(message: str) -> int | None:

@@ -19,7 +19,7 @@ from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
 from dtk.watch.waiting import State
-from dtk.worker.vitals import Vitals
+from dtk.worker.process import Vitals
 
 if TYPE_CHECKING:
     from dtk.watch.watch import Watch, WorkerStatus

@@ -1,9 +1,9 @@
-"""By how much the change that this process makes of a variable differs from the cluster's, for many at once."""
+"""By how much the change that this process makes of a variable differs from the cluster's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +30,10 @@ def compared(changes: Sequence[Change]) -> dict[str, Any]:
     """By the variable's number: norms of the two changes' difference and of the cluster's change, and their ratio."""
     line: dict[str, Any] = {name: {} for name in ("apart", "size", "ratio")}
     with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
-        for change, sums in _sums([(change, change[2:]) for change in changes], _apart):
-            for name, value in _judged(change, *sums).items():
-                line[name][change.number] = value
+        for change in changes:
+            if np.size(change.after):
+                for name, value in _judged(change, *_sums(change[2:], _apart)).items():
+                    line[name][change.number] = value
     return line
 
 
@@ -44,8 +45,11 @@ def described(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str
     """
     line: dict[str, Any] = {name: {} for name in ("own", "along", "toward")}
     with np.errstate(all="ignore"):
-        beside = [(each, (*each[2:], weights.get(each.number, each.its_before))) for each in changes]
-        for change, (own, along, *products, weight) in _sums(beside, _lie):
+        for change in changes:
+            if not np.size(change.after):
+                continue
+            toward = weights.get(change.number, change.its_before)
+            own, along, *products, weight = _sums((*change[2:], toward), _lie)
             long = math.sqrt(weight) if math.isfinite(weight) else 0.0
             line["own"][change.number], line["along"][change.number] = math.sqrt(own), along
             line["toward"][change.number] = [each / long if long else 0.0 for each in products]
@@ -68,40 +72,15 @@ def _lie(before: Any, after: Any, its_before: Any, its_after: Any, toward: Any) 
     return [(made, made), (made, its), (its, toward), (made, toward), (toward, toward)]
 
 
-def _sums(changes: Sequence[tuple[Change, Any]], products: Callable[..., Any]) -> Iterator[tuple[Change, list[float]]]:
-    """Each change that has values, with sums of products, in float64. changes: each with the arrays to multiply."""
-    changes = [(change, arrays) for change, arrays in changes if np.size(change.after)]
-    flat = [[_flat(array, change.after) for array in arrays] for change, arrays in changes]
-    sums: list[Any] = []
-    for pieces in _pieces([np.size(change.after) for change, _arrays in changes]):
-        parts = [[array[start:stop] for array in flat[k]] for k, start, stop in pieces]
-        pairs = products(*(np.concatenate(row, dtype=np.float64, casting="unsafe") for row in zip(*parts, strict=True)))
-        starts = np.cumsum([0, *(stop - start for _k, start, stop in pieces)])[:-1]
-        sums = sums or [np.zeros(len(changes)) for _ in pairs]
-        for found, (one, other) in zip(sums, pairs, strict=True):
-            found[[k for k, *_ in pieces]] += one @ other if len(pieces) == 1 else np.add.reduceat(one * other, starts)
-    yield from zip((change for change, _arrays in changes), np.transpose(sums).tolist(), strict=True)
-
-
-def _flat(array: Any, like: Any) -> Any:
-    """As one row of values; zeros where it is of another size."""
-    return np.ravel(array) if np.size(array) == np.size(like) else np.zeros(np.size(like))
-
-
-def _pieces(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
-    """(place, start, stop) of parts of what has these sizes, as many as are compared at once."""
-    found: list[tuple[int, int, int]] = []
-    held = 0
-    for k, size in enumerate(sizes):
-        for start in range(0, size, AT_ONCE):
-            stop = min(size, start + AT_ONCE)
-            if found and held + stop - start > AT_ONCE:
-                yield found
-                found, held = [], 0
-            found.append((k, start, stop))
-            held += stop - start
-    if found:
-        yield found
+def _sums(arrays: Sequence[Any], products: Callable[..., Any]) -> list[float]:
+    """Sums of products of arrays, in float64; one of another size than the second, a variable's end here, is 0."""
+    size = np.size(arrays[1])
+    flat = [np.ravel(array) if np.size(array) == size else np.zeros(size) for array in arrays]
+    sums = []
+    for start in range(0, size, AT_ONCE):
+        parts = [array[start : start + AT_ONCE].astype(np.float64) for array in flat]
+        sums.append([one @ other for one, other in products(*parts)])
+    return np.sum(sums, axis=0).tolist()
 
 
 def _judged(change: Change, apart: float, size: float, last: float) -> dict[str, Any]:

@@ -34,9 +34,9 @@ from dtk.worker.changes import Change, compared, described, differs
 from dtk.worker.progress import progress
 from dtk.worker.recorded import Damaged, Recorded, State, as_tuple, weight_of
 from dtk.worker.rounding import Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch
+from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch, watcher
 
-__all__ = ["Ended", "ended", "finish", "follow"]
+__all__ = ["Ended", "ended", "follow"]
 
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
@@ -419,7 +419,7 @@ class Follower:
         self.finish(why, **facts)
         raise Ended(why)
 
-    def finish(self, why: str, **facts: Any) -> None:
+    def finish(self, why: str = "done", **facts: Any) -> None:
         if self._file < 0:
             return
         recorded = self.recorded
@@ -451,22 +451,13 @@ def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
     return name.split("/")[-1], dtype, shape
 
 
-_follower: Follower | None = None
-
-
 def follow(place: Here, asked: dict[str, Any]) -> None:
     """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
-    global _follower
     levels = {int(number): level for number, level in asked.get("levels", {}).items()}
-    _follower = Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels)
-    watch(_follower)
+    watch(Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels))
 
 
 def ended() -> bool:
     """Whether a follower is there that has seen enough."""
-    return _follower is not None and _follower.ended
-
-
-def finish() -> None:
-    if _follower is not None:
-        _follower.finish("done")
+    follower = watcher()
+    return isinstance(follower, Follower) and follower.ended

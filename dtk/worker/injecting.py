@@ -54,7 +54,8 @@ class Injector:
             time.sleep(self._slow * (last - first + 1))
         if not self.due:
             return
-        come = [number for number, fault in self.due.items() if fault.step <= last and self._can_come(fault, first)]
+        # A step that was trained before a restart does not come again.
+        come = [n for n, each in self.due.items() if each.step <= last and (each.step >= first or each.kind == "slow")]
         for number in come:
             fault = self.due.pop(number)
             if fault.kind in _ENDS_OR_STOPS:
@@ -64,10 +65,6 @@ class Injector:
             self._bring(fault, weights)
             if fault.kind == "slow":
                 time.sleep(self._slow * (last - first + 1))
-
-    def _can_come(self, fault: Fault, first: int) -> bool:
-        """A step that was trained before a restart does not come again."""
-        return fault.step >= first or fault.kind == "slow"
 
     def _bring(self, fault: Fault, weights: Weights | None) -> None:
         if fault.kind == "kill":
@@ -146,7 +143,7 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
     ends = {}
     for fd in {int(name) for name in os.listdir("/dev/fd")} - {*kept}:
         with contextlib.suppress(OSError):  # no socket, or closed in the meantime
-            ends[fd] = _ends(fd)
+            ends[fd] = _ends(fd, own)
     both = {*ends.values()}
     for fd, (here, there) in ends.items():
         # Of a connection with itself, which stays, both ends are here.
@@ -155,10 +152,15 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
                 _replace(fd, kept)
 
 
-def _ends(fd: int) -> tuple[int, int]:
-    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket."""
+def _ends(fd: int, own: int) -> tuple[int, int]:
+    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket.
+
+    `dtk.ring` has sockets of its own, which count as if they were at the port `own`.
+    """
     each = socket.socket(fileno=fd)
     try:
+        if each.family == socket.AF_UNIX and _of_a_ring(each):
+            return own, 0
         if each.family not in (socket.AF_INET, socket.AF_INET6) or each.type != socket.SOCK_STREAM:
             return 0, 0
         here = each.getsockname()[1]
@@ -168,6 +170,13 @@ def _ends(fd: int) -> tuple[int, int]:
             return here, 0
     finally:
         each.detach()
+
+
+def _of_a_ring(link: socket.socket) -> bool:
+    names = [link.getsockname()]
+    with contextlib.suppress(OSError):  # not connected: it listens
+        names.append(link.getpeername())
+    return any(str(name).endswith("/ring") for name in names)
 
 
 def _replace(fd: int, kept: dict[int, socket.socket]) -> None:

@@ -11,44 +11,40 @@ chunk is found out from the numbers when the chunk is next sent, or joined.
 from __future__ import annotations
 
 import functools
-import hashlib
-import hmac
 import json
-import os
 import select
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dtk.environment import Here, here
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
-from dtk.worker.wire import RingBroken, RingPortTaken
+from dtk.worker import wire
 
-__all__ = ["Ring", "ring"]
+__all__ = ["Ring", "RingBroken", "ring"]
 
 Parts = list[int] | None
 OFTEN = N_("every worker must call ring.exchange, or ring.swap, equally often")
 
 
 def ring(timeout: float = 10.0) -> Ring:
-    """This worker's place in the ring of all workers of the run; call it in each of them.
+    """Join the ring of all workers of the run; every worker has to call it.
 
         ring = dtk.ring()
         chunks = ring.split(gradient)
         number, values = ring.exchange(0, chunks[0])     # to the next worker; from the previous one
 
     Worker k sends to worker k + 1, the last one to worker 0. In a baseline the ring has one worker, which has no other
-    to exchange with. It uses the worker's own port of TF_CONFIG, so that a function has either a ring or a
-    MultiWorkerMirroredStrategy. The algorithm it is for: Patarasuk and Yuan 2009, J. Parallel Distrib. Comput. 69(2).
+    to exchange with. All workers have to be on one machine. The algorithm it is for: Patarasuk and Yuan 2009,
+    J. Parallel Distrib. Comput. 69(2).
 
     Args:
         timeout: seconds without a sign of a neighbour until RingBroken names it.
@@ -71,8 +67,19 @@ def ring(timeout: float = 10.0) -> Ring:
     return Ring(place, timeout)
 
 
-@dataclass
-class _Arrival:
+class RingBroken(DtkError, ConnectionError):
+    """A neighbour in the ring is late, has gone, or is somewhere else in the exchange.
+
+    Attributes:
+        by_a_peer: whether another worker is the reason, so that this failure is a consequence.
+    """
+
+    def __init__(self, what: str, remedy: str = "", by_a_peer: bool = False):
+        super().__init__(what, remedy=remedy)
+        self.by_a_peer = by_a_peer
+
+
+class _Arrival(NamedTuple):
     """A chunk that came and whose use is not known yet."""
 
     step: int
@@ -99,7 +106,8 @@ class Ring:
         self._arrived: dict[int, _Arrival] = {}
         self._neighbours: Neighbours | None = None
         if place.workers > 1:
-            self._neighbours = Neighbours(_addresses(), place.worker, _key(place), timeout, self._suspect)
+            sockets = [corner.path / SOCKET for corner in place.run.each]
+            self._neighbours = Neighbours(sockets, place.worker, timeout, self._suspect)
 
     def split(self, gradient: Any) -> list[np.ndarray]:
         """Cuts a gradient into chunks, one per worker, and begins a new all-reduce.
@@ -110,16 +118,12 @@ class Ring:
         Returns:
             `workers` flat arrays of as equal a size as possible.
         """
-        whole = np.array(gradient)
-        if whole.dtype.kind not in "iuf":
-            raise ClusterConfigError(
-                _("ring.split takes an array of numbers, not one of type {dtype}", dtype=whole.dtype)
-            )
+        whole = _numbers(gradient, "ring.split")
         chunks = np.array_split(whole.ravel(), self.workers)
         self._round, self._step, self._shape = self._round + 1, 0, whole.shape
         self._held = {number: (chunk.copy(), [self.worker]) for number, chunk in enumerate(chunks)}
         self._arrived = {}
-        self._write(RingSplit, bytes=[chunk.nbytes for chunk in chunks])
+        self._write(RingSplit)
         return chunks
 
     def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
@@ -144,7 +148,7 @@ class Ring:
         array, parts = self._held[number]
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
         receiver, sender = self._neighbours.next, self._neighbours.previous
-        self._write(RingSent, step=self._step, chunk=int(number), receiver=receiver, bytes=array.nbytes, parts=parts)
+        self._write(RingSent, step=self._step, chunk=int(number))
         return self._take(*self._trade(about, array, receiver, sender))
 
     def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
@@ -167,11 +171,7 @@ class Ring:
             if isinstance(other, bool) or other not in range(self.workers) or other == self.worker:
                 words = N_("ring.swap: worker {other}, but this is worker {worker}; the others are among 0 to {last}")
                 raise ClusterConfigError(_(words, other=other, worker=self.worker, last=self.workers - 1))
-        array = np.array(values).ravel()
-        if array.dtype.kind not in "iuf":
-            raise ClusterConfigError(
-                _("ring.swap takes an array of numbers, not one of type {dtype}", dtype=array.dtype)
-            )
+        array = _numbers(values, "ring.swap").ravel()
         return self._trade({}, array, int(receiver), int(sender))[1]
 
     def join(self, chunks: Sequence[Any]) -> np.ndarray:
@@ -230,25 +230,18 @@ class Ring:
             theirs = {"its": about["step"], "its_round": about["round"]}
             raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **theirs))
         number = int(about["chunk"])
-        if number in self._arrived:
-            self._used(number, "overwritten", None)  # it never left again, so what became of it is not known
         self._arrived[number] = _Arrival(self._step, values, about["parts"])
-        self._write(RingReceived, step=self._step, chunk=number, sender=sender, bytes=values.nbytes)
+        self._write(RingReceived, step=self._step, chunk=number)
         return number, values.copy()
 
     def _settle(self, number: int, values: Any) -> None:
-        """Finds out what chunk `number` holds now, and what was done with the one that came for it."""
+        """Finds out whose parts chunk `number` holds now, and so what was done with the one that came for it."""
         now = np.ravel(np.array(values))
-        held, parts = self._held[number]
-        came = self._arrived.get(number)
-        how, parts = _use_of(now, held, parts, came)
+        came = self._arrived.pop(number, None)
+        parts = _parts_of(now, *self._held[number], came)
         if came is not None:
-            self._used(number, how, parts)
+            self._write(RingUsed, step=came.step, chunk=number, parts=parts)
         self._held[number] = (now, parts)
-
-    def _used(self, number: int, how: str, parts: Parts) -> None:
-        came = self._arrived.pop(number)
-        self._write(RingUsed, step=came.step, chunk=number, how=how, parts=parts)
 
     def _suspect(self) -> int:
         """The worker that all wait for: going back, the first that is not itself in an unfinished exchange."""
@@ -264,84 +257,68 @@ class Ring:
         self._place.journal.event(kind(self._place.now(), round=self._round, **facts))
 
 
-def _use_of(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | None) -> tuple[str, Parts]:
-    """What was done ("added", "copied", "ignored" or "changed"), and the parts that are in the chunk then.
+def _parts_of(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | None) -> Parts:
+    """The parts of a chunk that held others before: the one that came was added to it, copied into it, or ignored.
 
     Where the numbers allow several answers (zeros, for one), a sum without a worker twice is taken first.
     """
-    if came is None:
-        return ("ignored", parts) if _same(now, held) else ("changed", None)
-    fits = came.values.shape == held.shape
-    answers = {"copied": came.parts} if _same(now, came.values) else {}
-    if fits and _same(now, held + came.values):
-        answers["added"] = None if parts is None or came.parts is None else sorted(parts + came.parts)
-    if _same(now, held):
-        answers["ignored"] = parts
-    apart = parts is not None and came.parts is not None and not set(parts) & set(came.parts)
-    for how in ("added", "copied", "ignored") if apart else ("copied", "added", "ignored"):
-        if how in answers:
-            return how, answers[how]
-    return "changed", None
+    answers = [(held, parts)]
+    if came is not None:
+        answers.insert(0, (came.values, came.parts))
+        both = None if parts is None or came.parts is None else sorted(parts + came.parts)
+        apart = parts is not None and came.parts is not None and not {*parts} & {*came.parts}
+        if came.values.shape == held.shape:
+            answers.insert(0 if apart else 1, (held + came.values, both))
+    return next((its for values, its in answers if _same(now, values)), None)
+
+
+def _numbers(values: Any, call: str) -> np.ndarray:
+    array = np.array(values)
+    if array.dtype.kind not in "iuf":
+        words = N_("{call} takes an array of numbers, not one of type {dtype}")
+        raise ClusterConfigError(_(words, call=call, dtype=array.dtype))
+    return array
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
-def _addresses() -> list[tuple[str, int]]:
-    workers = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
-    return [(host, int(port)) for host, port in (address.rsplit(":", 1) for address in workers)]
+# ---- the connections: sockets in the run's directory, which no other user may enter
 
 
-def _key(place: Here) -> bytes:
-    """A secret of this run: the name of its directory, whose random part only this user can list."""
-    return hashlib.sha256(str(place.run.path).encode()).digest()
-
-
-# ---- the connections
-
-
+SOCKET = "ring"  # in each worker's directory
 _LENGTH = struct.Struct("!Q")
 _CALLER = struct.Struct("!II")  # which ring of the process, counted from 1, and which worker
 _PIECE = 1 << 20  # bytes handed to the system at once
-_STRANGER = 1.0  # seconds that a connection has to say who it is
+_GREETING = 1.0  # seconds for the first bytes of a connection, which a worker that is alive sends at once
 
 
 class Neighbours:
-    """A worker's connections in the ring of `addresses`, ("host", port) by worker. Bytes only, no wait without end.
+    """A worker's connections with the others, each for one direction. Bytes only, no wait without end.
 
-    Two workers have one connection, for both directions: the neighbours from the beginning, others when the first of
-    them needs it. The one with the higher number calls the other, at its port.
+    A worker calls those that it sends to: the next one at the beginning, others when it first has something for them.
 
-    key: the secret that a run's workers share; a connection that doesn't know it is closed. timeout: seconds
-    without a sign of a neighbour after which RingBroken names the worker that `suspect` finds.
+    sockets: where each worker listens. timeout: seconds without a sign of a neighbour after which RingBroken names the
+    worker that `suspect` finds.
     """
 
-    def __init__(
-        self,
-        addresses: Sequence[tuple[str, int]],
-        worker: int,
-        key: bytes,
-        timeout: float,
-        suspect: Callable[[], int],
-    ):
+    def __init__(self, sockets: Sequence[Path], worker: int, timeout: float, suspect: Callable[[], int]):
         self.timeout, self._suspect = timeout, suspect
-        self._addresses, self._worker, self._key = addresses, worker, key
-        self._links: dict[int, socket.socket] = {}
-        self.next, self.previous = (worker + 1) % len(addresses), (worker - 1) % len(addresses)
-        self._door = _door(addresses[worker], key)
+        self._sockets, self._worker = sockets, worker
+        self.next, self.previous = (worker + 1) % len(sockets), (worker - 1) % len(sockets)
+        self._door = _door(sockets[worker])
         self._door.rings += 1
         self._ring = self._door.rings
-        try:
-            for other in (self.next, self.previous):
-                self._link(other)
-        except BaseException:
-            self.close()
-            raise
+        self._outward: dict[int, socket.socket] = {}
+        self._link(self.next)
 
     def close(self) -> None:
-        for each in self._links.values():
+        for each in self._outward.values():
             each.close()
+        for ring, worker in [*self._door.callers]:
+            if ring == self._ring:
+                self._door.callers.pop((ring, worker)).close()
 
     def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
         """Sends a message to one worker and returns one from another, or from the same, both at the same time.
@@ -349,11 +326,12 @@ class Neighbours:
         One after the other would not do: all workers would send, none would read, and messages larger than the
         system's buffers would never leave.
         """
-        outward, inward = self._link(receiver), self._link(sender)
+        outward = self._link(receiver)
         out, got, size = memoryview(_LENGTH.pack(len(message)) + message), bytearray(), _LENGTH.size
         while out or len(got) < size:
             reading, writing = len(got) < size, bool(out)
-            ready = select.select([inward] * reading, [outward] * writing, [], self.timeout)
+            inward = self._door.callers.get((self._ring, sender))
+            ready = select.select([inward or self._door.socket] * reading, [outward] * writing, [], self.timeout)
             if not ready[0] and not ready[1]:
                 raise self._late(reading, receiver, sender)
             if ready[1]:
@@ -361,7 +339,9 @@ class Neighbours:
                     out = out[outward.send(out[:_PIECE]) :]
                 except OSError:
                     raise self._gone(receiver) from None
-            if ready[0]:
+            if ready[0] and inward is None:
+                self._door.admit()
+            elif ready[0] and inward is not None:
                 try:
                     data = inward.recv(min(_PIECE, size - len(got)))
                 except OSError:
@@ -386,96 +366,47 @@ class Neighbours:
         return RingBroken(_(what, worker=neighbour), by_a_peer=True)
 
     def _link(self, other: int) -> socket.socket:
-        """The connection with another worker."""
-        if other not in self._links:
-            above = other > self._worker
-            link = self._door.caller(self._ring, other, self.timeout) if above else self._call(other)
-            if link is None:
-                words = _("worker {worker} could not be reached for {seconds:g} s", worker=other, seconds=self.timeout)
-                raise RingBroken(words, _("every worker must call dtk.ring()"))
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link.setblocking(False)
-            self._links[other] = link
-        return self._links[other]
-
-    def _call(self, other: int) -> socket.socket | None:
+        """The connection to another worker."""
         deadline = time.monotonic() + self.timeout
-        while True:
-            left = deadline - time.monotonic()
+        while other not in self._outward:
             try:
-                out = socket.create_connection(self._addresses[other], timeout=max(0.1, left))
+                link = wire.connect(self._sockets[other])
             except OSError:
-                out = None
-            # A refused attempt may have drawn the very port that it asks for, and then reaches itself.
-            if out is not None and out.getsockname() != out.getpeername():
-                out.sendall(_greeting(self._key, self._ring, self._worker))
-                return out
-            if out is not None:
-                out.close()
-            if left < 0:
-                return None
-            time.sleep(0.02)  # a port that opens in another process sends no event to wait for
+                if time.monotonic() > deadline:
+                    words = N_("worker {worker} could not be reached for {seconds:g} s")
+                    what = _(words, worker=other, seconds=self.timeout)
+                    raise RingBroken(what, _("every worker must call dtk.ring()")) from None
+                time.sleep(0.02)  # a socket that opens in another process sends no event to wait for
+                continue
+            link.sendall(_CALLER.pack(self._ring, self._worker))
+            link.setblocking(False)
+            self._outward[other] = link
+        return self._outward[other]
 
 
 class _Door:
-    """This worker's own port, which stays open from its first ring on, and who has called there, for which ring.
+    """Where this worker listens from its first ring on, and who has called, for which ring.
 
     A neighbour may be in its next ring already, or in another exchange than this worker: whoever calls is kept.
     """
 
-    def __init__(self, address: tuple[str, int], key: bytes):
+    def __init__(self, path: Path):
         self.rings = 0
-        self._key = key
-        self._callers: dict[tuple[int, int], socket.socket] = {}
-        self._came = threading.Condition()
-        self._listening = _listen(address)
-        threading.Thread(target=self._admit, daemon=True, name="dtk.ring").start()
+        self.callers: dict[tuple[int, int], socket.socket] = {}
+        path.unlink(missing_ok=True)  # of a process in whose place this one is
+        self.socket = wire.listen(path)
 
-    def caller(self, ring: int, worker: int, seconds: float) -> socket.socket | None:
-        """The connection by which a worker has called for a ring; None where it has not after `seconds`."""
-        with self._came:
-            self._came.wait_for(lambda: (ring, worker) in self._callers, seconds)
-            return self._callers.pop((ring, worker), None)
-
-    def _admit(self) -> None:
-        while True:
-            try:
-                caller, _address = self._listening.accept()
-            except OSError:
-                return  # nobody listens there any more: dtk.faults.drop_network
-            caller.settimeout(_STRANGER)
-            try:
-                said = caller.recv(len(_greeting(self._key, 0, 0)), socket.MSG_WAITALL)
-            except OSError:
-                said = b""
-            ring, worker = _CALLER.unpack(said[: _CALLER.size].ljust(_CALLER.size, b"\0"))
-            if not hmac.compare_digest(said, _greeting(self._key, ring, worker)):
-                caller.close()
-                continue
-            with self._came:
-                self._callers[ring, worker] = caller
-                self._came.notify_all()
+    def admit(self) -> None:
+        """Takes the next call."""
+        caller, _address = self.socket.accept()
+        caller.settimeout(_GREETING)
+        try:
+            ring, worker = _CALLER.unpack(caller.recv(_CALLER.size, socket.MSG_WAITALL))
+        except (OSError, struct.error):  # who called was killed at that moment
+            caller.close()
+            return
+        caller.setblocking(False)
+        self.callers[ring, worker] = caller
 
 
 _door = functools.cache(_Door)
-
-
-def _greeting(key: bytes, ring: int, worker: int) -> bytes:
-    caller = _CALLER.pack(ring, worker)
-    return caller + hmac.digest(key, b"dtk ring" + caller, "sha256")
-
-
-def _listen(address: tuple[str, int]) -> socket.socket:
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for a run soon after another with the same port
-    try:
-        door.bind(("127.0.0.1", address[1]))
-        door.listen()
-    except OSError as error:
-        door.close()
-        words = N_(
-            "{why}: dtk.ring() needs this worker's port for itself, and a strategy made in the same function holds "
-            "it, or another program"
-        )
-        raise RingPortTaken(_(words, why=error.strerror)) from None
-    return door

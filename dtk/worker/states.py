@@ -15,11 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
-import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -188,7 +188,7 @@ class Recorder:
             if id(each) not in self.written:
                 self.written[id(each)] = len(self.written)
                 self._kept.append(each)
-                self._writer.put(_line(len(self.written) - 1, each), None)
+                self._writer.variable(_line(len(self.written) - 1, each))
         entries: list[tuple[str, int, str, list[Any]]] = []
         size = 0
         for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
@@ -201,12 +201,8 @@ class Recorder:
                 if not held.of(each) or not held.same(now, each):
                     entries.append((when, self.written[id(each)], each.kept, values))
                     size += sum(value.nbytes for value in values)
-        unit = {
-            **facts,
-            "unit": self.units,
-            "here": [self.written[id(each)] for each in after.table],
-        }
-        self._writer.put(None, (unit, entries, size))
+        here = [self.written[id(each)] for each in after.table]
+        self._writer.unit({**facts, "unit": self.units, "here": here}, entries, size)
         return size
 
     def _step(self, began: tuple[int, int]) -> int:
@@ -232,8 +228,8 @@ class Recorder:
         while self.stride * unit * SHARE < self._largest * WRITING:
             self.stride *= 2
 
-    def finish(self, goes_on: bool = False) -> None:
-        """Writes what the function has left behind, and waits until all is written. goes_on: more may come."""
+    def finish(self) -> None:
+        """Writes what the function has left behind until now, and waits until all is written."""
         if self.held is not None:  # the last unit was recorded
             now = take()
             number, self.units = self.units, self.units + 1
@@ -241,7 +237,7 @@ class Recorder:
             self._write(now, now, end=True, began=place, ended=place, step=self._steps + 1)
             self.units = number
         last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
-        self._writer.close(last, goes_on)
+        self._writer.last(last)
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
@@ -254,108 +250,65 @@ class _Writer:
 
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
-        self._path = path
-        self._queue: queue.Queue[Any] = queue.Queue()
-        self._waiting, self._room = 0, threading.Condition()
-        self._written = threading.Event()  # all that there was when `close` was called
-        threading.Thread(target=self._run, name="dtk-states", daemon=True).start()
-
-    def put(self, variable: Any, unit: Any) -> None:
-        if unit is not None:
-            with self._room:
-                self._room.wait_for(lambda: self._waiting < WAITING or self.failed, timeout=60)
-                self._waiting += unit[2]
-        self._queue.put((variable, unit))
-
-    def close(self, last: dict[str, Any], goes_on: bool) -> None:
-        self._written.clear()
-        self._queue.put((None, {"last": last, "goes_on": goes_on}))
-        self._written.wait(120)
-
-    def _run(self) -> None:
         names = ("variables.jsonl", "units.jsonl", "states.bin")
-        with contextlib.ExitStack() as stack:
-            variables, units, values = (stack.enter_context(self._opened(name)) for name in names)
-            while self._next(variables, units, values):
-                pass
+        self._variables, self._units, self._states = (_opened(path / name) for name in names)
+        self._thread = ThreadPoolExecutor(1, "dtk-states")
+        self._waiting: deque[tuple[Future[None], int]] = deque()  # units that are being written, and their bytes
 
-    def _opened(self, name: str) -> Any:
-        return open(self._path / name, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+    def variable(self, facts: dict[str, Any]) -> None:
+        self._thread.submit(self._append, self._variables, facts)
 
-    def _next(self, variables: Any, units: Any, values: Any) -> bool:
-        """Writes what was put next; returns whether more may come."""
-        variable, unit = self._queue.get()
+    def unit(self, facts: dict[str, Any], entries: list[Any], size: int) -> None:
+        """Waits while too much waits to be written."""
+        while self._waiting and (self._waiting[0][0].done() or sum(its for _, its in self._waiting) > WAITING):
+            wait([self._waiting.popleft()[0]], timeout=60)
+        self._waiting.append((self._thread.submit(self._unit, facts, entries), size))
+
+    def last(self, facts: dict[str, Any]) -> None:
+        """Returns when all is written."""
+        wait([self._thread.submit(self._append, self._units, {"last": facts})], timeout=120)
+
+    def _append(self, file: Any, line: Any) -> None:
         try:
-            if variable is not None:
-                _append(variables, variable)
-            elif isinstance(unit, dict):
-                _append(units, {"last": unit["last"]})
-                return bool(unit["goes_on"])
-            elif not self.failed:
-                _append(units, self._unit(unit[0], unit[1], values))
+            file.write((json.dumps(line) + "\n").encode())
+            file.flush()
         except OSError as error:  # a full disk: what is written by now can be followed
             self.failed = str(error.strerror or error)
-        finally:
-            if isinstance(unit, dict):
-                self._written.set()
-            elif unit is not None:
-                with self._room:
-                    self._waiting -= unit[2]
-                    self._room.notify_all()
-        return True
 
-    def _unit(self, unit: dict[str, Any], entries: list[Any], file: Any) -> dict[str, Any]:
-        digests: dict[str, Any] = {"before": {}, "after": {}}
+    def _unit(self, facts: dict[str, Any], entries: list[Any]) -> None:
+        if self.failed:
+            return
+        try:
+            digests, places = self._put(entries)
+        except OSError as error:
+            self.failed = str(error.strerror or error)
+        else:
+            self._append(self._units, {**facts, "digests": digests, "values": places})
+
+    def _put(self, entries: list[Any]) -> tuple[dict[str, dict[int, list[int]]], list[list[Any]]]:
+        """Writes values; returns digests by variable, and where the values are."""
+        digests: dict[str, dict[int, list[int]]] = {"before": {}, "after": {}}
         places = []
+        place = self._states.seek(0, os.SEEK_END)  # `dtk.interactive.tasks` cuts the file where a session goes on
         for when, number, kept, values in entries:
             held = [np.ascontiguousarray(value) for value in values]
             if kept == "mirrored":
                 digests[when][number] = [zlib.crc32(_bytes(value)) for value in held]
             if self.values or kept == "by replica":
                 for value in held if kept == "by replica" else held[:1]:
-                    places.append([when, number, file.tell(), value.nbytes])
-                    file.write(_bytes(value))
-        file.flush()
-        return {**unit, "digests": digests, "values": places}
+                    places.append([when, number, place, value.nbytes])
+                    place += value.nbytes
+                    self._states.write(_bytes(value))
+        self._states.flush()
+        return digests, places
 
 
-def _append(file: Any, line: Any) -> None:
-    file.write((json.dumps(line) + "\n").encode())
-    file.flush()
+def _opened(path: Path) -> Any:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 def _bytes(value: Any) -> Any:
     return value.reshape(-1).view(np.uint8).data if value.size else b""
-
-
-_recorder: Recorder | None = None
-
-
-def listen(place: Here) -> None:
-    """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
-    global _recorder
-    asked = os.environ.get("DTK_STATES", "")
-    budget = SENT if place.host else BUDGET
-    try:
-        budget = float(asked) if asked not in ("", "1") else budget
-    except ValueError:
-        pass
-    if budget <= 0 or place.role == "evaluator" or place.mode not in ("cluster", "mirrored"):
-        return
-    _recorder = Recorder(place, budget)
-    watch(_recorder)
-
-
-def pause(paused: bool) -> None:
-    """While it is paused nothing is recorded: what runs is not the same on all workers."""
-    if _recorder is not None:
-        _recorder.paused = paused
-
-
-def finish(goes_on: bool = False) -> None:
-    """Writes what the function, or a session of cells until now, has left behind."""
-    if _recorder is not None:
-        _recorder.finish(goes_on)
 
 
 class Watcher(Protocol):
@@ -364,9 +317,32 @@ class Watcher(Protocol):
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any: ...
     def begins(self, subject: Any) -> Any: ...
     def ends(self, subject: Any, begun: Any) -> None: ...
+    def finish(self) -> None: ...
 
 
 _watcher: Watcher | None = None
+
+
+def listen(place: Here) -> None:
+    """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
+    asked = os.environ.get("DTK_STATES", "")
+    budget = SENT if place.host else BUDGET
+    with contextlib.suppress(ValueError):
+        budget = float(asked) if asked not in ("", "1") else budget
+    if budget > 0 and place.role != "evaluator" and place.mode in ("cluster", "mirrored"):
+        watch(Recorder(place, budget))
+
+
+def pause(paused: bool) -> None:
+    """While it is paused nothing is recorded: what runs is not the same on all workers."""
+    if isinstance(_watcher, Recorder):
+        _watcher.paused = paused
+
+
+def finish() -> None:
+    """Writes what the function, or a session of cells until now, has left behind."""
+    if _watcher is not None:
+        _watcher.finish()
 
 
 def watcher() -> Watcher | None:

@@ -15,9 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from dtk.errors import DtkError
-
-__all__ = ["SOCKET", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "listen"]
+__all__ = ["SOCKET", "Message", "Wire", "call", "connect", "listen"]
 
 Message = dict[str, Any]
 
@@ -90,6 +88,11 @@ def listen(path: Path) -> socket.socket:
 
 
 def call(path: Path) -> Wire:
+    """A connection with the one who listens there, for messages."""
+    return Wire(connect(path))
+
+
+def connect(path: Path) -> socket.socket:
     """A connection with the one who listens there."""
     link = socket.socket(socket.AF_UNIX)
     try:
@@ -97,7 +100,7 @@ def call(path: Path) -> Wire:
     except BaseException:
         link.close()
         raise
-    return Wire(link)
+    return link
 
 
 def _at(path: Path, do: Any) -> None:
@@ -109,19 +112,3 @@ def _at(path: Path, do: Any) -> None:
         do(f"/proc/self/fd/{folder}/{path.name}")
     finally:
         os.close(folder)
-
-
-class RingBroken(DtkError, ConnectionError):
-    """A neighbour in the ring is late, has gone, or is somewhere else in the exchange.
-
-    Attributes:
-        by_a_peer: whether another worker is the reason, so that this failure is a consequence.
-    """
-
-    def __init__(self, what: str, remedy: str = "", by_a_peer: bool = False):
-        super().__init__(what, remedy=remedy)
-        self.by_a_peer = by_a_peer
-
-
-class RingPortTaken(RingBroken):
-    """This worker's port, which the ring needs, is not free. By this type dtk knows that another attempt may help."""

@@ -34,8 +34,8 @@ from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import ship, states, updates
-from dtk.worker.family import die_with
 from dtk.worker.keras import Recorder
+from dtk.worker.process import die_with
 from dtk.worker.progress import progress
 from dtk.worker.spec import WorkerSpec
 
@@ -154,8 +154,6 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     updates.keep_beside(here)
     states.finish()
-    if spec["follow"]:
-        follow.finish()
     progress(here).finish()
     updates.write(here)
     here.folder.save_result(ship.pack_result(result))

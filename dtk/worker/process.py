@@ -1,0 +1,160 @@
+"""A process as the system has it: it ends with its parent, or with all below it; what it uses."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from dtk.language import _
+
+__all__ = [
+    "Vitals",
+    "adopt_orphans",
+    "ask",
+    "die_with",
+    "end_children",
+    "isolate",
+    "kill_below",
+    "kill_tree",
+    "vitals",
+]
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+END_SECONDS = 2.5
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+def adopt_orphans() -> None:
+    """Descendants whose own parent dies become children of this process; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int) -> bool:
+    """Asks the system to kill this process when the thread that started it ends; False where it can't be asked."""
+    if sys.platform != "linux":
+        return False
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+    return True
+
+
+def end_children(spared: set[int], seconds: float = END_SECONDS) -> None:
+    """Kills the children of this process and all below them, except those `spared`, until there are none."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            found = [child for child in psutil.Process().children() if child.pid not in spared]
+        except psutil.Error:
+            return
+        if not found:
+            return
+        for child in found:
+            kill_below(child.pid)
+        psutil.wait_procs(found, max(0.0, deadline - time.monotonic()))
+
+
+def kill_below(pid: int) -> None:
+    """SIGKILL to a process and to all that descend from it."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return
+    for each in family:
+        try:
+            each.kill()
+        except psutil.Error:
+            pass  # gone already, or another user's (sudo): nothing that could be done
+
+
+def kill_tree(pid: int) -> None:
+    """Kills a worker, its process group, and descendants that left the group."""
+    kill_below(pid)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # the worker had not made its group yet, or all of it is gone
+
+
+class Vitals(NamedTuple):
+    """used: processor seconds since the process began. stopped: by SIGSTOP or its like.
+
+    disk: bytes that it has read from disks and written to them.
+    """
+
+    used: float
+    stopped: bool
+    disk: int = 0
+
+
+def vitals(pid: int) -> Vitals | None:
+    """Of a process that lives; None where there is none."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            times, status = process.cpu_times(), process.status()
+        disk = _disk(process)
+    except psutil.Error:
+        return None
+    return Vitals(float(times.user + times.system), status in _STOPPED, disk)
+
+
+def _disk(process: psutil.Process) -> int:
+    try:
+        counted = process.io_counters()
+    except (AttributeError, psutil.AccessDenied):  # macOS; a process with another's rights
+        return 0
+    return int(counted.read_bytes + counted.write_bytes)
+
+
+def ask(pid: int) -> None:
+    """Has a worker write its Python stacks to its stacks.txt."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+
+
+# ---- a network of a process's own, with loopback alone: nobody else on the machine can connect to what listens there
+
+_NEWUSER, _NEWNET = 0x10000000, 0x40000000  # <linux/sched.h>
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1  # <linux/sockios.h>, <linux/if.h>
+
+
+def isolate() -> None:
+    """Moves this process, which has one thread, there. OSError where the system doesn't allow it or knows no such.
+
+    On Linux, by namespaces (man 7 network_namespaces, user_namespaces): what is started from there is in it as well. A
+    process that is not root's needs a user namespace besides, in which it is the same user as outside; many systems
+    allow that to everybody, some to nobody.
+    """
+    if not sys.platform.startswith("linux"):
+        raise OSError(0, _("{system} has no network namespaces", system=sys.platform))
+    if os.geteuid() != 0 or _unshare(_NEWNET):
+        user, group = os.geteuid(), os.getegid()
+        number = _unshare(_NEWUSER | _NEWNET)
+        if number:
+            raise OSError(number, os.strerror(number))
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        (flags,) = struct.unpack_from("=H", fcntl.ioctl(asking, _GET_FLAGS, struct.pack("16sH22x", b"lo", 0)), 16)
+        fcntl.ioctl(asking, _SET_FLAGS, struct.pack("16sH22x", b"lo", flags | _UP))
+
+
+def _unshare(what: int) -> int:
+    """The error's number; 0 where it went well."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return ctypes.get_errno() if libc.unshare(what) else 0
