@@ -11,13 +11,13 @@ import pytest
 
 import dtk
 from dtk.compat import versions
-from dtk.compat.keras import callbacks, keras3, refused
+from dtk.compat.keras import keras3, saves
 from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
 OTHERS = ["optimizer variables outside of the graph", "one decision about a loss scale", "sums of an empty batch"]
-ALL = [*CORRECTIONS, *OTHERS, refused.NAME]
+ALL = [*CORRECTIONS, *OTHERS, keras3.REFUSALS]
 FAULTS = [  # a correction, steps_per_execution, and what fit says without it
     (CORRECTIONS[0], 1, "Attempt to convert a value (PerReplica"),
     (CORRECTIONS[1], 1, "Invalid reduction dimension 0 for input with 0 dimensions"),
@@ -239,7 +239,7 @@ def test_a_fresh_interpreter_redirects_where_tensorflow_imports_one_keras_only(t
 
 
 def test_the_kernel_is_left_alone():
-    assert callbacks.apply() == []
+    assert saves.apply() == []
 
 
 def test_elsewhere(tmp_path, monkeypatch):
@@ -256,10 +256,10 @@ def test_elsewhere(tmp_path, monkeypatch):
         "/somewhere/else": "somewhere/else",
         "../up.keras": str((tmp_path / "up.keras").relative_to("/")),
     }.items():
-        assert callbacks.elsewhere(path, place) == str(corner / expected)
+        assert saves.elsewhere(path, place) == str(corner / expected)
     inside = str(corner / "logs")
-    assert callbacks.elsewhere(inside, place) == inside
-    assert callbacks.elsewhere(Path("x.keras"), place) == str(corner / "x.keras")
+    assert saves.elsewhere(inside, place) == inside
+    assert saves.elsewhere(Path("x.keras"), place) == str(corner / "x.keras")
 
 
 def test_only_compat_touches_internals():

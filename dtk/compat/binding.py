@@ -3,9 +3,9 @@
 A gRPC server of TensorFlow binds to the wildcard, whatever TF_CONFIG says, and accepts whoever connects: that is code
 execution for anybody who reaches the machine. No option of TensorFlow's changes it (2.15 to 2.22;
 https://github.com/tensorflow/tensorflow/blob/master/SECURITY.md#running-a-tensorflow-server: keep them off the
-network). So wherever the data of its libraries hold the address of the C library's `bind`, they get that of a function of
-ours, which puts another address in the wildcard's place and calls the real one. What binds elsewhere in the process goes
-past it. Python loads libraries with all of these addresses filled in (`sys.getdlopenflags()`).
+network). So wherever the data of its libraries hold the address of the C library's `bind`, they get that of a function
+of ours, which puts another address in the wildcard's place and calls the real one. What binds elsewhere in the process
+goes past it. Python loads libraries with all of these addresses filled in (`sys.getdlopenflags()`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _places(value: int) -> Iterator[int]:
             continue
         for span, *_ in (before, each) if (before[1], before[-1]) == ("r--p", each[-1]) else (each,):
             start, end = (int(at, 16) for at in span.split("-"))
-            words = np.frombuffer((ctypes.c_char * (end - start)).from_address(start), np.uint64)
+            words = np.ctypeslib.as_array((ctypes.c_uint64 * ((end - start) // 8)).from_address(start))
             yield from (start + 8 * int(k) for k in np.flatnonzero(words == value))
 
 

@@ -48,10 +48,9 @@ def _as_long(projections: Any, first: Any) -> Any:
 
 def _projections(leaf: Any, frequency: float) -> Any:
     """`(examples,)`, or None for a component that has no examples, or none that are numbers."""
-    ragged = isinstance(leaf, tf.RaggedTensor)
-    if ragged:
-        numbers = _numbers(leaf.values) if leaf.ragged_rank == 1 else None
-        leaf = None if numbers is None else leaf.with_values(numbers).to_tensor()  # a zero adds nothing to a projection
+    if isinstance(leaf, tf.RaggedTensor):
+        numbers = _numbers(leaf.flat_values)
+        leaf = None if numbers is None else leaf.with_flat_values(numbers).to_sparse()
     if isinstance(leaf, tf.SparseTensor):
         return _sparse(leaf, frequency)
     if not isinstance(leaf, tf.Tensor) or leaf.shape.rank in (None, 0):
@@ -59,7 +58,7 @@ def _projections(leaf: Any, frequency: float) -> Any:
     numbers = _numbers(leaf)
     if numbers is None:
         return None
-    width = None if ragged else leaf.shape[1:].num_elements()
+    width = leaf.shape[1:].num_elements()
     rows = tf.reshape(numbers, (tf.shape(leaf)[0], tf.reduce_prod(tf.shape(leaf)[1:]) if width is None else width))
     if width is None:
         # A padded component is as wide as the longest example beside it: no number may depend on its width.

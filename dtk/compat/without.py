@@ -14,8 +14,7 @@ from typing import Any
 import wrapt
 
 from dtk.compat import states
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = ["apply"]
 

@@ -20,8 +20,8 @@ from dtk.interactive import shell
 from dtk.interactive.inspection import digest_of, is_plain, variables_of
 from dtk.language import N_, _
 from dtk.records import events, weights
-from dtk.worker import ship, states, updates
-from dtk.worker.progress import progress
+from dtk.worker import ship, states
+from dtk.worker.progress import keep_beside, progress, write_updates
 from dtk.worker.wire import Message
 
 if TYPE_CHECKING:
@@ -197,9 +197,9 @@ def _snapshot(loop: WorkerLoop, message: Message) -> Message:
     before = {path: path.stat().st_size for path in grown if path.exists()}
     states.finish(goes_on=True)
     _settle_counts(loop)
-    updates.keep_beside(place)
+    keep_beside(place)
     progress(place).finish()
-    updates.write(place)
+    write_updates(place)
     place.journal.event(events.Finished(place.now()))
     part = corner / "so-far.part"
     with zipfile.ZipFile(part, "w") as archive:

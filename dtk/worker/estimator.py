@@ -49,9 +49,8 @@ class EstimatorRecorder:
     def __init__(self) -> None:
         self._place = here()
         self._rows: list[Any] = []
-        self._copies: dict[str, list[Any]] = {}
         self._began = 0.0
-        self._variables: list[Any] = []
+        self._variables: list[states.InGraph] = []
         self._begun: Any = None  # what the watcher of steps said before this one
         self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
         self.model_dir: str | None = None
@@ -67,8 +66,7 @@ class EstimatorRecorder:
     def begin(self) -> None:
         if self._place is None:
             return
-        self._rows, self._copies = estimators.replica_rows(), estimators.variables()
-        self._variables = states.of_graph()
+        self._rows, self._variables = estimators.replica_rows(), states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
             raise ClusterConfigError(
@@ -96,9 +94,9 @@ class EstimatorRecorder:
         if not state.trainings:
             state.begins(step)
         self._before = self._before or (step, state.steps)
-        if not weights.exists(self._place.folder.path, "initial", 0):
-            _save(self._place, "initial", dict(session.run(self._copies)))
         states.enter_graph(self._variables, session)
+        if not weights.exists(self._place.folder.path, "initial", 0):
+            self._save(self._place, "initial")
         self._began = self._place.now()
 
     def before_run(self, context: Any) -> Any:
@@ -130,18 +128,21 @@ class EstimatorRecorder:
         if self._place is None:
             return
         states.enter_graph(self._variables, None)
-        held = dict(session.run(self._copies))
-        _save(self._place, "final", held)
+        names = self._save(self._place, "final")
         self.global_step = int(session.run(self._global_step))
         if self._before is not None:
             state, (step, steps) = progress(self._place), self._before
             made, recorded = self.global_step - step, state.steps - steps
-            found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
-            state.estimated.append(found)
+            state.estimated.append(Optimizer(name=NAME, variables=names[:1], made=made, recorded=recorded))
 
-
-def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
-    place.folder.save_weights(which, list(held), [copies[0] for copies in held.values()])
+    def _save(self, place: Here, which: str) -> list[str]:
+        """Saves the variables but for the global step; returns their names."""
+        held = {
+            each.name: values[0] for each, values in zip(self._variables, states.read(self._variables), strict=True)
+        }
+        del held[self._global_step.op.name]
+        place.folder.save_weights(which, list(held), list(held.values()))
+        return list(held)
 
 
 def listen() -> None:

@@ -17,11 +17,11 @@ from dtk.worker.progress import (
     check_strategy,
     evaluated,
     evaluating,
+    keep_beside,
     progress,
     save_weights,
     with_base,
 )
-from dtk.worker.updates import check_any_strategy, keep_beside
 
 __all__ = ["Recorder"]
 
@@ -84,7 +84,6 @@ class Recorder:
             print(_("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
             return
         check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
-        check_any_strategy("dtk.Recorder", place)
         state, model = progress(place), self.model
         self._progress, self._known = state, state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._saved, self._before = True, False, state.steps

@@ -6,8 +6,8 @@ Its `model=` is a model, a variable, a Checkpoint, or several of these, as one l
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dtk.compat.fingerprint import element_shapes, fingerprint, first_leaf
 from dtk.compat.lazy import tf
@@ -19,9 +19,12 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.records.events import Loop, Running, Scope, Training, of_kind
 from dtk.worker.progress import Known, Progress, check_strategy, progress
-from dtk.worker.updates import check_any_strategy
 
-__all__ = ["Trained", "record_step", "trained"]
+__all__ = ["record_step"]
+
+# One thing that a loop trains: the object itself, or what tells the variables of a list from every other; its label;
+# what gives its variables, in its own order.
+Trained = tuple[Any, str, Callable[[], list[Any]]]
 
 _loop: _Loop | None = None
 _said = False
@@ -69,14 +72,14 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     if _loop is None or _loop.place is not place:
         _loop = _Loop(place)
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
-    names, models = list(by_name) if len(by_name) > 1 else [], trained(model)
+    names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
     _loop.begin(parts[0], models)
     rows = [
         tf.stack([tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part), *of_replica])
         for of_replica, part in zip(shares, parts, strict=True)
     ]
-    weights = [weight for each in models for weight in each.weights()]
+    weights = [weight for _, _, its in models for weight in its()]
     covered = _covered(weights)
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
     write = functools.partial(_loop.write, names, covered)
@@ -155,15 +158,14 @@ class _Loop:
 
     def begin(self, part: Any, models: list[Trained]) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
-        weights = [weight for each in models for weight in each.weights()]
+        weights = [weight for _, _, its in models for weight in its()]
         check_strategy("dtk.record_step", weights, self.place)
-        check_any_strategy("dtk.record_step", self.place)
         before = len(self.progress.models)
-        self.models = [self.progress.known(each.key, each.weights, each.label) for each in models]
+        self.models = [self.progress.known(key, its, label) for key, label, its in models]
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
             scope = Scope(**scope_of(weights)) if weights else None
-            layers = [layer for each in models for layer in layers_of(each.key)]
+            layers = [layer for key, *_ in models for layer in layers_of(key)]
             facts = Loop(now, kind="loop", shapes=element_shapes(part), model=bool(weights), scope=scope, layers=layers)
             self.place.journal.event(facts)
             if not self.announced:
@@ -226,35 +228,26 @@ class _Loop:
         raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
 
 
-class Trained(NamedTuple):
-    """One thing that a loop trains. key: the object itself, or what tells the variables of a list from every other.
-
-    weights: gives its variables, in its own order.
-    """
-
-    key: Any
-    label: str
-    weights: Callable[[], list[Any]]
-
-
-def trained(given: Any, label: str = "") -> list[Trained]:
+def _trained(given: Any, label: str = "") -> Iterator[Trained]:
     """All that is trained, in the order in which it was given; names of a dictionary become labels."""
-    if given is None:
-        return []
     if isinstance(given, Mapping):
-        return [each for name, value in given.items() for each in trained(value, str(name))]
-    if isinstance(given, (list, tuple)):
-        if given and all(_is_variable(value) for value in given):
-            listed = list(given)
-            return [Trained(tuple(map(key_of, listed)), label or "variables", lambda: listed)]
-        return [each for value in given for each in trained(value)]
-    if isinstance(given, tf.train.Checkpoint):
-        held = {name: value for name, value in vars(given).items() if not name.startswith("_")}
-        return [each for name, value in held.items() if _is_trained(value) for each in trained(value, name)]
-    if _is_variable(given):
-        return [Trained(given, label or str(given.name), lambda: [given])]
-    _weights(given)
-    return [Trained(given, label or str(getattr(given, "name", type(given).__name__)), lambda: _weights(given))]
+        for name, value in given.items():
+            yield from _trained(value, str(name))
+    elif isinstance(given, (list, tuple)) and given and all(_is_variable(value) for value in given):
+        listed = list(given)
+        yield tuple(map(key_of, listed)), label or "variables", lambda: listed
+    elif isinstance(given, (list, tuple)):
+        for value in given:
+            yield from _trained(value)
+    elif isinstance(given, tf.train.Checkpoint):
+        for name, value in vars(given).items():
+            if not name.startswith("_") and _is_trained(value):
+                yield from _trained(value, name)
+    elif _is_variable(given):
+        yield given, label or str(given.name), lambda: [given]
+    elif given is not None:
+        _weights(given)
+        yield given, label or str(getattr(given, "name", type(given).__name__)), lambda: _weights(given)
 
 
 def _is_variable(value: Any) -> bool:

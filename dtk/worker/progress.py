@@ -1,24 +1,60 @@
-"""How far this process's training has come, and what its model holds: shared by all that record."""
+"""How far this process's training has come, and what its model holds: shared by all that record.
+
+What was trained is compared with what was recorded: every optimizer's updates are counted and written down. Of the
+events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and `Updates`, at the function's end,
+what was made and recorded.
+"""
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import wrapt
+
 from dtk.compat.per_replica import key_of, strategy_of
+from dtk.compat.steps import tap, targets, updates
+from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
-from dtk.errors import ClusterConfigError
+from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import _
 from dtk.records import Record
 from dtk.records import weights as files
-from dtk.records.events import Counted, Evaluating, Evaluation, Finished, Losses, Met, Optimizer, of_kind
+from dtk.records.events import (
+    Alone,
+    Augments,
+    Counted,
+    Evaluating,
+    Evaluation,
+    Finished,
+    Losses,
+    Met,
+    Optimizer,
+    Traced,
+    Updates,
+    of_kind,
+)
 from dtk.worker.injecting import Injector, Weights
 
-__all__ = ["Progress", "check_strategy", "evaluated", "evaluating", "meet", "progress", "save_weights", "with_base"]
+__all__ = [
+    "Progress",
+    "check_strategy",
+    "evaluated",
+    "evaluating",
+    "keep_beside",
+    "progress",
+    "save_weights",
+    "watch_updates",
+    "with_base",
+    "write_updates",
+]
 
 
 @dataclass
@@ -172,7 +208,7 @@ def with_base(cls: type, base: Any) -> Any:
 
 
 def check_strategy(who: str, weights: list[Any], place: Here) -> None:
-    """Raises where each worker of a cluster trains under a strategy that knows of no other worker.
+    """Raises where each worker of a cluster trains under a strategy that knows of no other worker, or under none.
 
     Further where an evaluator trains: its steps belong to no worker.
     """
@@ -184,19 +220,25 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
                 who=who,
             )
         )
-    strategy = strategy_of(weights)
-    together = strategy is None or strategy.num_replicas_in_sync > place.replicas
-    if place.workers == 1 or place.mode == "apart" or together:
+    if _may_train_alone(place):
         return
-    raise ClusterConfigError(
-        _(
-            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
-            "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
-            who=who,
-            name=type(strategy).__name__,
-            workers=place.workers,
+    strategy = strategy_of(weights)
+    if strategy is not None and strategy.num_replicas_in_sync <= place.replicas:
+        raise ClusterConfigError(
+            _(
+                "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
+                "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
+                who=who,
+                name=type(strategy).__name__,
+                workers=place.workers,
+            )
         )
-    )
+    if not has_a_cluster():
+        raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
+
+
+def _may_train_alone(place: Here) -> bool:
+    return place.workers == 1 or place.mode != "cluster" or place.role != "worker"
 
 
 def save_weights(
@@ -207,6 +249,71 @@ def save_weights(
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
     values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
     place.folder.save_weights(which, names, values, part)
+
+
+# ---- every optimizer's updates: made, and recorded
+
+_NAMED = 3  # of an optimizer's variables that its event names
+
+
+def _counts_updates(place: Here) -> bool:
+    return os.environ.get("DTK_UPDATES") != "0" and place.role != "evaluator"
+
+
+def watch_updates(place: Here) -> None:
+    """From now on; TensorFlow and Keras may be imported or not. `DTK_UPDATES=0` does without; verify then refuses."""
+    if not _counts_updates(place):
+        return
+
+    def begins() -> None:
+        if not _may_train_alone(place) and not has_a_cluster():
+            place.journal.event(Alone(place.now()))
+
+    def traced(optimizer: updates.Counted, **facts: Any) -> None:
+        place.journal.event(Traced(place.now(), optimizer=optimizer.name, **facts))
+
+    targets.watch()
+    targets.watch_datasets(lambda **found: place.journal.event(Augments(place.now(), **found)))
+    for name in ("keras", "tf_keras"):
+        wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, begins, traced), name)
+
+
+def keep_beside(place: Here) -> None:
+    """At the end of a fit and of the function: what recorded steps train beside their model is compared, too."""
+    state = progress(place)
+    known = {key_of(weight) for model in state.models for weight in model.weights()}
+    found = [each for each in updates.counted() if not known.issuperset(each.variables) and each.so_far()[0]]
+    if found:
+        gc.collect()  # what is not referred to any more must be gone on every worker alike
+    for each in found:
+        held = each.beside(known)
+        if held:
+            state.known(each, functools.partial(list, held), f"what {each.name} trains")
+
+
+def write_updates(place: Here) -> None:
+    """At the function's end: what each optimizer made, and what of it was recorded."""
+    if not _counts_updates(place):
+        return
+    state = progress(place)
+    counted = list(state.estimated)
+    keys_of = {m.part: {key_of(weight) for weight in m.weights()} for m in state.models}
+    lost_of = {m.part: m.lost + tap.unread(m.key) for m in state.models}
+    for each in updates.counted():
+        inside, outside = each.so_far()
+        names = [name for name, _ in each.variables.values()]
+        lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
+        counted.append(
+            Optimizer(
+                name=each.name,
+                variables=[*names[:_NAMED], *["…"] * (len(names) > _NAMED)],
+                made=inside + outside,
+                recorded=inside - lost + min(outside, each.recorded),
+                pace=[each.fewest, each.most] if each.most > 1 else None,
+            )
+        )
+    models = [each.label for each in state.models] + [each.name for each in state.estimated]
+    place.journal.event(Updates(place.now(), optimizers=counted, models=models))
 
 
 # ---- what the evaluator writes down: one event per evaluation, with its times, its step and its metrics

@@ -12,23 +12,25 @@ import functools
 import gc
 import importlib
 import importlib.util
+import inspect
 import linecache
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import wrapt
 
-from dtk.compat.keras import callbacks, refused
-from dtk.compat.lazy import tf
+from dtk.compat.keras import saves
+from dtk.compat.lazy import replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.compat.replacing import replaces
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
-__all__ = ["apply", "correct_keras", "missing", "multi_worker", "when_imported"]
+__all__ = ["REFUSALS", "apply", "correct_keras", "missing", "multi_worker", "when_imported"]
 
 _applied: list[str] = []
+REFUSALS = "refusals"  # their name among the corrections
 
 
 def correct_keras() -> list[str]:
@@ -70,10 +72,11 @@ def apply() -> list[str]:
 
     Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before.
     """
-    _applied.extend(name for name in callbacks.apply() if name not in _applied)
+    _applied.extend(name for name in saves.apply() if name not in _applied)
     for name in missing():
-        if name == refused.NAME:
-            refused.apply(sys.modules["keras"])
+        if name == REFUSALS:
+            for method in _DATA:
+                _refuse(sys.modules["keras"].Model, method)
         else:
             _CORRECTIONS[name][1]()
         _applied.append(name)
@@ -89,7 +92,7 @@ def missing() -> list[str]:
     if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return []
     faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
-    return [*faults, refused.NAME] if faults and refused.NAME not in _applied else faults
+    return [*faults, REFUSALS] if faults and REFUSALS not in _applied else faults
 
 
 def _check() -> None:
@@ -178,7 +181,7 @@ def _step_by_step() -> None:
     def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
         step = _after_its_data(step_function)
         keras_own = original(self, step)
-        if not refused.is_mirrored(self.distribute_strategy):
+        if not _is_mirrored(self.distribute_strategy):
             return keras_own
         guarded = step_function == self.train_step and _has_batch_statistics(self)
         return _several_steps(self, _single_step(trainer, self, step, guarded), keras_own)
@@ -194,8 +197,8 @@ def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return step_function(data)
             except (TypeError, ValueError) as error:
-                said = refused.unknown_batch(error, data)
-                if said and refused.is_mirrored(tf.distribute.get_strategy()):
+                said = _unknown_batch(error, data)
+                if said and _is_mirrored(tf.distribute.get_strategy()):
                     raise ClusterConfigError(said) from error
                 raise
 
@@ -347,3 +350,105 @@ _CORRECTIONS: dict[str, tuple[Callable[[], bool], Callable[[], None]]] = {
         _add_empty_batches,
     ),
 }
+
+
+# ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails
+#
+# Measured with Keras 3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it
+# tells when one can go. Nothing is refused on one device but data without an end, for which Keras 2 has its own error.
+
+# What data each takes, what it is called, and the argument that says how many steps of it there are.
+_DATA = {
+    "fit": (("x", "the dataset", "steps_per_epoch"), ("validation_data", "validation_data", "validation_steps")),
+    "evaluate": (("x", "the dataset", "steps"),),
+    "predict": (("x", "the dataset", "steps"),),
+}
+
+
+def _refuse(model: Any, name: str) -> None:
+    """Wraps `fit`, `evaluate` or `predict` of `keras.Model` (public)."""
+    signature = inspect.signature(getattr(model, name))
+
+    @replaces(model, name)
+    def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            return original(self, *args, **kwargs)  # which says what is wrong with them
+        if name == "fit":
+            _check_optimizer(self)
+        if name != "predict":
+            _check_jit(self)
+        for data, called, steps in _DATA[name]:
+            if given.get(steps) is None and _is_endless(given.get(data)):
+                raise ClusterConfigError(f"{name}: {called} has no end (.repeat()); pass {steps}")
+        return original(self, *args, **kwargs)
+
+
+def _is_mirrored(strategy: Any) -> bool:
+    """Whether it is MirroredStrategy or MultiWorkerMirroredStrategy."""
+    return isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy))
+
+
+def _check_optimizer(model: Any) -> None:
+    """Both put the all-reduce of the gradients into a `cond`, where TensorFlow can't merge replicas (`merge_call`)."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not _is_mirrored(model.distribute_strategy):
+        return
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside of a LossScaleOptimizer
+    kind = type(optimizer).__name__
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    if steps:
+        raise ClusterConfigError(
+            f"{kind}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients under a strategy; leave "
+            f"it out, and batch {steps} times as many examples"
+        )
+    every = getattr(optimizer, "ema_overwrite_frequency", None) if getattr(optimizer, "use_ema", False) else None
+    if every:
+        raise ClusterConfigError(
+            f"{kind}(ema_overwrite_frequency={every}): under a strategy Keras 3 can't overwrite the weights by their "
+            "averages during training; leave it out: with use_ema=True alone, fit does it once, at its end"
+        )
+
+
+def _check_jit(model: Any) -> None:
+    strategy = model.distribute_strategy
+    if not (_is_mirrored(strategy) and model.jit_compile) or strategy.num_replicas_in_sync < 2:
+        return
+    if all("CPU" in device for device in strategy.extended.worker_devices):
+        raise ClusterConfigError(
+            "compile(jit_compile=True): XLA can't compile an all-reduce on CPUs, which a strategy with several "
+            "replicas needs; leave jit_compile out"
+        )
+
+
+def _is_endless(data: Any) -> bool:
+    if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
+        return False
+    cardinality = getattr(data, "cardinality", None)  # a method of a dataset, a value of a distributed one
+    count = cardinality() if callable(cardinality) else cardinality
+    return count is not None and int(count) == tf.data.INFINITE_CARDINALITY
+
+
+def _unknown_batch(error: Exception, data: Any) -> str:
+    """What to say of a TypeError or ValueError in a step that asks for `x.shape[0]`, where that is None; "" elsewhere.
+
+    data: what the step got, as it is in the graph. Under a strategy each replica's part of a batch has a size that is
+    known only when the step runs, with `drop_remainder=True`, too.
+    """
+    # TensorFlow 2.15 to 2.21 raise a plain TypeError or ValueError here, whose text is all that has the None.
+    leaves = [leaf for leaf in tf.nest.flatten(data) if isinstance(leaf, tf.Tensor)]
+    if "None" not in str(error) or not any(leaf.shape.rank and leaf.shape[0] is None for leaf in leaves):
+        return ""
+    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+        code = frame.f_code
+        if "site-packages" in code.co_filename or code.co_filename.startswith("<"):
+            continue
+        lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : number]
+        if any(".shape[0]" in line for line in lines):
+            return (
+                f"{code.co_name}, line {number}: under a strategy `shape[0]` of a batch is None while the graph is "
+                "made, because each replica gets a part of it; use tf.shape(x)[0]"
+            )
+        return ""
+    return ""

@@ -13,8 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = [
     "Taken",
