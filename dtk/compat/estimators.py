@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from dtk import extras
-from dtk.compat.fingerprint import fingerprint, first_leaf
+from dtk.compat.fingerprint import row
 from dtk.compat.lazy import replaces, tf
 from dtk.errors import ClusterConfigError
 
@@ -301,14 +301,13 @@ def _add_row(loss: Any, trained: list[Any], features: Any) -> None:
     if not trained and getattr(graph, "_is_loss_scaled_by_optimizer", False):
         share = share / context.num_replicas_in_sync
     replica = tf.get_static_value(context.replica_id_in_sync_group)
-    row = tf.stack([tf.cast(tf.shape(first_leaf(features))[0], tf.float64), fingerprint(features), share])
-    _rows.setdefault(graph, []).append((int(replica or 0), row))
+    _rows.setdefault(graph, []).append((int(replica or 0), row(features, [share])))
 
 
 def replica_rows() -> list[Any]:
     """Of this process's replicas, in order: a float64 tensor (examples, fingerprint, share). [] outside training."""
     rows = _rows.get(tf.compat.v1.get_default_graph(), [])
-    return [row for _, row in sorted(rows, key=lambda each: each[0])]
+    return [each for _, each in sorted(rows, key=lambda each: each[0])]
 
 
 def evaluate_checkpoint(executor: Any, path: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dtk.compat.lazy import tf
 
-__all__ = ["element_shapes", "fingerprint", "first_leaf"]
+__all__ = ["element_shapes", "fingerprint", "first_leaf", "row"]
 
 FEATURES = 4096  # of larger components as many, evenly spread, so that large images cost no more
 SPREAD = 3.0  # the projections of images scaled to [0, 1] then reach over about half a turn of the cosine
@@ -23,6 +23,12 @@ BUCKETS = 1 << 20  # strings become numbers by a hash
 def first_leaf(batch: Any) -> Any:
     """The batch's first component, by which its examples are counted."""
     return next(leaf for leaf in tf.nest.flatten(batch) if leaf is not None)
+
+
+def row(batch: Any, losses: Any) -> Any:
+    """What is recorded of a replica's step, float64: the number of examples, their fingerprint, and its losses."""
+    examples = tf.shape(first_leaf(batch))[0]
+    return tf.concat([[tf.cast(examples, tf.float64), fingerprint(batch)], losses], 0)
 
 
 def fingerprint(batch: Any) -> Any:

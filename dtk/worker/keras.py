@@ -8,7 +8,7 @@ from dtk.compat.fingerprint import element_shapes
 from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
 from dtk.compat.versions import keras_2_chosen
-from dtk.environment import Here, here
+from dtk.environment import here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training
 from dtk.worker.progress import (
@@ -70,7 +70,7 @@ class Recorder:
         self._tap: tap.Tap | None = None
         self._progress: Progress | None = None
         self._known: Known | None = None
-        self._first_epoch, self._saved, self._blind = True, False, False
+        self._first_epoch, self._saved = True, False
         self._offset = self._before = 0
         self._began = 0.0
 
@@ -99,7 +99,9 @@ class Recorder:
             # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
             offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
             self._offset = state.begins(self._counted() or 0, offset)
-            self._announce(state.place, epoch)
+            steps, epochs = (None if each is None else int(each) for each in map(self.params.get, ("steps", "epochs")))
+            epochs = None if epochs is None else epochs - epoch
+            state.place.journal.event(Training(state.place.now(), steps=steps, epochs=epochs))
             self._save_initial()
         state.epoch = epoch + 1 + self._offset
 
@@ -151,16 +153,6 @@ class Recorder:
             return None
         return self._progress
 
-    def _announce(self, place: Here, epoch: int) -> None:
-        steps, epochs = self.params.get("steps"), self.params.get("epochs")
-        place.journal.event(
-            Training(
-                place.now(),
-                steps=None if steps is None else int(steps),
-                epochs=None if epochs is None else int(epochs) - epoch,
-            )
-        )
-
     def _record(self) -> None:
         state = self._state()
         if state is None or self._tap is None:
@@ -172,10 +164,10 @@ class Recorder:
         place, ended = state.place, state.place.now()
         if self._known is not None and not self._known.announced:
             self._known.announced = True
-            place.journal.event(self._loop(ended))
-        if self._tap.blind and not self._blind:
-            self._blind = True
-            place.journal.event(NoLoss(ended, model=self.model.name))
+            shapes, scope = element_shapes(self._tap.batch), Scope(**scope_of(self.model.weights))
+            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, layers=tap.layers_of(self.model)))
+            if self._tap.blind:
+                place.journal.event(NoLoss(ended, model=self.model.name))
         several = self._tap.names if len(self._tap.names) > 1 else []
         state.named(several)
         length = (ended - self._began) / count
@@ -189,9 +181,3 @@ class Recorder:
         if self._progress is not None and self._known is not None and self.model.built and not self._saved:
             self._progress.save_initial(self._known)
             self._saved = True
-
-    def _loop(self, at: float) -> Loop:
-        """What is known of this model at its first step."""
-        shapes = element_shapes(self._tap.batch if self._tap is not None else None)
-        scope = Scope(**scope_of(self.model.weights))
-        return Loop(at, kind="fit", shapes=shapes, scope=scope, layers=tap.layers_of(self.model))

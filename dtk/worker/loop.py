@@ -1,6 +1,6 @@
 """`dtk.record_step`: what each replica did in a step of a loop of one's own.
 
-Its `model=` is a model, a variable, a Checkpoint, or several of these, as one list.
+Its `model=` is a model, a variable, or several of these, as one list.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dtk.compat.fingerprint import element_shapes, fingerprint, first_leaf
+from dtk.compat.fingerprint import element_shapes, row
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
 from dtk.compat.steps import updates
@@ -45,10 +45,10 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
             examples divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). Several
             losses per step: a dictionary, {"d_loss": ..., "g_loss": ...}; each is recorded, `loss` is their sum.
         batch: the distributed batch; examples are counted by the first dimension of its first component.
-        model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, a
-            tf.train.Checkpoint, or a list or dictionary of these. `dtk.verify` compares what they hold when the
-            function returns; and before the first step, where record_step is called inside the `tf.function` with the
-            model built by then, or where Keras optimizers train all of it from the first step on.
+        model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, or a list or
+            dictionary of these. `dtk.verify` compares what they hold when the function returns; and before the first
+            step, where record_step is called inside the `tf.function` with the model built by then, or where Keras
+            optimizers train all of it from the first step on.
         epoch: a whole number or a scalar tensor; None: 1.
         step: likewise; None: counted from 1. With `optimizer.iterations`, which has counted this step, a step that is
             recorded twice or left out is noticed.
@@ -75,10 +75,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
     _loop.begin(parts[0], models)
-    rows = [
-        tf.stack([tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part), *of_replica])
-        for of_replica, part in zip(shares, parts, strict=True)
-    ]
+    rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     weights = [weight for _, _, its in models for weight in its()]
     covered = _covered(weights)
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
@@ -86,7 +83,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     if tf.executing_eagerly():
         made = [int(each.outside()) for each in covered]
         epoch, step = (int(number) for number in count)
-        write([row.numpy() for row in rows], epoch, step, made)
+        write([each.numpy() for each in rows], epoch, step, made)
         return
     # Reading a weight makes the row wait for the step's update, where there is a model to tell by.
     with tf.control_dependencies([tf.identity(weight) for weight in weights[-1:]]):
@@ -239,10 +236,6 @@ def _trained(given: Any, label: str = "") -> Iterator[Trained]:
     elif isinstance(given, (list, tuple)):
         for value in given:
             yield from _trained(value)
-    elif isinstance(given, tf.train.Checkpoint):
-        for name, value in vars(given).items():
-            if not name.startswith("_") and _is_trained(value):
-                yield from _trained(value, name)
     elif _is_variable(given):
         yield given, label or str(given.name), lambda: [given]
     elif given is not None:
@@ -252,14 +245,6 @@ def _trained(given: Any, label: str = "") -> Iterator[Trained]:
 
 def _is_variable(value: Any) -> bool:
     return isinstance(value, tf.Variable) or (hasattr(value, "assign") and hasattr(value, "trainable"))
-
-
-def _is_trained(value: Any) -> bool:
-    """Whether a checkpoint's component is a model or a variable to train: no optimizer, counter or iterator."""
-    if _is_variable(value):
-        return bool(value.trainable)
-    held = getattr(value, "trainable_variables", None)
-    return bool(held) and not hasattr(value, "apply_gradients")
 
 
 def _weights(model: Any) -> list[Any]:

@@ -25,22 +25,8 @@ from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import _
-from dtk.records import Record
+from dtk.records import Record, events
 from dtk.records import weights as files
-from dtk.records.events import (
-    Alone,
-    Augments,
-    Counted,
-    Evaluating,
-    Evaluation,
-    Finished,
-    Losses,
-    Met,
-    Optimizer,
-    Traced,
-    Updates,
-    of_kind,
-)
 from dtk.worker.injecting import Injector, Weights
 
 __all__ = [
@@ -89,7 +75,7 @@ class Progress:
     steps: int = 0
     epoch: int = 0
     models: list[Known] = field(default_factory=list)
-    estimated: list[Optimizer] = field(default_factory=list)
+    estimated: list[events.Optimizer] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     announced: bool = False
     trainings: int = 0
@@ -127,7 +113,7 @@ class Progress:
         """The names of the losses of the steps from now on, where a step has several."""
         if names != self.losses:
             self.losses = list(names)
-            self.place.journal.event(Losses(self.place.now(), names=self.losses, since=self.steps + 1))
+            self.place.journal.event(events.Losses(self.place.now(), names=self.losses, since=self.steps + 1))
 
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
@@ -171,14 +157,16 @@ class Progress:
             if counted > first.counted and self.trainings == 1:  # the run began with the weights from then
                 files.take(self.place.folder.path, "initial", before)
         now, number = self.place.now(), self.trainings
-        self.place.journal.event(Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset))
+        self.place.journal.event(
+            events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
+        )
         return offset
 
-    def _first_beginning(self) -> tuple[Path, Counted | None]:
+    def _first_beginning(self) -> tuple[Path, events.Counted | None]:
         """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
         for attempt in self.place.run.earlier:
             corner = attempt.worker(self.place.worker)
-            for event in of_kind(corner.events, Counted):
+            for event in events.of_kind(corner.events, events.Counted):
                 if event.training == self.trainings:
                     return corner.path, event
         return self.place.folder.path, None
@@ -267,13 +255,13 @@ def watch_updates(place: Here) -> None:
 
     def begins() -> None:
         if not _may_train_alone(place) and not has_a_cluster():
-            place.journal.event(Alone(place.now()))
+            place.journal.event(events.Alone(place.now()))
 
     def traced(optimizer: updates.Counted, **facts: Any) -> None:
-        place.journal.event(Traced(place.now(), optimizer=optimizer.name, **facts))
+        place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
 
     targets.watch()
-    targets.watch_datasets(lambda **found: place.journal.event(Augments(place.now(), **found)))
+    targets.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
     for name in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, begins, traced), name)
 
@@ -304,7 +292,7 @@ def write_updates(place: Here) -> None:
         names = [name for name, _ in each.variables.values()]
         lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
         counted.append(
-            Optimizer(
+            events.Optimizer(
                 name=each.name,
                 variables=[*names[:_NAMED], *["…"] * (len(names) > _NAMED)],
                 made=inside + outside,
@@ -313,7 +301,7 @@ def write_updates(place: Here) -> None:
             )
         )
     models = [each.label for each in state.models] + [each.name for each in state.estimated]
-    place.journal.event(Updates(place.now(), optimizers=counted, models=models))
+    place.journal.event(events.Updates(place.now(), optimizers=counted, models=models))
 
 
 # ---- what the evaluator writes down: one event per evaluation, with its times, its step and its metrics
@@ -325,7 +313,7 @@ def evaluating(place: Here, step: int | None = None) -> float:
     step: of the weights that are evaluated, None where it is not known yet.
     """
     started = place.now()
-    place.journal.event(Evaluating(started, step=step))
+    place.journal.event(events.Evaluating(started, step=step))
     return started
 
 
@@ -336,7 +324,7 @@ def evaluated(place: Here, *, step: int | None, started: float, metrics: Mapping
     """
     plain = {str(name): _plain(value) for name, value in metrics.items()}
     step = None if step is None else int(step)
-    place.journal.event(Evaluation(place.now(), started=started, step=step, metrics=plain))
+    place.journal.event(events.Evaluation(place.now(), started=started, step=step, metrics=plain))
 
 
 def _plain(value: Any) -> Any:
@@ -360,10 +348,10 @@ def meet(place: Here) -> None:
     Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.summary.apart` counts only
     the steps during which all were at work.
     """
-    place.journal.event(Met(place.now()))
+    place.journal.event(events.Met(place.now()))
     deadline = time.monotonic() + MEET_SECONDS
     for peer in place.run.each:
         while time.monotonic() < deadline:
-            if any(isinstance(event, (Met, Finished)) for event in peer.events):
+            if any(isinstance(event, (events.Met, events.Finished)) for event in peer.events):
                 break
             time.sleep(0.002)  # another process's file: nothing to wait on that works on every system

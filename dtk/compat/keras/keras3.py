@@ -391,7 +391,7 @@ def _is_mirrored(strategy: Any) -> bool:
 
 
 def _check_optimizer(model: Any) -> None:
-    """Both put the all-reduce of the gradients into a `cond`, where TensorFlow can't merge replicas (`merge_call`)."""
+    """It puts the all-reduce of the gradients into a `cond`, where TensorFlow can't merge replicas (`merge_call`)."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not _is_mirrored(model.distribute_strategy):
         return
@@ -402,12 +402,6 @@ def _check_optimizer(model: Any) -> None:
         raise ClusterConfigError(
             f"{kind}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients under a strategy; leave "
             f"it out, and batch {steps} times as many examples"
-        )
-    every = getattr(optimizer, "ema_overwrite_frequency", None) if getattr(optimizer, "use_ema", False) else None
-    if every:
-        raise ClusterConfigError(
-            f"{kind}(ema_overwrite_frequency={every}): under a strategy Keras 3 can't overwrite the weights by their "
-            "averages during training; leave it out: with use_ema=True alone, fit does it once, at its end"
         )
 
 

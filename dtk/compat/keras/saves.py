@@ -24,7 +24,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +165,16 @@ def _share_backups(keras: Any) -> None:
 
     @replaces(kind, "on_train_begin")
     def on_train_begin(original: Any, self: Any, logs: Any = None) -> None:
+        global _chief_only
         known = [name for name in _BACKUP_PATHS if hasattr(self, name)]
         if not hasattr(self, "_dtk_chief_paths"):
             self._dtk_chief_paths = {name: getattr(self, name) for name in known}
         vars(self).update(self._dtk_chief_paths)
-        with _reading_the_chiefs():
+        _chief_only = True
+        try:
             original(self, logs)
+        finally:
+            _chief_only = False
         _wait_for_all(self.model)
         if here().worker > 0:  # type: ignore[union-attr]  # applied in workers only
             vars(self).update({name: elsewhere(path) for name, path in self._dtk_chief_paths.items()})
@@ -180,16 +183,6 @@ def _share_backups(keras: Any) -> None:
     def on_train_end(original: Any, self: Any, logs: Any = None) -> None:
         original(self, logs)
         _wait_for_all(self.model)
-
-
-@contextmanager
-def _reading_the_chiefs() -> Any:
-    global _chief_only
-    _chief_only = True
-    try:
-        yield
-    finally:
-        _chief_only = False
 
 
 def _wait_for_all(model: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.fingerprint import fingerprint, first_leaf
+from dtk.compat.fingerprint import row
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
@@ -127,17 +127,16 @@ class Tap:
         self._losses.assign(self._losses.read_value() + tf.one_hot(place, LOSSES, dtype=tf.float64) * value)
 
     def _write(self, data: Any) -> None:
-        examples = tf.shape(first_leaf(data[0] if isinstance(data, tuple) else data))[0]
         self.batch, self.blind = data, not self.names
         shares = tf.fill([LOSSES], tf.constant(float("nan"), tf.float64)) if self.blind else self._losses.read_value()
-        row = tf.concat([[tf.cast(examples, tf.float64), fingerprint(data)], shares], 0)
         cells = self._cells.read_value()
+        written = tf.concat([cells[:1] + 1.0, row(data, shares)], 0)
         if self.slots == 1:
-            self._cells.assign(tf.concat([cells[:1] + 1.0, row], 0))
+            self._cells.assign(written)
             return
         at = 1 + WIDTH * tf.math.floormod(tf.cast(cells[0], tf.int32), self.slots)
         places = tf.concat([[0], at + tf.range(WIDTH)], 0)[:, None]
-        self._cells.assign(tf.tensor_scatter_nd_update(cells, places, tf.concat([cells[:1] + 1.0, row], 0)))
+        self._cells.assign(tf.tensor_scatter_nd_update(cells, places, written))
 
 
 def _local(value: Any) -> Any:
