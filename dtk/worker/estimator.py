@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import evaluated, evaluating, progress, with_base
 
-__all__ = ["SAME_STEPS", "EstimatorRecorder", "check_sharding", "listen"]
+__all__ = ["EstimatorRecorder", "listen"]
 
 NAME = "the Estimator"  # of its optimizer
 
@@ -36,9 +35,6 @@ class EstimatorRecorder:
 
     In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
     train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
-
-    Raises:
-        ClusterConfigError: in the worker: two workers train on the same examples.
     """
 
     recording: Any = None  # the recorder of the training that goes on
@@ -121,8 +117,6 @@ class EstimatorRecorder:
             self._place.journal.event(Training(ended, steps=None, epochs=None))
         state.epoch = 1
         state.record(values.results, [], (self._began, ended))
-        if self._place.worker > 0 and state.steps == SAME_STEPS + 1:
-            check_sharding(self._place)
 
     def end(self, session: Any) -> None:
         if self._place is None:
@@ -219,29 +213,3 @@ class _Listener:
 
 def _aside(place: Here) -> Path:
     return place.run.evaluator.path / "checkpoints"
-
-
-SAME_STEPS = 3  # steps in which two workers saw the same examples, until that is no chance
-
-
-def check_sharding(place: Here) -> None:
-    """Raises where this worker's first steps saw just what worker 0's did. A step ends on all workers together."""
-    pairs = [
-        (mine, other)
-        for other in place.run.worker(0).records
-        for mine in place.folder.records
-        if mine.step == other.step <= SAME_STEPS
-    ]
-    same = [abs(mine.data - other.data) < 1e-6 * max(1.0, abs(other.data)) for mine, other in pairs]
-    if len(same) < SAME_STEPS or not all(same) or any(math.isnan(mine.data) for mine, _other in pairs):
-        return
-    words = N_(
-        "worker {worker} is given the same examples as worker 0 (in steps 1 to {last}): input_fn "
-        "does not divide the data"
-    )
-    shard = "dataset.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)"
-    remedy = _(
-        "write input_fn(input_context=None) with {shard} before batch, or give each worker's shuffle a seed of its own",
-        shard=shard,
-    )
-    raise ClusterConfigError(_(words, worker=place.worker, last=SAME_STEPS), remedy=remedy)

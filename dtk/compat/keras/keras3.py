@@ -27,7 +27,7 @@ from dtk.compat.per_replica import first_spec
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
-__all__ = ["REFUSALS", "apply", "correct_keras", "missing", "multi_worker", "when_imported"]
+__all__ = ["REFUSALS", "apply", "correct_keras", "multi_worker", "when_imported"]
 
 _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
@@ -55,10 +55,19 @@ def correct_keras() -> list[str]:
             raise _refusal(f"{package} is not installed in this environment", f"install it: pip install {package}")
     importlib.import_module("tensorflow")
     if not keras_2_chosen():
-        importlib.import_module("keras")
-        _check()
+        backend = importlib.import_module("keras").backend.backend()
+        if installed_keras_2() is None and backend != "tensorflow":
+            remedy = "set KERAS_BACKEND=tensorflow before Keras is imported"
+            raise _refusal(f"Keras computes with {backend} here, and tf.distribute needs TensorFlow", remedy)
+    before = len(_applied)
     when_imported()
-    return apply()
+    made = _a_model() if len(_applied) > before else None
+    if made:
+        raise _refusal(
+            f"a model was made before ({made}), and what Keras has prepared for it stays uncorrected",
+            "call it before the first model, best right after the imports",
+        )
+    return list(_applied)
 
 
 def when_imported() -> None:
@@ -70,50 +79,26 @@ def when_imported() -> None:
 def apply() -> list[str]:
     """Corrects the Keras that this process has imported; returns the names of all that is in force.
 
-    Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before.
+    Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before. Nothing of
+    Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults any more is touched.
     """
     _applied.extend(name for name in saves.apply() if name not in _applied)
-    for name in missing():
-        if name == REFUSALS:
-            for method in _DATA:
-                _refuse(sys.modules["keras"].Model, method)
-        else:
-            _CORRECTIONS[name][1]()
-        _applied.append(name)
+    keras = sys.modules.get("keras")
+    if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
+        return list(_applied)
+    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
+    for name in faults:
+        _CORRECTIONS[name][1]()
+    _applied.extend(faults)
+    if faults and REFUSALS not in _applied:
+        for method in _DATA:
+            _refuse(keras.Model, method)
+        _applied.append(REFUSALS)
     return list(_applied)
 
 
-def missing() -> list[str]:
-    """What `apply` would correct in Keras 3 now: its faults, and with them what it is refused.
-
-    Nothing for Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults any more.
-    """
-    keras = sys.modules.get("keras")
-    if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
-        return []
-    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
-    return [*faults, REFUSALS] if faults and REFUSALS not in _applied else faults
-
-
-def _check() -> None:
-    """Raises where the corrections would have no effect, or one on a part of the program only."""
-    keras = sys.modules["keras"]
-    if installed_keras_2() is not None:
-        return
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        remedy = "set KERAS_BACKEND=tensorflow before Keras is imported"
-        raise _refusal(f"Keras computes with {backend} here, and tf.distribute needs TensorFlow", remedy)
-    made = _a_model() if missing() else None
-    if made:
-        remedy = "call it before the first model, best right after the imports"
-        raise _refusal(
-            f"a model was made before ({made}), and what Keras has prepared for it stays uncorrected", remedy
-        )
-
-
 def _a_model() -> str | None:
-    """A model that is there, in words; None where there is none."""
+    """A model of Keras 3 that is there, in words; None where there is none."""
     kind = sys.modules["keras"].Model
     found = next((each for each in gc.get_objects() if issubclass(type(each), kind)), None)
     return None if found is None else f"{type(found).__name__} {getattr(found, 'name', '')!r}"
@@ -375,10 +360,8 @@ def _refuse(model: Any, name: str) -> None:
             given = signature.bind(self, *args, **kwargs).arguments
         except TypeError:
             return original(self, *args, **kwargs)  # which says what is wrong with them
-        if name == "fit":
-            _check_optimizer(self)
         if name != "predict":
-            _check_jit(self)
+            _check(self, fits=name == "fit")
         for data, called, steps in _DATA[name]:
             if given.get(steps) is None and _is_endless(given.get(data)):
                 raise ClusterConfigError(f"{name}: {called} has no end (.repeat()); pass {steps}")
@@ -390,26 +373,20 @@ def _is_mirrored(strategy: Any) -> bool:
     return isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy))
 
 
-def _check_optimizer(model: Any) -> None:
-    """It puts the all-reduce of the gradients into a `cond`, where TensorFlow can't merge replicas (`merge_call`)."""
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or not _is_mirrored(model.distribute_strategy):
+def _check(model: Any, fits: bool) -> None:
+    """Raises for gradient accumulation, in whose `cond` TensorFlow can't merge replicas, and for XLA on CPUs."""
+    strategy, optimizer = model.distribute_strategy, getattr(model, "optimizer", None)
+    if not _is_mirrored(strategy):
         return
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside of a LossScaleOptimizer
-    kind = type(optimizer).__name__
     steps = getattr(optimizer, "gradient_accumulation_steps", None)
-    if steps:
+    if fits and steps:
         raise ClusterConfigError(
-            f"{kind}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients under a strategy; leave "
-            f"it out, and batch {steps} times as many examples"
+            f"{type(optimizer).__name__}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients "
+            f"under a strategy; leave it out, and batch {steps} times as many examples"
         )
-
-
-def _check_jit(model: Any) -> None:
-    strategy = model.distribute_strategy
-    if not (_is_mirrored(strategy) and model.jit_compile) or strategy.num_replicas_in_sync < 2:
-        return
-    if all("CPU" in device for device in strategy.extended.worker_devices):
+    on_cpus = all("CPU" in device for device in strategy.extended.worker_devices)
+    if model.jit_compile and strategy.num_replicas_in_sync > 1 and on_cpus:
         raise ClusterConfigError(
             "compile(jit_compile=True): XLA can't compile an all-reduce on CPUs, which a strategy with several "
             "replicas needs; leave jit_compile out"
