@@ -30,7 +30,6 @@ from dtk.records.facts import MOVING
 __all__ = [
     "GENERATOR",
     "InGraph",
-    "Unit",
     "Variable",
     "eager_unit",
     "enter_graph",
@@ -46,7 +45,6 @@ __all__ = [
 # Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
 GENERATOR = "StateVar"
 
-Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
 _making = threading.local()
 _table: list[Variable] = []
@@ -55,7 +53,7 @@ _in_graph: list[InGraph] = []  # of the Estimator that trains, or has trained la
 _counted: dict[tuple[Any, ...], int] = {}  # variables made so far that have a name, type and shape in common
 _newest = 0  # id of the handle that was made last
 _stale = True
-_around: Unit | None = None
+_around: Callable[..., Any] | None = None
 _inside = False
 _SUFFIX = re.compile(r"(/replica_\d+)?(:\d+)?$")
 _NUMBER = re.compile(r"_\d+(?=/|$)")
@@ -204,10 +202,10 @@ class _Reading:
 _reading = _Reading([])
 
 
-def watch(around: Unit) -> None:
+def watch(around: Callable[..., Any]) -> None:
     """From now on all variables are kept in mind; TensorFlow and Keras may be imported or not.
 
-    around: gets each outermost call: what is called, the call itself, and its arguments.
+    around: gets each outermost call: what is called, the call itself, its arguments as a tuple and as a dictionary.
     """
     global _around
     _around = around

@@ -91,7 +91,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
         tf.numpy_function(write, [tf.stack(rows), *count, tf.stack(made) if made else tf.zeros(0, tf.int64)], [])
 
 
-def _covered(weights: list[Any]) -> list[updates.Counted]:
+def _covered(weights: list[Any]) -> list[updates.UpdateCounter]:
     """The optimizers that have updated nothing but these weights so far."""
     handed = {key_of(weight) for weight in weights}
     return [each for each in updates.counted() if handed.issuperset(each.variables)]
@@ -180,7 +180,7 @@ class _Loop:
                     self.progress.save_initial(model)
 
     def write(
-        self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any
+        self, names: list[str], covered: list[updates.UpdateCounter], rows: Any, epoch: Any, step: Any, made: Any
     ) -> None:
         if self.place.journal.silent:
             return

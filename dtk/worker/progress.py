@@ -257,7 +257,7 @@ def watch_updates(place: Here) -> None:
         if not _may_train_alone(place) and not has_a_cluster():
             place.journal.event(events.Alone(place.now()))
 
-    def traced(optimizer: updates.Counted, **facts: Any) -> None:
+    def traced(optimizer: updates.UpdateCounter, **facts: Any) -> None:
         place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
 
     targets.watch()

@@ -190,7 +190,7 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
             wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
     keras3.when_imported()  # after the seeds
-    wrapt.register_post_import_hook(lambda tensorflow: saves.watch_checkpoints(tensorflow.train), "tensorflow")
+    saves.when_imported()
     wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
     wrapt.register_post_import_hook(lambda tensorflow: tuning.leave_datasets_untuned(), "tensorflow")
     wrapt.register_post_import_hook(

@@ -21,13 +21,12 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.keras import saves
 from dtk.compat.lazy import replaces, tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
-__all__ = ["REFUSALS", "apply", "correct_keras", "multi_worker", "when_imported"]
+__all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]
 
 _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
@@ -71,21 +70,14 @@ def correct_keras() -> list[str]:
 
 
 def when_imported() -> None:
-    """Has each Keras corrected at the moment it is imported, or at once where it has been."""
-    for name in ("keras", "tf_keras"):
-        wrapt.register_post_import_hook(lambda keras: apply(), name)
+    """Has Keras 3 corrected at the moment it is imported, or at once where it has been."""
+    wrapt.register_post_import_hook(_correct, "keras")
 
 
-def apply() -> list[str]:
-    """Corrects the Keras that this process has imported; returns the names of all that is in force.
-
-    Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before. Nothing of
-    Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults any more is touched.
-    """
-    _applied.extend(name for name in saves.apply() if name not in _applied)
-    keras = sys.modules.get("keras")
-    if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
-        return list(_applied)
+def _correct(keras: Any) -> None:
+    """Nothing of Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults is touched."""
+    if keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
+        return
     faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
     for name in faults:
         _CORRECTIONS[name][1]()
@@ -94,7 +86,6 @@ def apply() -> list[str]:
         for method in _DATA:
             _refuse(keras.Model, method)
         _applied.append(REFUSALS)
-    return list(_applied)
 
 
 def _a_model() -> str | None:

@@ -27,45 +27,38 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import wrapt
+
 from dtk.compat.lazy import replaces, tf
 from dtk.compat.versions import keras_major
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 
-__all__ = ["apply", "elsewhere", "in_each_fit", "watch_checkpoints"]
+__all__ = ["elsewhere", "in_each_fit", "when_imported"]
 
 # The attribute of each callback that says where it writes.
 _PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
-_applied: set[str] = set()
 _chief_only = False  # while True, loads read the chief's file whatever this worker has saved
 
 
-def apply() -> list[str]:
-    """Redirects in this process where it is one of several workers; returns the names of what is in force.
-
-    For `keras` (3, or 2 as TensorFlow 2.15 has it) and for `tf_keras`, whichever has been imported; safe to call again.
-    """
+def when_imported() -> None:
+    """Redirects in this process where it is one of several workers; TensorFlow and Keras may be imported or not."""
     place = here()
-    if place is None or not _is_one_of_several(place):
-        return []
+    if place is None or place.mode != "cluster" or place.workers < 2 or place.role == "evaluator":
+        return
     for package in ("keras", "tf_keras"):
-        keras = sys.modules.get(package)
-        if keras is None:
-            continue
-        third = keras_major(keras) >= 3
-        changes = {"backups": _share_backups} if third else {}
-        if place.worker > 0:
-            changes |= {"saves": _redirect_saves, "callbacks": _redirect_callbacks}
-        for name, change in changes.items():
-            called = name if third else f"tf_keras {name}" if package == "tf_keras" else f"keras 2 {name}"
-            if called not in _applied:
-                change(keras)
-                _applied.add(called)
-    return sorted(_applied)
+        wrapt.register_post_import_hook(lambda keras: _redirect(keras, place), package)
+    wrapt.register_post_import_hook(lambda tensorflow: _watch_checkpoints(tensorflow.train, place), "tensorflow")
 
 
-def _is_one_of_several(place: Here) -> bool:
-    return place.mode == "cluster" and place.workers > 1 and place.role != "evaluator"
+def _redirect(keras: Any, place: Here) -> None:
+    third = keras_major(keras) >= 3
+    if third:
+        _share_backups(keras)
+    if place.worker > 0:
+        _redirect_saves(keras)
+        for kind in _PATHS if third else ("CSVLogger",):  # Keras 2 takes care of the others itself
+            _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
 
 
 def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
@@ -137,11 +130,6 @@ def _spaces(package: str) -> list[Any]:
     homes = [f"{package}.src.saving.saving_api"]
     public = [f"{base}.{name}" for base in (package, f"{package}._tf_keras.keras") for name in ("saving", "models")]
     return [sys.modules[name] for name in homes + public if name in sys.modules]
-
-
-def _redirect_callbacks(keras: Any) -> None:
-    for kind in _PATHS if keras_major(keras) >= 3 else ("CSVLogger",):  # Keras 2 takes care of the others itself
-        _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
 
 
 def _redirect_attribute(kind: Any, attribute: str) -> None:
@@ -232,11 +220,7 @@ WAIT_SECONDS = 10.0  # for the save of a worker that comes to it at about the sa
 _silent: set[int] = set()  # workers that did not save when this one did, and are not waited for again
 
 
-def watch_checkpoints(train: Any) -> None:
-    """Watches saves in this process where it is one of several workers. train: the module `tf.train`."""
-    place = here()
-    if place is None or not _is_one_of_several(place):
-        return
+def _watch_checkpoints(train: Any, place: Here) -> None:
     # `save` and the manager keep a file named `checkpoint` in the directory; `write` writes its own files only.
     _watch(train.Checkpoint, "save", place, lambda checkpoint, prefix: os.path.dirname(os.path.abspath(prefix)))
     _watch(train.Checkpoint, "write", place, lambda checkpoint, prefix: os.path.abspath(prefix))

@@ -23,7 +23,7 @@ from dtk.compat.steps import targets
 from dtk.compat.versions import keras_major
 
 __all__ = [
-    "Counted",
+    "UpdateCounter",
     "counted",
     "optimizer_of",
     "recorded_step",
@@ -36,15 +36,15 @@ __all__ = [
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
-_all: list[Counted] = []
-_known: weakref.WeakKeyDictionary[Any, Counted] = weakref.WeakKeyDictionary()
+_all: list[UpdateCounter] = []
+_known: weakref.WeakKeyDictionary[Any, UpdateCounter] = weakref.WeakKeyDictionary()
 # How many recorded steps are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
 # in a thread of its own, and a LossScaleOptimizer each of its updates in yet another.
 _depth = 0
 _lock = threading.Lock()
 
 
-class Counted:
+class UpdateCounter:
     """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
@@ -135,7 +135,7 @@ def restore(states: list[tuple[int, int]]) -> None:
             tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(number, tf.int64))
 
 
-def counted() -> list[Counted]:
+def counted() -> list[UpdateCounter]:
     """All optimizers that have made, or been traced to make, an update; in the order of their first."""
     return list(_all)
 
@@ -157,7 +157,7 @@ def watch(keras: Any, replicas: int, begins: Callable[[], None], traced: Callabl
     """Counts the updates of a Keras that has just been imported.
 
     keras: the module `keras` or `tf_keras`. replicas: of this process. begins: called at an optimizer's first update;
-    traced: with a `Counted` and what its step's graph has. Both may raise.
+    traced: with an `UpdateCounter` and what its step's graph has. Both may raise.
     """
 
     def count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
@@ -213,7 +213,7 @@ def _count(
 ) -> None:
     entry = _known.get(optimizer)
     if entry is None:
-        entry = _known[optimizer] = Counted(optimizer)
+        entry = _known[optimizer] = UpdateCounter(optimizer)
         _all.append(entry)
     new = {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
     first, entry.variables = not entry.variables, {**entry.variables, **new}
