@@ -21,8 +21,8 @@ import copy
 import importlib
 import importlib.util
 import sys
+import threading
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -210,6 +210,7 @@ estimator_evaluate = estimator_train
 # By graph: (replica, [examples, fingerprint, share]) of this process's replicas. Not one of the graph's own
 # collections: those are written to checkpoints, with a warning for each that TensorFlow can't write.
 _rows: weakref.WeakKeyDictionary[Any, list[tuple[int, Any]]] = weakref.WeakKeyDictionary()
+_given = threading.local()  # what loss a Keras optimizer was given; MirroredStrategy has a thread for each replica
 
 
 def apply(listener: Any, replicas: int) -> None:
@@ -227,11 +228,19 @@ def apply(listener: Any, replicas: int) -> None:
 
     @replaces(cls, "_call_model_fn")
     def call_model_fn(original: Any, self: Any, features: Any, labels: Any, mode: Any, config: Any) -> Any:
-        with _without_keras3(), _updated() as trained:
+        _given.loss = None
+        with _without_keras3():
             spec = original(self, features, labels, mode, config)
         if mode == "train":
-            _add_row(spec.loss, trained, features)
+            _add_row(spec.loss, _given.loss, features)
         return spec
+
+    # So do the heads of TensorFlow 2 in a model_fn. They divide the loss by the replicas on the way
+    # (`create_estimator_spec_train_op` in head/base_head.py), and put the undivided one into the spec.
+    @replaces(tf.keras.optimizers.legacy.Optimizer, "get_updates")
+    def get_updates(original: Any, self: Any, loss: Any, params: Any) -> Any:
+        _given.loss = loss
+        return original(self, loss, params)
 
     @replaces(cls, "evaluate")
     def evaluate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -263,42 +272,17 @@ def _default_strategy() -> Any:
     return None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
 
 
-@contextlib.contextmanager
-def _updated() -> Iterator[list[Any]]:
-    """The losses that a Keras optimizer is given in a model_fn, by `get_updates`, as the heads of TensorFlow 2 do.
-
-    They divide the loss by the replicas on the way (`create_estimator_spec_train_op` in head/base_head.py), and put the
-    undivided one into the spec.
-    """
-    found: list[Any] = []
-    legacy = getattr(tf.keras.optimizers, "legacy", None)
-    cls: Any = getattr(legacy, "Optimizer", None)
-    if not hasattr(cls, "get_updates"):
-        yield found
-        return
-
-    @replaces(cls, "get_updates")
-    def get_updates(original: Any, self: Any, loss: Any, params: Any) -> Any:
-        found.append(loss)
-        return original(self, loss, params)
-
-    try:
-        yield found
-    finally:
-        cls.get_updates = get_updates.__wrapped__  # type: ignore[attr-defined]
-
-
-def _add_row(loss: Any, trained: list[Any], features: Any) -> None:
+def _add_row(loss: Any, given: Any, features: Any) -> None:
     """Adds this replica's numbers to the graph, for a hook to fetch.
 
     A v1 optimizer under a strategy takes the mean over the replicas and says so in the graph (`_scale_loss` in
     tensorflow/python/training/optimizer.py); a Keras optimizer takes the sum. The shares follow it, so that they add
-    up to the loss that Estimator reports; trained: what a Keras optimizer was given instead, if it was.
+    up to the loss that Estimator reports; given: what a Keras optimizer was given instead, if it was.
     """
     graph = tf.compat.v1.get_default_graph()
     context = tf.distribute.get_replica_context()
-    share = tf.cast(trained[-1] if trained else loss, tf.float64)
-    if not trained and getattr(graph, "_is_loss_scaled_by_optimizer", False):
+    share = tf.cast(loss if given is None else given, tf.float64)
+    if given is None and getattr(graph, "_is_loss_scaled_by_optimizer", False):
         share = share / context.num_replicas_in_sync
     replica = tf.get_static_value(context.replica_id_in_sync_group)
     _rows.setdefault(graph, []).append((int(replica or 0), row(features, [share])))
@@ -323,8 +307,7 @@ def evaluate_checkpoint(executor: Any, path: str) -> None:
         del estimator.latest_checkpoint
 
 
-@contextlib.contextmanager
-def _without_keras3() -> Iterator[None]:
+def _without_keras3() -> contextlib.AbstractContextManager[Any]:
     """Refuses Keras 3 layers, with a sentence, in what runs inside.
 
     Without a word they would train, as far as gradients go. Measured on Keras 3.15: a Dense layer learns as it should,
@@ -332,12 +315,10 @@ def _without_keras3() -> Iterator[None]:
     step, because nothing runs the updates that Keras 3 puts into the graph.
     """
     if is_native():
-        yield
-        return
-    import keras
+        return contextlib.nullcontext()
+    from unittest import mock  # which takes long to import
 
-    layer = keras.layers.Layer
-    original = layer.__call__
+    import keras
 
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ClusterConfigError(
@@ -345,8 +326,4 @@ def _without_keras3() -> Iterator[None]:
             "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
         )
 
-    layer.__call__ = refuse
-    try:
-        yield
-    finally:
-        layer.__call__ = original
+    return mock.patch.object(keras.layers.Layer, "__call__", refuse)
