@@ -253,17 +253,15 @@ def watch_updates(place: Here) -> None:
     if not _counts_updates(place):
         return
 
-    def begins() -> None:
+    def traced(optimizer: updates.UpdateCounter, **facts: Any) -> None:
         if not _may_train_alone(place) and not has_a_cluster():
             place.journal.event(events.Alone(place.now()))
-
-    def traced(optimizer: updates.UpdateCounter, **facts: Any) -> None:
         place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
 
     targets.watch()
     targets.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
     for name in ("keras", "tf_keras"):
-        wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, begins, traced), name)
+        wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, traced), name)
 
 
 def keep_beside(place: Here) -> None:

@@ -153,19 +153,30 @@ def recorded_step() -> Iterator[None]:
             _depth -= 1
 
 
-def watch(keras: Any, replicas: int, begins: Callable[[], None], traced: Callable[..., None]) -> None:
+def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
     """Counts the updates of a Keras that has just been imported.
 
-    keras: the module `keras` or `tf_keras`. replicas: of this process. begins: called at an optimizer's first update;
-    traced: with an `UpdateCounter` and what its step's graph has. Both may raise.
+    keras: the module `keras` or `tf_keras`. replicas: of this process. traced: called at an optimizer's first update,
+    with its `UpdateCounter` and what its step's graph has.
     """
 
     def count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
-        # An Estimator's own hook counts what its graph does.
-        if variables and tf.compat.v1.executing_eagerly_outside_functions():
-            _count(optimizer, variables, sparse, begins, traced)
-            if _first_replica(replicas):
-                _known[optimizer].add(_depth > 0)
+        if not variables or not tf.compat.v1.executing_eagerly_outside_functions():
+            return  # an Estimator's graph, which its own hook counts
+        if optimizer not in _known:
+            _known[optimizer] = UpdateCounter(optimizer)
+            _all.append(_known[optimizer])
+        counter = _known[optimizer]
+        first = not counter.variables
+        counter.variables |= {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
+        if first:
+            if not _depth:
+                with tf.init_scope():  # before the first update, also while that is traced
+                    counter.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
+            facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
+            traced(counter, **facts, settings=_settings(optimizer))
+        if _first_replica(replicas):
+            counter.add(_depth > 0)
 
     if keras_major(keras) >= 3:
         if keras.backend.backend() == "tensorflow":
@@ -206,24 +217,6 @@ def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> 
 
 def _name(variable: Any) -> str:
     return str(getattr(variable, "path", variable.name))
-
-
-def _count(
-    optimizer: Any, variables: list[Any], sparse: list[str], begins: Callable[[], None], traced: Callable[..., None]
-) -> None:
-    entry = _known.get(optimizer)
-    if entry is None:
-        entry = _known[optimizer] = UpdateCounter(optimizer)
-        _all.append(entry)
-    new = {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
-    first, entry.variables = not entry.variables, {**entry.variables, **new}
-    if first:
-        begins()
-        if not _depth:
-            with tf.init_scope():  # before the first update, also while that is traced
-                entry.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
-        facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": entry.rate()}
-        traced(entry, **facts, settings=_settings(optimizer))
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
