@@ -72,10 +72,8 @@ def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
     whole = Path(os.path.abspath(os.fspath(path)))
     if whole.is_relative_to(root):
         return str(path)
-    for base in (Path.cwd(), place.run.path.absolute(), Path(whole.anchor)):
-        if whole.is_relative_to(base):
-            return str(root / whole.relative_to(base))
-    return str(root / whole.name)  # not reached on POSIX: every absolute path lies under its anchor
+    bases = (Path.cwd(), place.run.path.absolute(), Path(whole.anchor))
+    return str(root / whole.relative_to(next(base for base in bases if whole.is_relative_to(base))))
 
 
 def _prepared(path: str | os.PathLike[str]) -> str:
@@ -139,24 +137,15 @@ def _redirect_attribute(kind: Any, attribute: str) -> None:
         setattr(self, attribute, _prepared(getattr(self, attribute)))
 
 
-_BACKUP_PATHS = (
-    "backup_dir",
-    "_weights_path",
-    "_training_metadata_path",
-    "_prev_weights_path",
-    "_prev_training_metadata_path",
-)
-
-
 def _share_backups(keras: Any) -> None:
     kind = keras.callbacks.BackupAndRestore
 
     @replaces(kind, "on_train_begin")
     def on_train_begin(original: Any, self: Any, logs: Any = None) -> None:
         global _chief_only
-        known = [name for name in _BACKUP_PATHS if hasattr(self, name)]
         if not hasattr(self, "_dtk_chief_paths"):
-            self._dtk_chief_paths = {name: getattr(self, name) for name in known}
+            paths = {name: value for name, value in vars(self).items() if name.endswith(("backup_dir", "_path"))}
+            self._dtk_chief_paths = paths
         vars(self).update(self._dtk_chief_paths)
         _chief_only = True
         try:
@@ -197,16 +186,10 @@ def in_each_fit(kind: type) -> None:
             return original(*given.args, **given.kwargs)
 
 
-def _with(callbacks: Any, kind: type) -> Any:
-    """What `fit` takes: None, one callback, a list of them, or a CallbackList, which is made to hold one more."""
-    held = getattr(callbacks, "callbacks", callbacks)
-    held = list(held) if isinstance(held, (list, tuple)) else [] if held is None else [held]
-    if any(isinstance(each, kind) for each in held):
-        return callbacks
-    if hasattr(callbacks, "append") and not isinstance(callbacks, list):
-        callbacks.append(kind())
-        return callbacks
-    return [*held, kind()]
+def _with(callbacks: Any, kind: type) -> list[Any]:
+    """callbacks: what `fit` takes: None, one callback, or a list of them."""
+    held = list(callbacks) if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
+    return held if any(isinstance(each, kind) for each in held) else [*held, kind()]
 
 
 # ---- two workers that save `tf.train.Checkpoint`s to one place: an error at the first save instead of at one in twelve
