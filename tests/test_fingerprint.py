@@ -31,8 +31,7 @@ def kinds():
         # Five numbers as 5 × 1 and as 1 × 5 lie at other places of each example.
         return tf.sparse.reshape(sparse(rows), [len(rows), 5, 1])
 
-    def ragged(rows):
-        return tf.ragged.constant(rows)
+    ragged = tf.ragged.constant
 
     def ragged_pairs(rows):
         numbers = tf.constant([[number, number + 1] for row in rows for number in row])
@@ -58,9 +57,7 @@ def kinds():
         "ragged": of_lists(ragged, uneven, longer),
         "ragged text": of_lists(ragged, [["a"], ["b", "c"], [], ["d"]], [["a"], ["c", "b"], [], ["d"]]),
         "ragged pairs": of_lists(ragged_pairs, pairs, [[1.0], [2.0, 4.0, 3.0], [5.0, 6.0], [7.0]]),
-        "ragged in ragged": of_lists(
-            lambda rows: tf.ragged.constant(rows, ragged_rank=2), nested, [[[1.0, 2.0], [3.0]], *nested[1:]]
-        ),
+        "ragged in ragged": of_lists(ragged, nested, [[[1.0, 2.0], [3.0]], *nested[1:]]),
         "ragged with labels": of_lists(labelled, uneven, longer),
     }
 

@@ -254,6 +254,10 @@ def apply(listener: Any, replicas: int) -> None:
         listener.saved(f"{self._save_path}-{int(step)}")
         return stop
 
+    _configure(run_config, replicas)
+
+
+def _configure(run_config: Any, replicas: int) -> None:
     @replaces(run_config.RunConfig, "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.

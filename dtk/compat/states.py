@@ -209,6 +209,18 @@ def watch(around: Callable[..., Any]) -> None:
     """
     global _around
     _around = around
+    _watch_variables()
+
+    @replaces("tensorflow.python.eager.polymorphic_function.polymorphic_function:Function", "__call__")
+    def call(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _unit(self, functools.partial(original, self), args, kwargs)
+
+    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "run")
+    def run(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _unit(args[0] if args else self, functools.partial(original, self), args, kwargs)
+
+
+def _watch_variables() -> None:
     variables = "tensorflow.python.ops.resource_variable_ops"
 
     @replaces(f"{variables}:BaseResourceVariable", "__init__")
@@ -252,14 +264,6 @@ def watch(around: Callable[..., Any]) -> None:
                 made = original(self, *args, **kwargs)
             made._dtk_role = "metric"  # Keras 3 may make TensorFlow's variable later
             return made
-
-    @replaces("tensorflow.python.eager.polymorphic_function.polymorphic_function:Function", "__call__")
-    def call(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _unit(self, functools.partial(original, self), args, kwargs)
-
-    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "run")
-    def run(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _unit(args[0] if args else self, functools.partial(original, self), args, kwargs)
 
 
 def _gone(_ref: Any) -> None:
