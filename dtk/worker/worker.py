@@ -192,7 +192,7 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     keras3.when_imported()  # after the seeds
     saves.when_imported()
     wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
-    wrapt.register_post_import_hook(lambda tensorflow: tuning.leave_datasets_untuned(), "tensorflow")
+    tuning.leave_datasets_untuned()
     wrapt.register_post_import_hook(
         lambda _module: estimator.listen(), "tensorflow_estimator.python.estimator.training"
     )
