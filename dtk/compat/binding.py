@@ -25,31 +25,27 @@ from typing import Any
 
 from dtk.compat.lazy import tf
 
-__all__ = ["listen_on", "narrow", "patch"]
+__all__ = ["narrow", "patch"]
 
 _BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
 
 _address: bytes | None = None  # 16 bytes, IPv4 in IPv6's form; None: the wildcard stays
 
 
-def listen_on(host: str) -> bool:
-    """The servers that this process makes from now on listen there alone, where `patch` finds its calls.
-
-    host: an address of this machine, or a name that has one address alone; returns False for any other, and then they
-    listen everywhere, as TensorFlow's do.
-    """
-    global _address
-    _address = _only_address(host)
-    return _address is not None
-
-
 def narrow(host: str) -> bool:
-    """In a process that has imported TensorFlow: `listen_on` and `patch`. `DTK_LISTEN=all` leaves everything as it is.
+    """The servers that this process, which has imported TensorFlow, makes from now on listen on `host` alone.
+
+    host: an address of this machine, or a name that has one address alone; with any other they listen everywhere, as
+    TensorFlow's do, and so they do with `DTK_LISTEN=all`.
 
     Returns:
-        Whether its servers will listen there alone, or are to listen everywhere because DTK_LISTEN says so.
+        Whether they will listen there alone, or are to listen everywhere because DTK_LISTEN says so.
     """
-    return os.environ.get("DTK_LISTEN") == "all" or (listen_on(host) and patch() > 0)
+    global _address
+    if os.environ.get("DTK_LISTEN") == "all":
+        return True
+    _address = _only_address(host)
+    return _address is not None and patch() > 0
 
 
 def _only_address(host: str) -> bytes | None:

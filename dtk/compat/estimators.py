@@ -47,7 +47,6 @@ __all__ = [
 
 _API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
 _CORE = "tensorflow_estimator.python.estimator"
-_JOBS = ("chief", "worker")
 _INDEPENDENT_WORKER = "independent_worker"  # distribute_coordinator.CoordinatorMode
 
 _api: ModuleType | None = None
@@ -183,8 +182,7 @@ def _take_task(estimator: Any, part: str, strategy: Any) -> Any:
     config._master = config._evaluation_master = task.master_target
     jobs = {} if part == "eval" else task.cluster_spec.as_dict()
     config._cluster_spec = tf.train.ClusterSpec(jobs)
-    config._num_worker_replicas = sum(len(jobs.get(job, [])) for job in _JOBS)
-    config._num_ps_replicas = len(jobs.get("ps", []))
+    config._num_worker_replicas = sum(len(jobs.get(job, [])) for job in ("chief", "worker"))
     before = len(jobs.get("chief", [])) if task.task_type == "worker" else 0
     config._global_id_in_cluster = None if part == "eval" else before + task.task_id
     return mine
