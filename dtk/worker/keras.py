@@ -168,7 +168,6 @@ class Recorder:
             if its.blind:
                 place.journal.event(NoLoss(ended, model=self.model.name))
         several = its.names if len(its.names) > 1 else []
-        state.named(several)
         length = (ended - self._began) / count
         for k in range(count):
             span = (self._began + k * length, self._began + (k + 1) * length)

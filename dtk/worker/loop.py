@@ -74,9 +74,9 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
     names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
-    _loop.begin(parts[0], models)
-    rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     weights = [weight for _, _, its in models for weight in its()]
+    _loop.begin(parts[0], models, weights)
+    rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     covered = _covered(weights)
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
     write = functools.partial(_loop.write, names, covered)
@@ -153,9 +153,8 @@ class _Loop:
         self.announced = False
         self.models: list[Known] = []
 
-    def begin(self, part: Any, models: list[Trained]) -> None:
+    def begin(self, part: Any, models: list[Trained], weights: list[Any]) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
-        weights = [weight for _, _, its in models for weight in its()]
         check_strategy("dtk.record_step", weights, self.place)
         before = len(self.progress.models)
         self.models = [self.progress.known(key, its, label) for key, label, its in models]
@@ -194,7 +193,6 @@ class _Loop:
         self.progress.epoch = max(1, self.progress.epoch)
         for optimizer, updates_so_far in zip(covered, made, strict=True):
             optimizer.seen(int(updates_so_far))
-        self.progress.named(names)
         self.progress.record(rows, names, (self.began, ended))
         self.progress.before_step(weights=self._trainable)
         self.began = self.place.now()

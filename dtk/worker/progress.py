@@ -109,17 +109,14 @@ class Progress:
         for model in self.models:
             save_weights(self.place, "final", model.weights(), model.part)
 
-    def named(self, names: list[str]) -> None:
-        """The names of the losses of the steps from now on, where a step has several."""
-        if names != self.losses:
-            self.losses = list(names)
-            self.place.journal.event(events.Losses(self.place.now(), names=self.losses, since=self.steps + 1))
-
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
 
         names: of the losses, where there are several; what a row has beyond them adds nothing. span: begin and end (s).
         """
+        if names != self.losses:
+            self.losses = list(names)
+            self.place.journal.event(events.Losses(self.place.now(), names=self.losses, since=self.steps + 1))
         self.steps += 1
         first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         step, (began, ended) = (self.steps, self.epoch), span
