@@ -142,9 +142,7 @@ def learn(user: Account) -> None:
     """What a learner does, without a network; JupyterLab comes in between, as `dtk lab` says."""
     said = user.run("dtk lessons", "dtk", "lessons")
     expect("files of lessons are in dtk-lessons" in said, "the lessons are not there", said)
-    user.run(
-        "dtk lessons --language zh --edition student", "dtk", "lessons", "--language", "zh", "--edition", "student"
-    )
+    user.run("dtk lessons --language zh", "dtk", "lessons", "--language", "zh")
     said = user.run("dtk doctor", "dtk", "doctor")
     expect(not re.search(r"^bad ", said, re.MULTILINE), "doctor finds something bad", said)
     user.steps[-1].said = "; ".join(re.findall(r"^note +(.*)$", said, re.MULTILINE))

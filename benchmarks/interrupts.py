@@ -19,11 +19,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import dtk
-from dtk.launch import owned, warm
+from dtk.launch import warm
 
 LIMIT = 3.0  # s
-STAY = ("guard", "parent", "multiprocessing's resource tracker")
 WITHIN = {"parent starts": 3.0, "starting": 0.1}  # s after a phase's begin up to which the interrupt comes
 WHOLE = 0.3  # s, in the other phases
 ORDER = ("parent starts", "starting", "running", "training", "finished", "after the run")
@@ -86,11 +87,11 @@ def interrupt(number: int, chance: random.Random) -> tuple[str, str, float, int]
 
 
 def _left() -> int:
-    """Processes of the run that are still there 3 s later; those that start workers serve the next run, and stay."""
+    """Workers, and what they started, that are there 3 s later: what writes into a worker's log."""
     deadline = time.monotonic() + LIMIT
     while True:
-        mine = [process for process in owned.processes() if process.kernel == os.getpid()]
-        left = [process for process in mine if not process.what.startswith(STAY)]
+        below = psutil.Process().children(recursive=True)
+        left = [each for each in below if os.path.realpath(f"/proc/{each.pid}/fd/1").endswith("/log.txt")]
         if not left or time.monotonic() > deadline:
             return len(left)
         time.sleep(0.05)

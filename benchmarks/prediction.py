@@ -16,6 +16,7 @@ import random
 import statistics
 import sys
 from collections import defaultdict
+from dataclasses import replace
 
 import pandas as pd
 
@@ -55,7 +56,7 @@ def main() -> int:
         for number in range(rounds):
             for workers in random.Random(number).sample([1, 2, 3, 4], 4):
                 run = dtk.run(batch_of(workers), workers=workers)
-                rates[workers].append(throughput(run.records).total)
+                rates[workers].append(throughput(run.records))
                 if workers == 1:
                     computes.append(float(step_parts(run).period.median()))
                 sizes = [mark[3] for worker in run.folder.each for mark in worker.marks]
@@ -69,7 +70,8 @@ def main() -> int:
     for workers in (2, 3, 4):
         stretched = max(1.0, workers / cores)
         link = Link("loopback", found.latency * stretched, found.bandwidth / stretched)
-        said = float(predict(job, Cluster(link, cores=cores), [workers]).throughput.iloc[0])
+        slower = replace(job, per_example=job.per_example * stretched)
+        said = float(predict(slower, Cluster(link), [workers]).throughput.iloc[0])
         measured = statistics.median(rates[workers])
         off = said / measured - 1
         wrong += workers > 2 and abs(off) > ALLOWED

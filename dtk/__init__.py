@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtk import plot as plot
     from dtk.compat.keras.keras3 import correct_keras as correct_keras
     from dtk.course.ask import ask as ask
-    from dtk.course.check import check as check
+    from dtk.course.exercise import check as check
     from dtk.course.kept import answers as answers
     from dtk.course.kept import report as report
     from dtk.environment import is_chief as is_chief
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dtk.errors import VerificationError as VerificationError
     from dtk.errors import WorkerFailed as WorkerFailed
     from dtk.errors import WorkerStalled as WorkerStalled
-    from dtk.interactive.cells import CellFailed as CellFailed
+    from dtk.interactive.clusters import CellFailed as CellFailed
     from dtk.interactive.clusters import Cluster as Cluster
     from dtk.interactive.clusters import cluster as cluster
     from dtk.launch.request import Options as Options
@@ -62,41 +62,33 @@ if TYPE_CHECKING:
     from dtk.worker.ring import ring as ring
 
 _NAMES = {  # by the module that each is in
-    "dtk.compat.keras.keras3": ["correct_keras"],
-    "dtk.course.ask": ["ask"],
-    "dtk.course.check": ["check"],
-    "dtk.course.kept": ["answers", "report"],
-    "dtk.environment": ["is_chief", "run_dir", "training_ended"],
-    "dtk.errors": [
-        "ClusterConfigError",
-        "DatasetUnavailable",
-        "DtkError",
-        "NotShippable",
-        "RunInterrupted",
-        "RunTimeout",
-        "VerificationError",
-        "WorkerFailed",
-        "WorkerStalled",
-    ],
-    "dtk.interactive.clusters": ["Cluster", "cluster"],
-    "dtk.interactive.cells": ["CellFailed"],
-    "dtk.launch.request": ["Options"],
-    "dtk.launch.warm": ["warm"],
-    "dtk.places.export": ["export"],
-    "dtk.proof.diagnose": ["diagnose"],
-    "dtk.proof.verify": ["verify"],
-    "dtk.runs": ["Run", "baseline", "run"],
-    "dtk.scaling.parts": ["step_parts", "step_reductions"],
-    "dtk.studies.all_reduce": ["benchmark_allreduce"],
-    "dtk.studies.shards": ["shards"],
-    "dtk.studies.study": ["Study", "study"],
-    "dtk.worker.estimator": ["EstimatorRecorder"],
-    "dtk.worker.keras": ["Recorder"],
-    "dtk.worker.loop": ["record_step"],
-    "dtk.worker.ring": ["ring"],
+    "dtk.compat.keras.keras3": "correct_keras",
+    "dtk.course.ask": "ask",
+    "dtk.course.exercise": "check",
+    "dtk.course.kept": "answers report",
+    "dtk.environment": "is_chief run_dir training_ended",
+    "dtk.errors": "ClusterConfigError DatasetUnavailable DtkError NotShippable RunInterrupted "
+    "RunTimeout VerificationError WorkerFailed WorkerStalled",
+    "dtk.interactive.clusters": "CellFailed Cluster cluster",
+    "dtk.launch.request": "Options",
+    "dtk.launch.warm": "warm",
+    "dtk.places.export": "export",
+    "dtk.proof.diagnose": "diagnose",
+    "dtk.proof.verify": "verify",
+    "dtk.runs": "Run baseline run",
+    "dtk.scaling.parts": "step_parts step_reductions",
+    "dtk.studies.all_reduce": "benchmark_allreduce",
+    "dtk.studies.shards": "shards",
+    "dtk.studies.study": "Study study",
+    "dtk.worker.estimator": "EstimatorRecorder",
+    "dtk.worker.keras": "Recorder",
+    "dtk.worker.loop": "record_step",
+    "dtk.worker.ring": "ring",
 }
 _MODULES = {"datasets", "environment", "estimator", "faults", "model", "places", "plot"}
-_HOMES = {name: home for home, names in _NAMES.items() for name in names} | {name: f"dtk.{name}" for name in _MODULES}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()} | {
+    name: f"dtk.{name}" for name in _MODULES
+}
 
 __all__ = sorted(_HOMES)
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The command line: `dtk run`, `show`, `report`, `demo`, `lessons`, `lab`, `class`, `doctor`, `ps` and others."""
+"""The command line: `dtk run`, `show`, `report`, `demo`, `lessons`, `lab`, `class`, `doctor` and others."""
 
 from __future__ import annotations
 
@@ -51,9 +51,6 @@ def parser() -> argparse.ArgumentParser:
     worker = add("worker", _worker, description=words)
     worker.add_argument("dir", type=Path, help="the directory that `dtk.export` wrote")
     worker.add_argument("--out", type=Path, metavar="DIR", help="where the run's directory goes (default: DIR/runs)")
-    add("ps", _ps, help="the processes that dtk started for you and that run now")
-    clean = add("clean", _clean, help="end what outlived its kernel")
-    clean.add_argument("--all", action="store_true", help="also what belongs to kernels that live: it stops their runs")
     return found
 
 
@@ -61,8 +58,6 @@ def _add_lessons(lessons: argparse.ArgumentParser, lab: argparse.ArgumentParser)
     for each in (lessons, lab):
         each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
         each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
-        editions = ("student", "solution")
-        each.add_argument("--edition", choices=editions, help="without solutions, or solved (default: as they are)")
     lessons.add_argument("--overwrite", action="store_true", help="also the files that you have changed")
 
 
@@ -144,21 +139,19 @@ def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
 
     if options.language in language.languages():
         os.environ[language.ASKED] = options.language  # for what is said here, and in JupyterLab's kernels
-    chosen = (options.dir, options.language or language.language(), options.edition or "")
+    chosen = (options.dir, options.language or language.language())
     if options.command == "lab":
         lesson_files.lab(*chosen, options=rest)
     else:
-        copied = lesson_files.bring(*chosen, overwrite=options.overwrite)
-        print(copied)
-        print(f"next: `dtk lab {copied.folder}` opens them in JupyterLab; begin with 00_start_here")
+        folder = lesson_files.bring(*chosen, overwrite=options.overwrite)
+        print(f"next: `dtk lab {folder}` opens them in JupyterLab; begin with 00_start_here")
 
 
 def _class_build(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.course import lesson_files
-    from dtk.course.build import build, lessons
+    from dtk.course.lesson_files import brought, build, lessons
 
     if options.lessons == Path("notebooks") and not options.lessons.is_dir():
-        options.lessons = lesson_files.brought()  # without a clone
+        options.lessons = brought()  # without a clone
     found = lessons(options.lessons, options.lesson)
     files = build(options.edition, found, options.lessons, options.out, options.variant, options.hidden)
     print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")
@@ -207,33 +200,3 @@ def _worker(options: argparse.Namespace, rest: list[str]) -> int:
     from dtk.launch import outside
 
     return outside.main(options.dir, options.out)
-
-
-def _ps(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.launch import owned
-
-    found = owned.processes()
-    if not found:
-        print("dtk runs no process for you now")
-        return
-    print(f"{'pid':>8}  {'for':>8}  {'memory':>8}  {'kernel':>8}  what")
-    for each in found:
-        kernel = f"{each.kernel}{' (gone)' * each.left}"
-        what = f"{each.what} of {each.run}" if each.run else each.what
-        print(f"{each.pid:>8}  {each.seconds:>6.0f} s  {each.megabytes:>5.0f} MB  {kernel:>8}  {what}")
-
-
-def _clean(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.launch import owned
-
-    found = owned.processes()
-    chosen = [each for each in found if options.all or each.left]
-    left = owned.end(chosen)
-    owned.tidy()
-    if left:
-        pids = ", ".join(str(each.pid) for each in left)
-        raise DtkError(f"these processes could not be ended within {owned.END_SECONDS:g} s: {pids}")
-    print(f"ended {len(chosen)} process{'es' * (len(chosen) != 1)}")
-    if len(chosen) < len(found):
-        others = len(found) - len(chosen)
-        print(f"{others} more belong{'s' * (others == 1)} to kernels that live; `dtk clean --all` ends them too")

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from dtk.language import ENGLISH, N_, _, language, ngettext
 
-__all__ = ["bytes_of", "first_three", "percent", "relative", "rounded", "scientific", "three"]
+__all__ = ["bytes_of", "first_three", "relative", "rounded", "scientific", "three"]
 
 # (from, unit, words): a translated word alone would not do, as other languages count large numbers in other units.
 _LARGE = {
@@ -52,15 +52,6 @@ def first_three(words: Sequence[str]) -> str:
     ('a, b', 'a, b, c, …')
     """
     return _(", ").join([*words[:3], *["…"] * (len(words) > 3)])
-
-
-def percent(part: float) -> str:
-    """A part of a whole, to one significant digit.
-
-    >>> percent(0.00185), percent(0.39), percent(0.0), percent(1e-7), percent(2.0)
-    ('0.2 %', '40 %', '0 %', '0.00001 %', '200 %')
-    """
-    return f"{Decimal(f'{100 * part:.0e}'):f} %"
 
 
 def scientific(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import shutil
@@ -13,14 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from dtk import environment, limits
 from dtk.compat import estimators, versions
 from dtk.errors import DtkError
-from dtk.language import N_, _, columns, ngettext
-from dtk.launch import owned, request
-from dtk.published import page
+from dtk.extras import page
+from dtk.language import N_, _, columns
+from dtk.launch import request
 from dtk.runs import run
 
 __all__ = ["Finding", "examine"]
@@ -47,7 +44,7 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """What it finds, one by one, as it finds it."""
-    for look in (_versions, _start, _cores, _memory, _left_over, _disk, _loopback, _workers, _isolation, _listening):
+    for look in (_versions, _start, _cores, _memory, _disk, _loopback, _workers, _isolation):
         yield from look()
 
 
@@ -102,13 +99,6 @@ def _memory() -> Iterator[Finding]:
     yield Finding("ok" if enough else "bad", N_("memory"), said, remedy)
 
 
-def _left_over() -> Iterator[Finding]:
-    left = [process for process in owned.processes() if process.left]
-    if left:
-        said = ngettext("{n} process whose kernel is gone", "{n} processes whose kernel is gone", len(left))
-        yield Finding("note", N_("left over"), said, _("dtk clean ends them"))
-
-
 def _disk() -> Iterator[Finding]:
     try:
         place = environment.scratch()
@@ -143,52 +133,12 @@ def _workers() -> Iterator[Finding]:
         yield Finding("note", "colab", _("one worker stands in for several"), remedy)
 
 
-def _listening() -> Iterator[Finding]:
-    kinds = (socket.AF_INET, socket.AF_INET6)
-    outward = [
-        each.address.partition("%")[0]
-        for addresses in psutil.net_if_addrs().values()
-        for each in addresses
-        if each.family in kinds and not each.address.startswith(("127.", "::1", "fe80"))
-    ]
-    if not outward:
-        yield Finding("ok", N_("network"), _("only the loopback has an address: no other machine can connect"))
-        return
-    try:
-        with environment.quiet():
-            (reached,) = run(_reached, args=(outward,), workers=1, force=True).results
-    except DtkError as error:
-        said = _("whether a server can be reached from outside is not known: {why}", why=error)
-        yield Finding("note", "network", said)
-        return
-    if reached:
-        said = _("TensorFlow's servers take connections at {addresses}", addresses=_(", ").join(reached))
-        remedy = _("on a network that you don't trust, block incoming connections, or pass isolate=True")
-        remedy = _("DTK_LISTEN=all is set") if os.environ.get("DTK_LISTEN") else remedy
-        yield Finding("note", "network", said, remedy)
-    else:
-        said = _("TensorFlow's servers refuse connections at {addresses}", addresses=_(", ").join(outward))
-        yield Finding("ok", "network", said)
-
-
-def _reached(addresses: list[str]) -> list[str]:
-    """In a worker: those of the machine's addresses at which a server of TensorFlow's takes a connection."""
-    import tensorflow as tf
-
-    port = int(tf.distribute.Server.create_local_server().target.rpartition(":")[2])
-    found = []
-    for address in addresses:
-        with contextlib.suppress(OSError), socket.create_connection((address, port), 2):
-            found.append(address)
-    return found
-
-
 def _isolation() -> Iterator[Finding]:
     try_it = "from dtk.worker import isolation; isolation.enter()"
     done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2]
-        yield Finding("note", N_("isolation"), _("isolate=True is not possible here: {why}", why=why))
+        yield Finding("note", N_("isolation"), _("DTK_ISOLATE=1 is not possible here: {why}", why=why))
     else:
-        said = _("isolate=True keeps other users of this machine out; DTK_ISOLATE=1 for every run")
+        said = _("DTK_ISOLATE=1 keeps other users of this machine out")
         yield Finding("ok", "isolation", said)

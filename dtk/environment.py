@@ -21,16 +21,14 @@ from pathlib import Path
 
 from dtk import limits
 from dtk.errors import DtkError
-from dtk.language import N_, _, aligned
+from dtk.language import N_, _
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
 
 __all__ = [
-    "Description",
     "Here",
     "can_fork",
     "cores",
-    "describe",
     "enter",
     "for_workers",
     "forks",
@@ -150,7 +148,7 @@ ISOLATED = "DTK_ISOLATED"  # in the environment of a worker of an isolated run
 
 
 def isolated() -> bool:
-    """Whether this process has a network of its own, with loopback alone (`dtk.run(..., isolate=True)`)."""
+    """Whether this process has a network of its own, with loopback alone (DTK_ISOLATE=1)."""
     return ISOLATED in os.environ
 
 
@@ -201,46 +199,6 @@ def versions(*packages: str) -> dict[str, str | None]:
     if __package__ in found:  # the one that runs, also from a folder that was not installed
         found[__package__] = sys.modules[__package__].__version__
     return found
-
-
-@dataclass(frozen=True, repr=False)
-class Description:
-    """What `describe` found: `print` and a notebook's cell show it, one fact a line.
-
-    mode: what this process is, in words. cores: how many it may use (`value`), and what sets that (`source`).
-    versions: by package, and of Python; None where a package is not installed.
-    """
-
-    mode: str
-    cores: limits.Limit
-    versions: dict[str, str | None]
-
-    def __repr__(self) -> str:
-        rows = {_("mode"): self.mode, _("cores"): str(self.cores), **self.versions}
-        return "\n".join(aligned([(name, value or _("not installed")) for name, value in rows.items()]))
-
-
-def describe() -> Description:
-    """Where this code runs: as what, on how many cores, with which versions. Imports no TensorFlow.
-
-        dtk.environment.describe()  # the last line of a cell, or in print(...)
-
-    `dtk doctor` looks at more, and says what to do.
-    """
-    return Description(_mode(), limits.cores(), versions("tensorflow", "keras", "dtk"))
-
-
-def _mode() -> str:
-    if _here is None:
-        if on_colab():
-            return _("kernel on Colab, one worker stands in for several")
-        return _("kernel, workers start warm") if forks() else _("kernel, workers start cold")
-    words = N_("{mode}, worker {worker} of {workers}, counted from 0")
-    if _here.role == "evaluator":
-        words = N_("{mode}, evaluator beside {workers} workers")
-    elif _here.mode in ("single", "mirrored"):
-        words = N_("{mode}, one process, replicas: {replicas}")
-    return _(words, mode=_here.mode, worker=_here.worker, workers=_here.workers, replicas=_here.replicas)
 
 
 _quiet = False

@@ -14,9 +14,10 @@ RunInterrupted is a KeyboardInterrupt and no DtkError, so that code which catche
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _, ngettext
@@ -100,6 +101,20 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
         words = N_("{name}={value!r}: it takes a whole number of at least {least}")
         raise ClusterConfigError(_(words, name=name, value=value, least=least))
     return value
+
+
+def one_of(name: str, value: Any, known: Collection[str]) -> None:
+    """Raises ClusterConfigError where the value of an argument is none of these."""
+    if value not in known:
+        words = N_("{name}={value!r}: it takes one of {names}")
+        raise ClusterConfigError(_(words, name=name, value=value, names=", ".join(known)))
+
+
+def seconds(name: str, value: Any) -> float:
+    """The value of an argument in seconds; raises ClusterConfigError where it is no finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ClusterConfigError(_("{name}={value!r}: it takes seconds above 0", name=name, value=value))
+    return float(value)
 
 
 class NotShippable(DtkError, TypeError):

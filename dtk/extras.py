@@ -1,17 +1,22 @@
-"""What only some calls need, the optional dependencies in pyproject.toml, and the sentence where it is not there."""
+"""Where dtk is published, and what only some calls need: addresses and commands that messages point at.
+
+Addresses have to hold without a clone.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import re
+import sys
 
 from dtk.errors import ClusterConfigError
 from dtk.language import _
-from dtk.published import DISTRIBUTION
 
-__all__ = ["command", "need"]
+__all__ = ["DISTRIBUTION", "REPOSITORY", "command", "need", "page", "with_addresses"]
 
-# Optional dependencies -> the modules that code imports of them.
-_MODULES = {
+# As pyproject.toml has them; tests/test_project.py compares.
+DISTRIBUTION, REPOSITORY = "dtk-toolkit", "https://github.com/dtk-toolkit/dtk"
+_MODULES = {  # optional dependencies -> the modules that code imports of them
     "estimator": ("tensorflow_estimator", "tf_keras"),
     "keras2": ("tf_keras",),
     "lab": ("jupyterlab",),
@@ -36,3 +41,21 @@ def need(extra: str, who: str) -> None:
     if missing:
         words = _("{who} needs {modules}, not installed here", who=who, modules=", ".join(missing))
         raise ClusterConfigError(words, remedy=command(extra))
+
+
+def page(place: str) -> str:
+    """The address of a file of this version's documentation.
+
+    >>> page("guide/clusters.md").partition("/docs/")[2]
+    'guide/clusters.md'
+    """
+    return f"{REPOSITORY}/blob/v{sys.modules[__package__].__version__}/docs/{place}"
+
+
+def with_addresses(text: str) -> str:
+    """Replace links to files of `docs/`, which hold in a clone, by their addresses.
+
+    >>> "/docs/guide/clusters.md" in with_addresses("[clusters](../docs/guide/clusters.md)")
+    True
+    """
+    return re.sub(r"\]\((?:\.\./)+docs/", f"]({page('')}", text)

@@ -15,14 +15,14 @@ This module says what is asked for; `dtk.worker.injecting` does it, in the worke
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dtk.errors import ClusterConfigError, whole_number
-from dtk.language import N_, _, ngettext
+from dtk.errors import seconds as seconds_above_0
+from dtk.errors import whole_number
+from dtk.language import _, ngettext
 from dtk.records import RunFolder
 from dtk.records.events import FaultCame, of_kind
 
@@ -150,12 +150,7 @@ def _made(kind: str, worker: Any, step: Any, attempt: Any, **more: Any) -> Fault
 
 
 def _seconds(kind: str, value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:
-        name = "seconds_per_step" if kind == "slow" else "seconds"
-        words = N_("dtk.faults.{kind}: {name}={value!r}, but it takes a number of seconds above 0")
-        raise ClusterConfigError(_(words, kind=kind, name=name, value=value))
-    return float(value)
+    return seconds_above_0(f"dtk.faults.{kind}: {'seconds_per_step' if kind == 'slow' else 'seconds'}", value)
 
 
 # ---- of a run

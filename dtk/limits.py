@@ -5,22 +5,21 @@ It may refuse disk, ports, descriptors and processes: each refusal is one senten
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import shutil
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dtk.errors import DtkError, in_words
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 
 __all__ = [
     "Limit",
     "cores",
-    "held",
     "memory",
     "memory_kills",
     "of_the_disk",
@@ -32,7 +31,6 @@ __all__ = [
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
-CPUS = Path("/sys/devices/system/cpu")
 _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a number near 2**63
 _ENOUGH = 1 << 16  # bytes: a disk with less can't take the few lines that a worker writes at its end
 _TEMPORARY = N_("free some, or set TMPDIR to a directory on another disk")
@@ -58,9 +56,8 @@ def cores() -> Limit:
     found = [Limit(mask, N_("this machine") if mask == os.cpu_count() else N_("the affinity mask (taskset)"))]
     for folder in _groups("cpu"):
         found += [Limit(quota, N_("a cgroup's quota")) for quota in _quotas(folder)]
-    stated = _stated("CPU_LIMIT")
-    if stated:
-        found.append(Limit(stated, "CPU_LIMIT"))
+    with contextlib.suppress(KeyError, ValueError):  # not set, or no number: no limit is stated
+        found.append(Limit(float(os.environ["CPU_LIMIT"]), "CPU_LIMIT"))
     least = min(limit for limit in found if limit.value > 0)
     return Limit(max(1, int(least.value)), least.source)
 
@@ -69,37 +66,29 @@ def own_core(index: int, share: int) -> int | None:
     """The core that process `index` (from 0) of `share` keeps to where they outnumber the cores; None for any core.
 
     Processes that take turns on one core find their data in its cache; docs/explanation/scaling.md has what that gives.
-    None where it would be unfair or in others' way: the processes can't be divided evenly among the cores, some cores
-    are faster than others, or a quota holds, with which everybody would keep to the same cores. And none where each
-    has a core or more: it would give less than it costs when another program takes one of them.
+    None where it would be unfair or in others' way: the processes can't be divided evenly among the cores, or a quota
+    holds, with which everybody would keep to the same cores. And none where each has a core or more: it would give less
+    than it costs when another program takes one of them.
     """
     if not hasattr(os, "sched_getaffinity"):
         return None
     ours = sorted(os.sched_getaffinity(0))
     if not 0 <= index < share or share <= len(ours) or share % len(ours) or len(ours) != cores().value:
         return None
-    return ours[index * len(ours) // share] if len({_fastest(core) for core in ours}) == 1 else None
-
-
-def _fastest(core: int) -> str:
-    """kHz; "" where nothing tells, as in most virtual machines."""
-    return _read(CPUS / f"cpu{core}" / "cpufreq" / "cpuinfo_max_freq")
+    return ours[index * len(ours) // share]
 
 
 def memory() -> Limit:
-    """Bytes that are still free, by the machine, the cgroups (v2, v1; also those above) and `MEM_LIMIT`.
+    """Bytes that are still free, by the machine and the cgroups (v2, v1; also those above).
 
     What a group could give back at once (its inactive file cache) counts as free, as it does for the system's own
-    "available". Of `MEM_LIMIT`, which JupyterHub sets in bytes, what this process and its children hold is taken off.
+    "available".
     """
     import psutil
 
     found = [Limit(psutil.virtual_memory().available, N_("this machine"))]
     for folder in _groups("memory"):
         found += [Limit(max(0.0, free), N_("a cgroup's memory limit")) for free in _free(folder)]
-    stated = _stated("MEM_LIMIT")
-    if stated:
-        found.append(Limit(max(0.0, stated - _held()), "MEM_LIMIT"))
     return min(found)
 
 
@@ -146,36 +135,10 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _stated(name: str) -> float:
-    try:
-        return max(0.0, float(os.environ.get(name, "")))
-    except ValueError:
-        return 0.0  # not set, or no number: no limit is stated
-
-
-def _held() -> float:
-    """Bytes that this process and its children hold."""
-    import psutil
-
-    own = psutil.Process()
-    return sum(held(process.pid) for process in (own, *own.children(recursive=True)))
-
-
-def held(pid: int) -> float:
-    """Bytes that a process holds, shared pages divided among those that share them (PSS); 0 where it has just ended."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return float(process.memory_full_info().pss if sys.platform == "linux" else process.memory_info().rss)
-    except psutil.Error:
-        return 0.0
-
-
 # ---- what the machine refuses
 
 
-@contextmanager
+@contextlib.contextmanager
 def refused_by_the_machine() -> Iterator[None]:
     """Raises DtkError in the place of an OSError whose cause and remedy are known. Also for use as a decorator."""
     try:
@@ -193,7 +156,7 @@ def sentence(error: OSError) -> str | None:
     """What the system's refusal means and what to do; None where that is not known.
 
     >>> sentence(OSError(errno.EADDRINUSE, "Address already in use"))[:40]
-    'no TCP port is free on this machine (of '
+    'no TCP port is free on this machine; end'
     """
     number, name = error.errno, error.filename
     if number in (errno.ENOSPC, errno.EDQUOT):
@@ -203,34 +166,18 @@ def sentence(error: OSError) -> str | None:
         words = N_("{file} can't be written ({reason}); set TMPDIR to a directory of your own")
         return _(words, file=name, reason=error.strerror)
     if number in (errno.EMFILE, errno.ENFILE):
-        words = N_("no further file can be opened ({limit}); close some, or allow more: ulimit -n 1024")
-        return _(words, limit=_descriptors())
+        words = N_(
+            "no further file can be opened (the limit is {limit} a process); close some, or allow more: ulimit -n 1024"
+        )
+        return _(words, limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
-        words = N_("no TCP port is free on this machine (of {ports}); end programs that hold many, or wait a minute")
-        return _(words, ports=_ports())
+        return _("no TCP port is free on this machine; end programs that hold many, or wait a minute")
     if number in (errno.EAGAIN, errno.ENOMEM):
         words = N_("no further process can be started ({reason}); end some, or ask for fewer workers")
         return _(words, reason=error.strerror)
     if number == errno.ENOENT and not _has_directory():
         return _("the working directory has been removed; change to another one (os.chdir)")
     return None
-
-
-def _descriptors() -> str:
-    try:
-        import resource
-
-        return _("the limit is {limit} a process", limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    except ImportError:
-        return _("the limit is reached")
-
-
-def _ports() -> str:
-    try:
-        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-        return _("{low} to {high}, net.ipv4.ip_local_port_range", low=low, high=high)
-    except (OSError, ValueError):
-        return _("those that the system gives out")
 
 
 def _has_directory() -> bool:
@@ -255,13 +202,11 @@ def of_the_memory(code: int | None, before: int | None) -> str:
     if now is None or before is None or now <= before:
         return ""
     # Other users' processes are among them, and which ones, the kernel's log alone says.
-    return ngettext(
-        "the system has killed {n} process for want of memory meanwhile; if it was that one: smaller batches, fewer "
-        "workers, or more memory",
-        "the system has killed {n} processes for want of memory meanwhile; if it was one of them: smaller batches, "
-        "fewer workers, or more memory",
-        now - before,
+    words = N_(
+        "the system has killed processes for want of memory meanwhile ({n}); if it was one of them: smaller batches, "
+        "fewer workers, or more memory"
     )
+    return _(words, n=now - before)
 
 
 def of_the_disk(folder: Path) -> str:

@@ -12,14 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import datasets as datasets  # cloudpickle names what is loaded: so the same function is the same bytes
 from dtk import environment
-from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
-from dtk.faults import never_came
+from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
-from dtk.launch.place import Place, here
+from dtk.launch.place import Localhost, Place
 from dtk.live import show
 from dtk.records import Attempt, RunFolder
 from dtk.records.tables import Kept
@@ -167,8 +165,8 @@ def run(
             more. Said as soon as the run's own steps tell that a silence is long. None: never.
         on: where the workers are, if not on this machine: "ray", "slurm", or what a class of
             `dtk.places` makes.
-        options: by name, what is rarely asked for: faults, restarts, start, force, argv, record, gpus_per_worker and
-            isolate. `dtk.Options` says what each is.
+        options: by name, what is rarely asked for: faults, restarts, start, force, argv, record and
+            gpus_per_worker. `dtk.Options` says what each is.
 
     Returns:
         A `Run`, with results, records, logs and weights.
@@ -182,9 +180,9 @@ def run(
     request.check_sizes(workers, replicas, here=on is None)
     request.check_times(timeout, stall_timeout)
     more = request.options("run", options)
-    place, force = _place(on, more.isolate), more.force or on is not None
+    force = more.force or on is not None
     fn = program.what_to_call(fn, more.argv, args, kwargs)
-    again = request.checked_restarts(more.restarts)
+    again = whole_number("restarts", more.restarts, 0)
     wanted = request.checked_faults(more.faults, workers, again, fn)
     layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
@@ -202,7 +200,7 @@ def run(
         evaluator_strategy=fill_beside,
         restarts=again,
         faults=layout.faults,
-        place=place,
+        place=Localhost() if on is None else _elsewhere(on),
     )
     request.check_memory(layout.workers + bool(evaluator), job.fork, force)
     for line in layout.said:
@@ -230,7 +228,7 @@ def baseline(
         args, kwargs, seed, keras, timeout: as for `dtk.run`.
         workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
             workers), so that a comparison of speeds compares workers and not numbers of cores.
-        options: by name, of `dtk.Options`: start, argv, record and isolate.
+        options: by name, of `dtk.Options`: start, argv and record.
 
     Returns:
         A `Run` with mode "single".
@@ -241,7 +239,7 @@ def baseline(
     began = time.monotonic()
     request.check_sizes(workers)
     request.check_times(timeout, None)
-    more = request.options("baseline", options, only=("start", "argv", "record", "isolate"))
+    more = request.options("baseline", options, only=("start", "argv", "record"))
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
@@ -251,16 +249,11 @@ def baseline(
         mode="single",
         share=workers,
         stall_timeout=None,
-        place=_place(None, more.isolate),
     )
     return carry_out(job, began)
 
 
-def _place(on: Any, isolate: Any) -> Place:
-    """Where the workers are to be."""
-    machine = here(on, isolate)
-    if machine is not None:
-        return machine
+def _elsewhere(on: Any) -> Place:
     from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
 
     return places.named(on)
@@ -286,6 +279,8 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     finally:
         job.place.end(folder)
         if job.faults:
+            from dtk.faults import never_came  # which a run without faults does without
+
             said = never_came(folder, job.faults)
             print(*(_("dtk: {words}", words=words) + "\n" for words in said), sep="", end="", flush=True)
     seconds, results = time.monotonic() - began, [folders.result(worker, folder) for worker in folder.each]

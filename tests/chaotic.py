@@ -160,9 +160,6 @@ class World:
         text = member.stack()
         member.later(lambda: _add(member.corner.path / "stacks.txt", text))
 
-    def listening(self, ports) -> set[str]:
-        return {key for key, member in zip(self.keys, self.members, strict=True) if key in ports and member.served}
-
     def poll(self, timeout: float) -> None:
         """A while goes by: those who don't rest have their turn, and what they wrote arrives."""
         number, self.look = self.look, self.look + 1

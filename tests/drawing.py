@@ -81,7 +81,7 @@ def _late(path: Path) -> Any:
 
 def _study(scaling: str) -> Any:
     rows = [{**each, "scaling": scaling} for each in study(broken()).rows]
-    return dtk.Study(rows, 2, "train")
+    return dtk.Study(rows, "train")
 
 
 def _lost(path: Path) -> Any:
@@ -129,7 +129,9 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "ring": lambda path: plot.ring(Held(fabricated(path))),
     "ring, interrupted": lambda path: plot.ring(_lost(path)),
     "sharding": lambda path: plot.sharding(dealt(32, 8, 2)),
-    "sharding, repeated": lambda path: plot.sharding(from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], alone=8)),
+    "sharding, repeated": lambda path: plot.sharding(
+        from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], [range(4), range(4, 8)])
+    ),
     "sharding, in bars": lambda path: plot.sharding(everywhere(2000, 128, 2)),
     "step_time": lambda path: plot.step_time(with_reductions(path)),
     "step_time, of a study": lambda path: plot.step_time(study()),
@@ -145,7 +147,7 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "wait_for, many": lambda path: plot.wait_for(error_of(path, *(waits(k, quiet=9.0) for k in range(15)), ended(15))),
     "wait_for, nobody": lambda path: plot.wait_for(fabricate(path)),
     "what_if": lambda path: plot.what_if(workers=1000),
-    "what_if, cores": lambda path: plot.what_if(replace(EXAMPLE, critical_batch=None), Cluster(cores=2), workers=4),
+    "what_if, plain": lambda path: plot.what_if(replace(EXAMPLE, critical_batch=None), workers=4),
     "what_if, slow": lambda path: plot.what_if(EXAMPLE, Cluster(ETHERNET_10), workers=200),
     "what_if_lab": lambda path: plot.what_if_lab(workers=64),
 }

@@ -53,7 +53,6 @@ _NO_TFDS = (
 _WITH_TFDS = (
     "test_prepared_mnist",
     "test_damaged_caches_are_named_with_the_remedy",
-    "test_a_change_after_the_check_is_found",
     "test_a_leftover_of_an_unfinished_download_does_no_harm",
     "test_machines_that_share_storage_decide_each_for_itself",
     "test_two_workers_read_the_same",

@@ -9,10 +9,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from waiting import wait_for, wait_gone
+from waiting import started_by, wait_for, wait_gone
 
 import dtk
-from dtk.launch import owned
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -47,19 +46,15 @@ def kernel(tmp_path, start="cold", **options):
     """A process with a run of two workers that stay, and the pids of all that it started."""
     code = KERNEL.format(path=[str(ROOT), str(ROOT / "tests")], start=start)
     env = {**os.environ, "TMPDIR": str(tmp_path), "DTK_LIVE": "off"}
-    before = {each.pid for each in owned.processes()}
+    pids: list[int] = []
     said = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options}
     with subprocess.Popen([sys.executable, "-c", code], env=env, **said) as process:
         try:
             wait_for(lambda: len(list(tmp_path.glob("*/runs/*/here-*"))) == 2)
             # A guard, a parent, two workers with three each; a cold parent has multiprocessing's tracker beside it.
-            wait_for(lambda: len(mine(process.pid)) >= 10)
-            yield process, mine(process.pid)
+            wait_for(lambda: len(started_by(process.pid)) >= 10)
+            pids = started_by(process.pid)
+            yield process, pids
         finally:
             process.kill()
-    assert wait_gone([pid for pid in mine(process.pid) if pid not in before]) == []
-
-
-def mine(kernel_pid):
-    """What dtk lists for that kernel."""
-    return [each.pid for each in owned.processes() if each.kernel == kernel_pid]
+    assert wait_gone(pids) == []

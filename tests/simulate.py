@@ -13,13 +13,14 @@ the limits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtk.scaling.job import Cluster, Job, Link
-from dtk.scaling.prediction import RESULTS, Result, compare_published
+from dtk.scaling.prediction import RESULTS, Result, compare_published, efficiency
 
 if TYPE_CHECKING:
     import pandas
@@ -57,7 +58,7 @@ def simulate(job: Job, cluster: Cluster, workers: int, steps: int = 20, seed: in
 def _computations(job: Job, cluster: Cluster, workers: int, steps: int, seed: int) -> Iterator[np.ndarray]:
     """Each step's seconds of computation, `(workers,)`."""
     random = np.random.default_rng(seed)
-    mean, sigma = job.seconds(job.batch) * cluster.slowdown(job, workers), math.sqrt(math.log1p(job.spread**2))
+    mean, sigma = job.compute, math.sqrt(math.log1p(job.spread**2))
     for _ in range(steps):
         yield mean * np.exp(sigma * random.standard_normal(workers) - 0.5 * sigma**2)
 
@@ -139,10 +140,24 @@ def _rounds(ready: np.ndarray, link: Link, chunk: float, rounds: int) -> np.ndar
 
 
 def simulated(steps: int = 10) -> pandas.DataFrame:
-    """The table of published results (`dtk.scaling.prediction`) with a column more: so many steps played."""
+    """The table of published results (`dtk.scaling.prediction`) with more columns: so many steps played, and what
+    changes with one parameter: slower_network (its bandwidth times 0.8), more_spread (twice as much), no_overlap."""
     table = compare_published()
     table["simulated"] = [_played(result, steps) for result in RESULTS]
+    for name, changed in _CHANGED.items():
+        jobs = [changed(result.job, result.cluster) for result in RESULTS]
+        table[name] = [efficiency(*job, r.base, r.workers) for job, r in zip(jobs, RESULTS, strict=True)]
     return table
+
+
+_CHANGED: dict[str, Callable[[Job, Cluster], tuple[Job, Cluster]]] = {
+    "slower_network": lambda job, cluster: (
+        job,
+        replace(cluster, link=replace(cluster.link, bandwidth=0.8 * cluster.link.bandwidth)),
+    ),
+    "more_spread": lambda job, cluster: (replace(job, spread=2 * job.spread), cluster),
+    "no_overlap": lambda job, cluster: (replace(job, overlap=0.0), cluster),
+}
 
 
 def _played(result: Result, steps: int) -> float:

@@ -163,12 +163,11 @@ def test_labs_have_names_of_their_own(own_file, tmp_path, capsys, monkeypatch):
         dtk.check("lab3.x", 1)
 
 
-def test_without_an_answer_there_is_no_report(own_file):
+def test_a_report_of_nothing_is_an_error_for_a_lesson_and_else_a_line(own_file, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(dtk.DtkError, match="nothing was answered or checked in lesson 42"):
         dtk.report("42")
-
-
-def test_a_report_of_nothing_at_all_is_a_line(own_file, capsys, monkeypatch):
-    monkeypatch.setattr("dtk.course.kept.current_lesson", lambda: "")
+    monkeypatch.setattr("dtk.course.kept._lesson", "")
     dtk.report()
     assert "nothing was answered or checked yet" in capsys.readouterr().out
+    assert list(tmp_path.glob("*.html")) == []

@@ -27,14 +27,14 @@ from dtk.launch import folders, launch
 from dtk.live import show
 from dtk.records.events import Event, parse
 from dtk.scaling.timing import fates
-from dtk.watch import reader, signs, waiting
+from dtk.watch import signs, waiting
 
 SEQUENCES = int(os.environ.get("SEQUENCES", 400))
 SEED = int(os.environ.get("SEED", 0))
 STALL = 6.0  # s; TensorFlow gives up a member without heartbeats sooner
 ASKED = 7.0  # s that it takes to ask all where they are, on a machine that sleeps meanwhile
 KEPT = 5  # directories of runs
-STAGES = ("starting", "running", "imported", "server", "building", "training", "finished")
+STAGES = ("starting", "running", "imported", "building", "training", "finished")
 BY = {
     "raises": "raised ValueError",
     "exits": "exit code 4",
@@ -85,13 +85,13 @@ class View:
         for member, line in zip(self.world.members, lines, strict=False):
             word = str(line).split()[0].strip(",")
             assert word != "failed" or member.number in self.world.seen, "a healthy member is shown as failed"
-            stage = 5 if word == "step" else STAGES.index(word) if word in STAGES else self.stages[member.number]
+            stage = 4 if word == "step" else STAGES.index(word) if word in STAGES else self.stages[member.number]
             assert stage >= self.stages[member.number], f"back from stage {self.stages} to {line}"
             self.stages[member.number] = stage
 
     def close(self, outcome, finished=False):
         """Nothing was lost, nothing doubled: neither here, nor in the starts that found a port taken."""
-        self.reader.catch_up()
+        self.reader.look()
         folder = self.reader.folder
         for number, member in enumerate(folder.members):
             places = [*sorted(folder.path.glob(f"port-taken-*-{folder.attempt}/{member.path.name}")), member.path]
@@ -108,7 +108,7 @@ def look_in(folder):
     whole = sum(len(written(member.path, "records.jsonl")) for member in folder.each)
     assert len(run.folder.own_records) == whole
     assert len(run.records) >= whole
-    assert len(waiting.graph(folder).states) == run.workers
+    waiting.load(folder)
     assert repr(run).endswith(">")
     assert all(repr(each).endswith(">") for each in run.attempts)
     assert len(run.evaluations) <= 1
@@ -167,7 +167,6 @@ def play(monkeypatch):
     monkeypatch.setattr(show, "show", lambda *size, **words: View(stage.world, size[3]))
     monkeypatch.setattr(records, "_append", lambda *line: stage.world.append(*line))
     monkeypatch.setattr(folders, "KEPT_RUNS", KEPT)
-    monkeypatch.setattr(reader, "_BYTES", 300)  # some four records a look
     memory = Path("/dev/shm")  # where a file is opened in a fifth of the time
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
         monkeypatch.setenv("DTK_SCRATCH", place)

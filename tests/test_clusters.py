@@ -10,7 +10,6 @@ from waiting import wait_gone
 
 import dtk
 from dtk.errors import ClusterConfigError
-from dtk.launch import owned
 
 pytestmark = pytest.mark.trains
 
@@ -68,7 +67,7 @@ def sync(cluster):
 
 
 def test_pull_takes_part_in_no_collective(cluster):
-    with pytest.raises(ClusterConfigError, match=r"total\(1\): its value is made by all workers together"):
+    with pytest.raises(ClusterConfigError, match="outside of a cell no other worker takes part in an all-reduce"):
         cluster.pull("total(1)")
 
 
@@ -120,8 +119,10 @@ def test_much_output_stops_nobody_and_stays_in_the_log(cluster, capsys):
     said = capsys.readouterr().out
     for worker, folder in enumerate(cluster._session.started.folder.each):
         assert folder.log.count(f" {worker}\n") >= 200_000
-        left = re.search(rf"\[worker {worker}\] \.\.\. ([\d,]+) further lines in ", said)
-        assert int(left[1].replace(",", "")) + said.count(f"[worker {worker}] line") == 200_000
+        assert 5_000 < said.count(f"[worker {worker}] line") < 25_000
+        assert f"[worker {worker}] ... more is not shown here; all of it is in {folder.path / 'log.txt'}" in said
+    cluster.run("print('further', me)")
+    assert capsys.readouterr().out.splitlines() == ["[worker 0] further 0", "[worker 1] further 1"]
 
 
 # ---- the end
@@ -137,6 +138,5 @@ def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
     other.close()
     other.close()
     assert wait_gone(pids) == []
-    assert not [each for each in owned.processes() if each.pid in pids]
     with pytest.raises(ClusterConfigError, match=r"this cluster is closed: dtk\.cluster\(\) makes a new one"):
         other.run("1")

@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import wait_for, wait_gone
-
-from dtk.launch import owned
+from waiting import started_by, wait_for, wait_gone, workers_of
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 
@@ -48,7 +46,7 @@ def begun(then, **env):
 def test_nothing_is_left_of_a_kernel_that_is_killed(state):
     with begun(STATES[state]) as kernel:
         assert any("ready" in line for line in kernel.stdout)
-        pids = [each.pid for each in owned.processes() if each.kernel == kernel.pid]
+        pids = started_by(kernel.pid)
         assert len(pids) >= 6  # guard, parent, two workers, a child of each
         kernel.send_signal(signal.SIGKILL)
         kernel.wait(10)
@@ -56,9 +54,11 @@ def test_nothing_is_left_of_a_kernel_that_is_killed(state):
 
 
 def test_a_cluster_that_nobody_uses_ends():
-    with begun("import time; time.sleep(6); cluster.cell('1')", DTK_WARM_IDLE="3") as kernel:
+    then = "import time; time.sleep(6); cluster = dtk.cluster(workers=1, replicas=2); print('another', flush=True)"
+    with begun(then, DTK_WARM_IDLE="3") as kernel:
         assert any("ready" in line for line in kernel.stdout)
-        workers = [each for each in owned.processes() if each.kernel == kernel.pid and each.what.startswith("worker")]
+        workers = workers_of(kernel.pid)
         assert len(workers) == 2
-        wait_for(lambda: not wait_gone([each.pid for each in workers], 0.1), 20)
+        wait_for(lambda: not wait_gone(workers, 0.1), 20)
+        assert any("another" in line for line in kernel.stdout)
         kernel.kill()

@@ -7,7 +7,7 @@ from staying import RECORDED, interrupt_after
 
 import dtk
 from dtk.errors import RunInterrupted
-from dtk.interactive.cells import CellFailed
+from dtk.interactive.clusters import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 
@@ -58,7 +58,7 @@ def test_a_session_of_forty_cells_is_proved(capsys):
         cluster.run("with strategy.scope():\n    model.compile(keras.optimizers.SGD(0.01), 'mse')")
         for _ in range(3):
             cluster.run(FIT)
-        assert len(cluster._session.history.cells) >= 40
+        assert len(cluster._session.cells) >= 40
         run, baseline = cluster.so_far(), cluster.baseline()
     assert run.records.step.max() == baseline.records.step.max() > 45
     capsys.readouterr()

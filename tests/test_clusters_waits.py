@@ -9,7 +9,7 @@ import pytest
 from staying import interrupt_after
 
 from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive.cells import CellFailed
+from dtk.interactive.clusters import CellFailed
 
 pytestmark = pytest.mark.trains
 
@@ -56,7 +56,9 @@ def test_a_one_sided_error_in_a_function_of_tensorflow_is_freed(cluster):
     said = cluster.free()
     assert time.monotonic() - began < 10
     # Adam has counted the step that worker 0 has begun.
-    assert re.fullmatch(r"the collective that was .*; replicas differ in .*: cluster.sync\(\) gives all .*", said), said
+    assert re.fullmatch(
+        r"the collectives that were .* aborted, .*; replicas differ in .*: cluster.sync\(\) gives all .*", said
+    ), said
     assert cluster.inspect().workers.eq("DIFFER").any()
 
 

@@ -112,12 +112,11 @@ def test_the_presets_have_their_line_rates():
     [
         (lambda: Link("x", -1.0, 1.0), "x: latency=-1.0, but it takes seconds from 0 up"),
         (lambda: Link("x", math.nan, 1.0), "x: latency=nan"),
-        (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0, but it takes bytes/s above 0"),
+        (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0, but it takes a number above 0"),
         (lambda: all_reduce(0, 1.0, LINK), "workers=0, but it takes a whole number from 1 to 10,000"),
         (lambda: all_reduce(10_001, 1.0, LINK), "workers=10001, but"),
         (lambda: all_reduce(2.5, 1.0, LINK), "workers=2.5, but"),
         (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0, but"),
-        (lambda: all_reduce(2, -1.0, LINK), "bytes=-1.0, but it takes bytes from 0 up"),
         (lambda: all_reduce(2, 1.0, LINK, "star"), "'star' is not known; it takes one of 'ring', 'halving_doubling'"),
     ],
 )
@@ -155,8 +154,6 @@ def test_one_worker_gives_the_overhead_of_a_call():
     found = fit(timed(workers=(1, 2), overhead=3e-4))
     assert found.overhead == pytest.approx(3e-4, rel=1e-6)
     assert found.latency == pytest.approx(80e-6, rel=1e-6)
-    truth = 3e-4 + all_reduce(4, 1e6, Link("true", 80e-6, 1.5e9)).seconds
-    assert found.seconds(4, 1e6) == pytest.approx(truth, rel=1e-6)
 
 
 def test_the_intervals_hold_the_truth_about_as_often_as_they_say():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import socket
-from types import SimpleNamespace
 
 import pytest
 
+import dtk
 from dtk import cli, doctor, environment, limits
 from dtk.compat import versions
 from dtk.errors import ClusterConfigError
@@ -70,6 +71,13 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     assert finding.remedy.startswith('pip install "keras>=3.12"')
 
 
+def test_versions_are_those_that_are_installed():
+    found = environment.versions("no-such-package-of-dtk", "pytest", "dtk")
+    assert (found["Python"], found["no-such-package-of-dtk"]) == (platform.python_version(), None)
+    assert found["pytest"] == pytest.__version__
+    assert found["dtk"] == dtk.__version__, "also where dtk is a folder and was not installed"
+
+
 def test_one_core_works_and_is_no_faster(monkeypatch):
     monkeypatch.setattr(limits, "cores", lambda: limits.Limit(1, "CPU_LIMIT"))
     assert "slower than one worker" in str(found(doctor._cores)["cores"])
@@ -92,33 +100,3 @@ def test_a_full_disk_and_no_loopback(monkeypatch):
     monkeypatch.setattr(socket, "create_server", refused)
     assert "TMPDIR" in found(doctor._disk)["runs"].remedy
     assert found(doctor._loopback)["loopback"].mark == "bad"
-
-
-@pytest.mark.parametrize(
-    ("reached", "mark", "words"),
-    [
-        ([], "ok", "refuse connections at 10.0.0.7, fd00::7"),
-        (["10.0.0.7"], "note", "take connections at 10.0.0.7"),
-        (ClusterConfigError("no process can be started"), "note", "is not known: no process can be started"),
-    ],
-)
-def test_who_can_reach_tensorflows_servers(monkeypatch, reached, mark, words):
-    class Address:
-        def __init__(self, address):
-            self.address = address
-            self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
-
-    def run(fn, args, workers, force):
-        assert (fn, args, workers) == (doctor._reached, (["10.0.0.7", "fd00::7"],), 1)
-        if isinstance(reached, Exception):
-            raise reached
-        return SimpleNamespace(results=[reached])
-
-    interfaces = {"lo": [Address("127.0.0.1"), Address("::1")]}
-    monkeypatch.setattr(doctor.psutil, "net_if_addrs", lambda: interfaces)
-    monkeypatch.setattr(doctor, "run", run)
-    assert found(doctor._listening)["network"].said == "only the loopback has an address: no other machine can connect"
-    interfaces["eth0"] = [Address("10.0.0.7"), Address("fe80::1%eth0"), Address("fd00::7")]
-    finding = found(doctor._listening)["network"]
-    assert finding.mark == mark
-    assert words in finding.said

@@ -146,7 +146,6 @@ def test_of_processes_that_come_together_one_downloads(tmp_path, monkeypatch):
 
 
 def test_a_lock_that_is_never_given_back_is_named(tmp_path, monkeypatch):
-    pytest.importorskip("fcntl", reason="no such locks on this system")
     lock = tmp_path / ".dtk-mnist.lock"
     monkeypatch.setattr(datasets, "LOCK_SECONDS", 0.0)
     with datasets.alone(lock):

@@ -17,7 +17,7 @@ from starting import mostly_warm
 from waiting import newest_run, wait_for, wait_gone
 
 import dtk
-from dtk.launch.owned import start_of
+from dtk.launch.folders import start_of
 
 pytestmark = pytest.mark.trains
 

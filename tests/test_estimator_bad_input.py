@@ -142,9 +142,9 @@ def without():
 
 @pytest.mark.parametrize("fn", [by_name, by_import, by_helper, Job(), Job, lambda: by_import()])
 def test_a_function_that_uses_estimator_is_known_beforehand(fn):
-    assert ship.uses_estimator(fn)
+    assert ship.uses(fn, "estimator")
 
 
 @pytest.mark.parametrize("fn", [without, lambda: dtk.plot, len, print])
 def test_and_one_that_does_not(fn):
-    assert not ship.uses_estimator(fn)
+    assert not ship.uses(fn, "estimator")

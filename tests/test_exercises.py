@@ -12,8 +12,7 @@ import pytest
 from fabricate import fabricate, losses
 
 import dtk
-from dtk.course.check import all_exercises
-from dtk.course.exercise import CheckFailed, Exercise, NotSolved, same
+from dtk.course.exercise import CheckFailed, Exercise, NotSolved, all_exercises, same
 from dtk.errors import DtkError
 from dtk.model import Cluster, Job, Link, predict
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -14,8 +13,8 @@ import pytest
 
 import dtk
 from dtk import cli
-from dtk.launch import program as programs
 from dtk.launch.place import free_ports
+from dtk.places.export import written
 from dtk.runs import opened
 
 STEPS = 6
@@ -56,19 +55,6 @@ def train(strategy, epochs=1):
     return math.floor(len(rows()))
 
 
-def plain():
-    import tensorflow as tf
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    data = tf.data.Dataset.from_tensors((tf.ones((8, 4)), tf.ones((8, 1)))).repeat(8)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return model.fit(data.with_options(options), verbose=0).history["loss"]
-
-
 def made(by):
     def inner():
         return by
@@ -77,7 +63,7 @@ def made(by):
 
 
 def test_a_function_is_written_with_what_it_needs():
-    found = programs.written(train)
+    found = written(train)
     assert found.reason == ""
     text = found.text()
     space = {}
@@ -85,7 +71,6 @@ def test_a_function_is_written_with_what_it_needs():
     assert space["rows"]() == rows()
     assert (space["STEPS"], space["RATES"]) == (STEPS, RATES)
     assert "import math" in found.imports
-    assert found.uses_dtk
 
 
 @pytest.mark.parametrize(
@@ -96,17 +81,17 @@ def test_a_function_is_written_with_what_it_needs():
     ],
 )
 def test_what_can_not_be_written_has_its_reason(fn, reason):
-    assert programs.written(fn).reason == reason
+    assert written(fn).reason == reason
 
 
 def test_a_captured_value_becomes_a_global():
     space = {}
-    exec(programs.written(made(7)).text(), space)
+    exec(written(made(7)).text(), space)
     assert space["inner"]() == 7
 
 
 def test_a_functions_own_name_is_nothing_that_it_captures():
-    found = programs.written(first_of)
+    found = written(first_of)
     assert (found.reason, found.values, list(found.functions)) == ("", {}, ["first_of"])
 
 
@@ -115,8 +100,6 @@ def test_bad_requests_write_nothing(tmp_path):
         ("it takes 'script', 'slurm', 'kubernetes'", {"kind": "ssh"}),
         ("give the containers' image=", {"kind": "kubernetes"}),
         ("image= is not for it", {"kind": "script", "image": "x"}),
-        (r"the function uses dtk; \S+/docs/guide/without_dtk.md", {"kind": "script", "plain": True}),
-        ("leave keras= out, for tf_keras", {"fn": plain, "kind": "script", "plain": True, "keras": 3}),
         ("can't be called so", {"kind": "script", "args": (1, 2, 3)}),
     ):
         with pytest.raises(dtk.ClusterConfigError, match=words):
@@ -210,20 +193,6 @@ def test_the_script_is_the_same_training(tmp_path):
     assert done.stdout.splitlines().count("6") == 2, "each worker prints what the function returns"
     run = opened(next((tmp_path / "out" / "runs").iterdir()))
     dtk.verify(run, dtk.baseline(train))
-
-
-@pytest.mark.slow  # as long as the script above
-@pytest.mark.trains
-def test_the_plain_script_needs_no_dtk(tmp_path):
-    found = dtk.export(plain, "script", tmp_path / "out", plain=True)
-    assert "dtk" not in (found / "train.py").read_text().replace("written by dtk.export", "").replace("DTK_", "")
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "dtk.py").write_text("raise ImportError('no dtk here')")
-    done = start(found, PORT=free_port(), PYTHONPATH=str(tmp_path / "none"))
-    assert done.returncode == 0, done.stderr
-    losses = re.findall(r"\[[\d.]+\]", done.stdout)  # two processes may write into one line
-    assert len(losses) == 2
-    assert losses[0] == losses[1]
 
 
 @pytest.mark.slow  # as long as the script above

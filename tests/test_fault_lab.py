@@ -89,6 +89,6 @@ def test_without_widgets_it_is_text(monkeypatch, workers):
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"steps": 1.5}])
 def test_what_the_lab_cannot_use(wrong):
     ((name, value),) = wrong.items()
-    words = f"fault_lab: {name}={value}, but it takes a whole number from 1 up"
+    words = f"fault_lab: {name}={value}: it takes a whole number of at least 1"
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.plot.fault_lab(dtk.run, train, **wrong)

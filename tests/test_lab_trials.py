@@ -12,9 +12,9 @@ import pytest
 from lessons import FOLDER, cells_of, hint, passes
 
 import dtk
-from dtk.course.build import read
 from dtk.course.exercise import CheckFailed, NotSolved
 from dtk.course.exercises import lab_2, lab_5
+from dtk.course.lesson_files import read
 from dtk.errors import WorkerFailed
 from dtk.proof.mistakes import MISTAKES
 
@@ -131,7 +131,7 @@ def test_the_broken_function_fails_and_its_solution_passes(name, capsys):
     [
         ("SGD(0.1)", "SGD(0.05)", "something else"),
         ("take(steps)", "take(steps - 2)", "something else"),
-        ("build()", "build(2)", "it does not run"),
+        ("build()", "build(2)", "in a worker it fails: "),
     ],
 )
 def test_another_training_does_not_pass(old, new, words):
@@ -204,7 +204,7 @@ def test_a_worker_that_fails_is_named(monkeypatch):
         raise WorkerFailed("worker 1 raised ValueError: mine", worker=1)
 
     monkeypatch.setattr(lab_5, "_raced", fails)
-    assert "a worker failed with it: worker 1 raised ValueError" in hint("lab5.choice", START, None, START, {})
+    assert "in a worker it fails: worker 1 raised ValueError" in hint("lab5.choice", START, None, START, {})
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from lessons import FOLDER, tags
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from dtk.course.build import read
+from dtk.course.lesson_files import read
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))

@@ -12,8 +12,7 @@ import catalogues
 import pytest
 
 import dtk
-from dtk.course.check import all_exercises
-from dtk.course.exercise import Exercise
+from dtk.course.exercise import Exercise, all_exercises
 from dtk.language import N_, _, language, languages, ngettext
 
 ROOT = Path(__file__).parent.parent

@@ -33,23 +33,20 @@ def became(monkeypatch):
 
 
 def names(folder):
-    return sorted(file.name for file in folder.iterdir() if file.name != lesson_files.NOTE)
+    return sorted(file.name for file in folder.iterdir())
 
 
 @pytest.mark.parametrize("spoken", ["en", "zh"])
-@pytest.mark.parametrize("edition", ["", "student", "solution"])
-def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken, edition):
-    copied = lesson_files.bring(tmp_path / "mine", spoken, edition)
+def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken):
+    folder = lesson_files.bring(tmp_path / "mine", spoken)
     there = {file.name for file in lesson_files.brought(spoken).glob("*.ipynb")}
     assert {FIRST, "13_inside_a_replica.ipynb", "lab_5_time_to_accuracy.ipynb", "appendix_keras.ipynb"} < there
-    assert there | {"glossary.md", "AI_GUIDE.md"} <= {*names(copied.folder)}
-    assert len(names(copied.folder)) == copied.files
-    assert copied.kept == ()
+    assert there | {"glossary.md", "AI_GUIDE.md"} <= {*names(folder)}
     to_docs = 0
-    for file in copied.folder.iterdir():
+    for file in folder.iterdir():
         text = file.read_text(encoding="utf-8")
         assert "](../" not in text, file.name
-        to_docs += text.count(f"]({dtk.published.REPOSITORY}/blob/v{dtk.__version__}/docs/")
+        to_docs += text.count(f"]({dtk.extras.REPOSITORY}/blob/v{dtk.__version__}/docs/")
         assert file.suffix != ".ipynb" or json.loads(text)["cells"]
     assert to_docs >= 9
 
@@ -60,30 +57,21 @@ def test_another_language_has_a_folder_that_has_figures_speak_it(tmp_path, monke
     monkeypatch.delenv("DTK_LANG")
     monkeypatch.chdir(tmp_path / "mine" / "zh")
     assert language.language() == "zh"
-    assert lesson_files.bring(tmp_path / "mine" / "zh", "zh").folder == tmp_path / "mine" / "zh"
+    assert lesson_files.bring(tmp_path / "mine" / "zh", "zh") == tmp_path / "mine" / "zh"
 
 
 def test_what_a_learner_changed_stays_until_asked(tmp_path, capsys):
     folder = tmp_path / "mine"
-    lesson_files.copy({"a.md": "1", "b.md": "1"}, folder)
+    assert lesson_files.copy({"a.md": "1", "b.md": "1"}, folder) == []
     (folder / "b.md").write_text("my answer")
     (folder / "c.md").write_text("mine, and never dtk's")
-    newer = {"a.md": "2", "b.md": "2", "c.md": "2"}
-    for _time in range(2):  # what was kept once is not forgotten
-        copied = lesson_files.copy(newer, folder)
-        assert copied.kept == ("b.md", "c.md")
-        assert [(folder / name).read_text() for name in newer] == ["2", "my answer", "mine, and never dtk's"]
-    assert str(copied).endswith("\nyou have changed b.md, c.md, so they stay as they are: --overwrite replaces them")
-    assert lesson_files.copy(newer, folder, overwrite=True).kept == ()
-    assert [(folder / name).read_text() for name in newer] == ["2", "2", "2"]
-    assert lesson_files.copy({"b.md": "3"}, folder).kept == ()
-
-
-@pytest.mark.parametrize("note", ["", "[1]", '{"a.md"', b"\xff"])
-def test_a_note_that_can_not_be_read_counts_everything_as_changed(tmp_path, note):
-    lesson_files.copy({"a.md": "1"}, tmp_path)
-    (tmp_path / lesson_files.NOTE).write_bytes(note if isinstance(note, bytes) else note.encode())
-    assert lesson_files.copy({"a.md": "2"}, tmp_path).kept == ("a.md",)
+    again = {"a.md": "1", "b.md": "1", "c.md": "1"}
+    assert lesson_files.copy(again, folder) == ["b.md", "c.md"]
+    assert [(folder / name).read_text() for name in again] == ["1", "my answer", "mine, and never dtk's"]
+    said = "\nb.md, c.md differ from dtk's, so they stay as they are: --overwrite replaces them\n"
+    assert capsys.readouterr().out.endswith(said)
+    assert lesson_files.copy(again, folder, overwrite=True) == []
+    assert [(folder / name).read_text() for name in again] == ["1", "1", "1"]
 
 
 def test_the_command_says_what_it_did(capsys):

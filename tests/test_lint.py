@@ -79,7 +79,7 @@ def tool(name, place, *options):
         ),
         ("new_room.py", "", "The following modules are not listed as layers: - dtk.new_room"),
         ("view/probe.py", "import dtk\n", "dtk.view.probe is not allowed to import dtk"),
-        ("launch/owned.py", "def f():\n    import dtk.launch.warm\n", "No cycles are allowed in dtk.launch"),
+        ("launch/messages.py", "def f():\n    import dtk.launch.warm\n", "No cycles are allowed in dtk.launch"),
     ],
     ids=["late and upwards", "a room without a place", "the table of contents", "a circle"],
 )

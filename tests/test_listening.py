@@ -12,8 +12,6 @@ from reaching import accepted, held, own_addresses
 
 import dtk
 from dtk.compat import binding, causes
-from dtk.errors import ClusterConfigError
-from dtk.launch.warm import ParentProcess
 
 LOOPBACK = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"
 
@@ -109,11 +107,12 @@ def test_tensorflow_still_listens_everywhere_by_itself(monkeypatch):
 
 
 @pytest.mark.trains
-def test_an_isolated_run_is_reached_by_nobody():
+def test_an_isolated_run_is_reached_by_nobody(monkeypatch):
     try_it = "from dtk.worker import isolation; isolation.enter()"
     if subprocess.run([sys.executable, "-c", try_it], capture_output=True).returncode:
         pytest.skip("this system has no network namespaces for us")
-    with held(isolate=True) as listens:
+    monkeypatch.setenv("DTK_ISOLATE", "1")
+    with held() as listens:
         assert accepted(["127.0.0.1", *own_addresses()], [port for _, port in listens]) == []
 
 
@@ -124,30 +123,19 @@ def fetches():
 
 
 @pytest.mark.trains
-def test_a_function_that_wants_a_network_there_hears_why_it_has_none():
+def test_a_function_that_wants_a_network_there_hears_why_it_has_none(monkeypatch):
+    monkeypatch.setenv("DTK_ISOLATE", "1")
     with pytest.raises(dtk.WorkerFailed, match="this run is isolated: it has no network"):
-        dtk.run(fetches, workers=1, isolate=True)
+        dtk.run(fetches, workers=1)
 
 
-def test_the_environment_decides_where_nobody_says(monkeypatch):
+def test_the_environment_decides(monkeypatch):
     from dtk.launch import warm
 
     assert not warm.isolates()
     for value, isolates in (("1", True), ("0", False), ("", False)):
         monkeypatch.setenv("DTK_ISOLATE", value)
         assert warm.isolates() is isolates
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"isolate": "yes"}, "isolate='yes': it takes True, False, or None"),
-        ({"isolate": True, "on": "ray"}, "isolate=True with on='ray': a network of its own has no other machines"),
-    ],
-)
-def test_bad_input(given, words):
-    with pytest.raises(ClusterConfigError, match=words):
-        dtk.run(fetches, **given)
 
 
 def test_what_a_function_raises_says_whether_it_wanted_a_network():
@@ -165,20 +153,12 @@ def test_what_a_function_raises_says_whether_it_wanted_a_network():
     assert not causes.wanted_a_network(ValueError("101"))
 
 
-def test_a_worker_that_was_not_started_listens_nowhere():
-    """Found by `benchmarks/chaos.py --only 56`: the parent was killed between the request and the start."""
-    parent = ParentProcess.__new__(ParentProcess)
-    parent.started = {}
-    assert parent.listening({"worker-0": 1}) == set()
-
-
 def test_a_system_that_refuses(tmp_path):
     """As where an administrator has turned namespaces off; the limit is set in a user namespace of its own."""
-    program = "import dtk, os; dtk.run(os.getpid, workers=1, isolate=True, start='cold')"
+    program = "import dtk, os; dtk.run(os.getpid, workers=1, start='cold')"
     command = f'echo 0 > /proc/sys/user/max_net_namespaces && exec {sys.executable} -c "{program}"'
-    done = subprocess.run(
-        ["unshare", "-Ur", "sh", "-c", command], capture_output=True, text=True, env={"DTK_SCRATCH": str(tmp_path)}
-    )
+    env = {"DTK_SCRATCH": str(tmp_path), "DTK_ISOLATE": "1"}
+    done = subprocess.run(["unshare", "-Ur", "sh", "-c", command], capture_output=True, text=True, env=env)
     if "unshare failed" in done.stderr or "Permission denied" in done.stderr:
         pytest.skip("no user namespaces here")
-    assert "isolate=True: a network of its own is refused here" in done.stderr.splitlines()[-1]
+    assert "DTK_ISOLATE: a network of its own is refused here" in done.stderr.splitlines()[-1]

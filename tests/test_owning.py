@@ -1,4 +1,4 @@
-"""What dtk started is known by a mark and by pid and start time; a parent that is gone is replaced in silence."""
+"""What is left of processes that are gone is removed, orphans end, and a parent that is gone is replaced in silence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import sys
 
 import psutil
 import pytest
-from owning import kernel, mine
-from waiting import newest_run, wait_for, wait_gone
+from waiting import newest_run, wait_gone
 
 import dtk
-from dtk.cli import main
-from dtk.launch import owned, warm
-
-SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
+from dtk.launch import folders, warm
 
 
 @pytest.fixture
@@ -27,93 +23,16 @@ def list_here(monkeypatch, tmp_path):
     return tmp_path / "scratch"
 
 
-@pytest.fixture
-def stranger():
-    """A process that dtk did not start."""
-    with subprocess.Popen(SLEEP) as process:
-        yield process
-        process.kill()
-
-
-@pytest.mark.trains
-def test_ps_names_what_runs_and_clean_leaves_a_living_kernels_alone(tmp_path, capsys, monkeypatch):
-    with kernel(tmp_path) as (process, pids):
-        monkeypatch.setenv("DTK_SCRATCH", str(tmp_path / f"dtk-{os.getuid()}"))
-        assert main(["ps"]) == 0
-        said = capsys.readouterr().out
-        for words in ("guard", "parent (cold)", "worker 0 of 0", "worker 1 of 0", "started by"):
-            assert words in said
-        assert all(f"{pid:>8}  " in said for pid in pids)
-        assert str(process.pid) in said
-        chosen = [each for each in owned.processes() if each.kernel == process.pid]
-        assert not any(each.left for each in chosen)
-        assert main(["clean"]) == 0
-        assert "more belong to kernels that live; `dtk clean --all` ends them too" in capsys.readouterr().out
-        assert mine(process.pid) == pids
-        # What `dtk clean --all` does, to this kernel only: others may be at work beside this test.
-        assert owned.end(chosen) == []
-        assert wait_gone(pids) == []
-        assert process.wait(60) == 1, "the run failed, and its kernel says so"
-
-
-def left_behind(process):
-    """Kills kernel, guard and parent in one moment: nobody is there to end what the workers started."""
-    chosen = [each for each in owned.processes() if each.kernel == process.pid]
-    above = [each for each in chosen if each.what.startswith(("guard", "parent"))]
-    for pid in [process.pid, *(each.pid for each in above)]:
-        os.kill(pid, signal.SIGSTOP)
-    for pid in [process.pid, *(each.pid for each in above)]:
-        os.kill(pid, signal.SIGKILL)
-    return [each.pid for each in chosen]
-
-
-@pytest.mark.trains
-def test_clean_ends_what_outlived_its_kernel_and_nothing_else(tmp_path, list_here, stranger, capsys):
-    with kernel(tmp_path) as (process, _):
-        pids = left_behind(process)
-        process.wait()
-        wait_for(lambda: len(mine(process.pid)) < len(pids))  # the workers go with their parent
-        assert mine(process.pid), "the learner's own processes have outlived all"
-        assert main(["clean"]) == 0
-        assert "ended " in capsys.readouterr().out
-        assert wait_gone(pids) == []
-    assert stranger.poll() is None
-
-
-def test_what_is_marked_is_listed_with_its_kernel_and_ended(list_here, stranger):
-    assert stranger.pid not in [each.pid for each in owned.processes()]
-    mark = owned.new_mark()
-    with subprocess.Popen(SLEEP, env={**os.environ, owned.MARK: mark}) as process:
-        wait_for(lambda: psutil.Process(process.pid).cmdline()[:1] == SLEEP[:1])
-        (found,) = owned.processes(mark.split(":")[0])
-        assert (found.pid, found.run, found.kernel, found.left) == (process.pid, "", os.getpid(), False)
-        assert 0 <= found.seconds < 3600
-        assert found.megabytes > 1
-        owned.sweep(mark)
-        assert process.wait(10) == -signal.SIGKILL
-        assert owned.end([found]) == [], "whoever has its pid by now is somebody else"
-    assert stranger.poll() is None
-
-
-def test_pids_of_another_machine_or_container_mean_nothing(list_here, monkeypatch):
-    parts = owned.new_mark().split(":")
-    marks = [":".join([*parts[:3], "other"]), ":".join(parts)]
-    for mark, seen in zip(marks, (False, True), strict=True):
-        with subprocess.Popen(SLEEP, env={**os.environ, owned.MARK: mark}) as process:
-            wait_for(lambda pid=process.pid: psutil.Process(pid).cmdline()[:1] == SLEEP[:1])
-            assert (process.pid in mine(os.getpid())) is seen
-            process.kill()
-
-
 def test_logs_and_folders_of_processes_that_are_gone_are_removed(list_here):
     logs = [list_here / f"parent-{pid}-1.log" for pid in (os.getpid(), 1 << 30)]
-    folders = [owned.own_folder(), owned.own_folder().with_name(f"{owned.machine()}-{os.getpid()}-0")]
-    for log, folder in zip(logs, folders, strict=True):
+    ours = folders.own_folder()
+    places = [ours, ours.with_name(f"{folders.machine()}-{os.getpid()}-0")]
+    for log, folder in zip(logs, places, strict=True):
         log.touch()
         folder.mkdir(exist_ok=True)
-    owned.tidy()
+    folders.tidy()
     assert [log.exists() for log in logs] == [True, False]
-    assert [folder.exists() for folder in folders] == [True, False]
+    assert [folder.exists() for folder in places] == [True, False]
 
 
 def pid_of():
@@ -154,7 +73,7 @@ def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd
 def test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another(start, monkeypatch):
     monkeypatch.setattr(warm, "IDLE_SECONDS", 0.5)
     parent = warm.parent(start == "warm")
-    parent.replace(parent.mark)  # with that limit
+    parent.replace(parent.pid)  # with that limit
     try:
         dtk.run(pid_of, start=start)
         pid, log = parent.pid, parent.log
@@ -167,7 +86,7 @@ def test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another(start, m
         assert parent.log.read_text().startswith(f"dtk: in place of parent {pid}, which had ended\n")
     finally:
         monkeypatch.undo()
-        parent.replace(parent.mark)
+        parent.replace(parent.pid)
         parent.wait_ready(lambda: None)
 
 

@@ -23,10 +23,10 @@ def own_scratch(monkeypatch, tmp_path, start):
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
     monkeypatch.setattr(folders, "KEPT_RUNS", 3)
     source = warm.parent(start == "warm")
-    source.replace(source.mark)  # its list and its log go into that directory, too
+    source.replace(source.pid)  # its log goes into that directory, too
     yield tmp_path
     monkeypatch.undo()
-    source.replace(source.mark)
+    source.replace(source.pid)
     source.wait_ready(lambda: None)  # what it imports is not to be counted as another test's growth
 
 

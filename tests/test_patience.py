@@ -74,9 +74,6 @@ class Source:
     def vitals(self, key):
         return self.seen
 
-    def listening(self, ports):
-        return {*ports}
-
     def ask(self, key): ...
     def poll(self, seconds): ...
 
@@ -97,7 +94,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def seen(reader, clock):
     source = Source()
-    found, watch = signs.Signs(reader, [1, 2], source, ["a", "b"]), Watch(reader.folder, 0.0)
+    found, watch = signs.Signs(reader, source, ["a", "b"]), Watch(reader.folder, 0.0)
 
     def look(seconds, **vitals):
         source.seen = source.seen._replace(**vitals)

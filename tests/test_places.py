@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import dtk
-from dtk.launch import agent, cluster_of
+from dtk.launch import agent, outside
 from dtk.launch.agent import News
 from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
 from dtk.places import machines
@@ -118,14 +118,14 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
     remote = Remote("here", lend, 1)
     remote._member["w"] = 0
     for k in range(1000):
-        heard[0](VitalSigns({"w": [float(k), False]}, ["w"]))
+        heard[0](VitalSigns({"w": [float(k), False]}))
     assert remote._queue.empty()
     heard[0](Exited("w", 3, 0.0))
     remote.poll(0)
     assert remote.vitals("w")[:2] == (999.0, False)
     assert remote.exited["w"][0] == 3
     remote.forget(["w"])
-    heard[0](VitalSigns({"w": [0.0, False]}, ["w"]))  # on its way when it was forgotten
+    heard[0](VitalSigns({"w": [0.0, False]}))  # on its way when it was forgotten
     remote.poll(0)
     assert remote.vitals("w") is None
     assert remote.cut() == []
@@ -181,8 +181,8 @@ def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
 
 def test_who_a_worker_is_by_tf_config_first():
     config = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
-    assert cluster_of.find({"TF_CONFIG": config, "JOB_COMPLETION_INDEX": "1"})["task"]["index"] == 0
-    assert cluster_of.find({}) is None
+    assert outside.find({"TF_CONFIG": config, "JOB_COMPLETION_INDEX": "1"})["task"]["index"] == 0
+    assert outside.find({}) is None
 
 
 def three():

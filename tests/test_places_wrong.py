@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 
 import pytest
 
 import dtk
 from dtk.places import machines as checks
-from dtk.places import ray
 from dtk.places.machines import LentMachine
 
 
 def lent(*versions, **facts):
     whole = {"Python": sys.version.split()[0], "tensorflow": "2.21.0", "keras": "3.15.1", "dtk": dtk.__version__}
     return [
-        LentMachine(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, "wall": time.time(), **facts})
+        LentMachine(f"10.0.0.{k}", None, f"n{k}", {"versions": {**whole, **each}, **facts})
         for k, each in enumerate(versions, 1)
     ]
 
@@ -39,25 +37,6 @@ def test_a_machine_with_other_versions_is_named(other, words):
     checks.check_versions(lent({}, {}))
     with pytest.raises(dtk.ClusterConfigError, match=words):
         checks.check_versions(lent({}, other))
-
-
-@pytest.mark.parametrize("other", [{}, {"tensorflow": "2.20.0"}])
-def test_the_odd_machine_is_named_and_not_the_second(other):
-    words = "^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2; install the same on every machine$"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        checks.check_versions(lent({"tensorflow": "2.19.0"}, {}, other, {}))
-
-
-def test_of_two_machines_the_kernel_s_versions_tell_which_is_odd(monkeypatch):
-    machines = lent({"tensorflow": "2.19.0"}, {})
-    monkeypatch.setattr(checks.environment, "versions", lambda *_: machines[1].facts["versions"])
-    with pytest.raises(dtk.ClusterConfigError, match="^worker 0 on n1: tensorflow 2.19.0 there, 2.21.0 on n2;"):
-        checks.check_versions(machines)
-
-
-def test_a_clock_that_is_apart_is_mentioned(capsys):
-    checks.check_versions(lent({}, wall=time.time() + 300))
-    assert "the clock of n1 is +300 s from this machine's" in capsys.readouterr().out
 
 
 class NeverAsked(dtk.places.Hosts):
@@ -111,19 +90,3 @@ def test_without_slurm_one_sentence(monkeypatch, tmp_path):
     with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1; ask for as many nodes, or for fewer"):
         dtk.run(three, workers=2, on=few)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("address", "other", "two"),
-    [
-        ("10.0.0.1:6379", "10.0.0.1:6379", False),
-        ("10.0.0.1:6379", "10.0.0.2:6379", True),
-        ("10.0.0.1:6380", "10.0.0.1:6379", True),
-        ("head:6379", "10.0.0.1:6379", False),
-        ("127.0.0.1:6379", "10.0.0.1:6379", False),
-        ("ray://10.0.0.1:10001", "10.0.0.1:6379", False),
-        ("auto", "10.0.0.1:6379", False),
-    ],
-)
-def test_two_addresses_of_ray(address, other, two):
-    assert ray._are_two(address, other) is two

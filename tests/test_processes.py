@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -18,7 +16,7 @@ from matplotlib.patches import FancyBboxPatch
 import dtk
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
-from dtk.scaling.parts import step_messages
+from dtk.scaling.parts import step_reductions
 from dtk.view.canvas import alternative
 from dtk.view.palette import worker_color
 
@@ -67,8 +65,8 @@ def test_a_process_a_worker_and_its_numbers(tmp_path):
 
 def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
     run = noted(cluster(tmp_path), packs=(300_000, 48_000), small=(8,))
-    table = step_messages(run)
-    assert table[table.gradients & (table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
+    table = step_reductions(run)
+    assert table[(table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
     ax = dtk.plot.processes(run)
     assert "2 all-reduces of 348 kB" in alternative(ax)
 
@@ -121,22 +119,12 @@ def test_of_many_workers_the_first_three_and_the_last(tmp_path):
     assert "… 4 more …" in said
 
 
-def test_an_evaluator_takes_no_part(tmp_path):
+def test_a_worker_that_did_not_reach_the_step_has_no_numbers(tmp_path):
     run = cluster(tmp_path)
-    assert "evaluator" not in words(dtk.plot.processes(run))
-    beside = replace(run, folder=replace(run.folder, has_evaluator=True))
-    assert "evaluator" in words(dtk.plot.processes(beside))
-
-
-def test_a_step_of_ones_own_and_one_that_a_worker_did_not_reach(tmp_path):
-    run = cluster(tmp_path)
-    assert "Step 1." in alternative(dtk.plot.processes(run, step=1))
-    with pytest.raises(ValueError, match="step=9: the run has records of steps 1 to 4"):
-        dtk.plot.processes(run, step=9)
     path = run.folder.worker(1).path / "records.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
     error = WorkerFailed("worker 1 was killed", worker=1, folder=run.folder)
-    assert "no record of this step" in words(dtk.plot.processes(error, step=3))
+    assert "no record of this step" in words(dtk.plot.processes(error))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import dtk
-from dtk import extras, published
+from dtk import extras
 
 ROOT = Path(__file__).parent.parent
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)")
@@ -175,7 +175,7 @@ def test_the_version_is_said_once_and_in_the_changelog():
 def test_the_name_and_the_address_are_said_alike():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert (project["name"], project["urls"]["Repository"]) == (published.DISTRIBUTION, published.REPOSITORY)
+    assert (project["name"], project["urls"]["Repository"]) == (extras.DISTRIBUTION, extras.REPOSITORY)
 
 
 def test_nobody_is_told_to_install_what_is_somebody_elses():
@@ -236,7 +236,6 @@ def test_every_setting_by_environment_variable_is_listed():
         "DTK_CLASS_SECONDS",
         "DTK_DATASETS",
         "DTK_ISOLATED",
-        "DTK_OWNED",
         "DTK_PROXIES",
         "DTK_SCRATCH",
     }  # what dtk tells its own processes

@@ -1,4 +1,4 @@
-"""The one reader of a run's growing files: each line once, in its order, in bounded pieces, for all that listen."""
+"""The one reader of a run's growing files: each line once, in its order, for all that listen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from live_folder import announce, empty, step, write
 
 from dtk.records import Journal, Record, events
-from dtk.watch import reader as module
 from dtk.watch.reader import Reader
 
 
@@ -95,22 +94,7 @@ def test_sizes_show_each_kind_of_sign(folder):
     assert grown == [[True, False, False], [False, True, False], [False, False, True]]
 
 
-def test_a_flood_of_records_is_read_in_pieces(folder, monkeypatch):
-    monkeypatch.setattr(module, "_BYTES", 1000)
-    reader, following = Reader(folder), Listener()
-    reader.follow(following)
-    for number in range(1, 101):
-        step(folder, number, workers=[0])
-    reader.look()
-    assert 0 < len(following.heard) < 30
-    assert reader.members[0].step == len(following.heard)
-    reader.catch_up()
-    assert [news.step for _, news in following.heard] == list(range(1, 101))
-    assert reader.members[0].step == 100
-
-
-def test_a_long_event_is_read_whole(folder, monkeypatch):
-    monkeypatch.setattr(module, "_BYTES", 1000)
+def test_a_long_event_is_read_whole(folder):
     reader, following = Reader(folder), Listener()
     reader.follow(following)
     long = events.Evaluation(1.0, started=0.5, step=1, metrics={"confusion": [0.0] * 5000})

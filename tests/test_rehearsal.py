@@ -44,7 +44,7 @@ def test_a_message_is_a_copy():
     "function",
     [
         lambda ring: ring.swap((ring.worker + 1) % 3, [1.0]),  # each waits for one that sends to another
-        lambda ring: ring.exchange(0, [1.0]) if ring.worker else 1.0,
+        lambda ring: ring.exchange(0, ring.split([1.0] * 3)[0]) if ring.worker else 1.0,
     ],
     ids=["round", "one ends"],
 )
@@ -58,7 +58,7 @@ def test_the_reason_is_raised_and_not_what_follows_from_it():
     def one_fails(ring):
         if ring.worker == 2:
             raise ValueError("mine")
-        return ring.exchange(0, [1.0])
+        return ring.exchange(0, ring.split([1.0] * 3)[0])
 
     with pytest.raises(ValueError, match="mine"):
         rehearse(one_fails, [(), (), ()])
@@ -67,8 +67,12 @@ def test_the_reason_is_raised_and_not_what_follows_from_it():
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda ring: ring.exchange(-1, [1.0]), "chunk -1, but there are the chunks 0 to 1"),
-        (lambda ring: ring.swap(ring.worker, [1.0]), "but this is worker 0 of 2"),
+        (lambda ring: ring.exchange(0, [1.0]), "cut the gradient into chunks first"),
+        (
+            lambda ring: ring.exchange(-1, ring.split([1.0] * 2)[0]),
+            "chunk -1 in step 1, but there are the chunks 0 to 1",
+        ),
+        (lambda ring: ring.swap(ring.worker, [1.0]), "but this is worker 0; the others"),
         (lambda ring: ring.join([[1.0]]), "ring.join got 1 chunks; it takes the 2 of ring.split"),
     ],
 )

@@ -17,9 +17,8 @@ from rings import all_reduce
 
 import dtk
 from dtk.records import Journal, RunFolder
-from dtk.scaling.ring import RingMessage, story
 from dtk.view.palette import worker_color
-from dtk.view.ring import NO_MESSAGES
+from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
 
 
@@ -78,7 +77,8 @@ def test_an_interrupted_ring_has_gaps():
         dtk.run(all_reduce, workers=3, kwargs={"dead": (1, 1)}, timeout=25.0)
     told = story(caught.value.folder)
     ax = draw(caught.value)
-    assert f"interrupted: {told.missing} of 12 messages never arrived" in said(ax)
+    arrived = sum(message.arrived for message in told.messages)
+    assert f"interrupted: {12 - arrived} of 12 messages never arrived" in said(ax)
     hatched = [patch for patch in ax.patches if patch.get_hatch()]
     assert len(hatched) == sum(row is None for step in told.holds for row in step)
     arrived = [message for message in told.messages if message.arrived]
@@ -147,8 +147,6 @@ def test_a_chunk_of_unknown_use_is_a_question_mark(tmp_path):
 def test_without_messages_the_figure_says_so(tmp_path):
     folder = RunFolder(tmp_path, 2)
     assert NO_MESSAGES in said(draw(Held(folder)))
-    ax = draw(Held(fabricated(tmp_path)), number=2)
-    assert NO_MESSAGES in said(ax), "there was one all-reduce, no second"
 
 
 def test_every_grid_has_the_numbers_of_its_chunks(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from dtk.environment import scratch
 from dtk.errors import DtkError
-from dtk.launch import folders, owned
+from dtk.launch import folders
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_nor_one_inside(planned, tmp_path, name):
     planned.mkdir(mode=0o700)
     (planned / name).symlink_to(tmp_path / "theirs")
     with pytest.raises(DtkError, match=f"dtk-me/{name} is a symbolic link"):
-        {"runs": lambda: folders.fresh(1, False), "away": owned.own_folder}[name]()
+        {"runs": lambda: folders.fresh(1, False), "away": folders.own_folder}[name]()
 
 
 def test_what_dtk_did_not_make_stays(planned, tmp_path):

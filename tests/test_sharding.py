@@ -222,10 +222,10 @@ def test_what_is_wrong_before_anything_starts(arguments, sentence):
 @pytest.mark.parametrize(
     ("workers", "alone", "sentence"),
     [
-        ([[[0, 1]], [[2, 3]]], None, "Each of 4 examples went to one replica"),
-        ([[[0], [1]], [[0], [1]]], 2, "Every replica saw all 2 examples"),
-        ([[[0, 1]], [[1, 2]]], 3, "Of 3 examples, 1 was seen more than once"),
-        ([[[0]], [[1]]], 4, "Of 4 examples, 0 were seen more than once and 2 by no worker"),
+        ([[[0, 1]], [[2, 3]]], [range(4)], "Each of 4 examples went to one replica"),
+        ([[[0], [1]], [[0], [1]]], [range(2)], "Every replica saw all 2 examples"),
+        ([[[0, 1]], [[1, 2]]], [range(3)], "Of 3 examples, 1 was seen more than once"),
+        ([[[0]], [[1]]], [range(4)], "Of 4 examples, 0 were seen more than once and 2 by no worker"),
         ([[[0, 1]], [[0]]], [[0, 1, 0, 1]], "Of 2 examples, 0 were seen more than once and 1 less often than by one d"),
         ([[[0, 1]], [[1, 0]], [[]]], [[0, 1, 0, 1]], "Each of 2 examples was seen as often as by one device"),
     ],
@@ -235,7 +235,7 @@ def test_the_sentence(workers, alone, sentence):
 
 
 def test_a_table_says_who_when_and_what():
-    seen = from_lists([[[[0], [1]], [[4], [5]]], [[[2], [3]], [[6], [7]]]], replicas=2)
+    seen = from_lists([[[[0], [1]], [[4], [5]]], [[[2], [3]], [[6], [7]]]], [range(4), range(4, 8)], replicas=2)
     assert (seen.workers, seen.replicas) == (2, 4)
     assert seen.table.values.tolist()[:4] == [[0, 0, 1, 0], [0, 1, 1, 1], [1, 2, 1, 2], [1, 3, 1, 3]]
     assert seen.table.step.tolist() == [1] * 4 + [2] * 4
@@ -246,10 +246,3 @@ def test_where_the_steps_part():
     assert from_lists([[[1], [2], [4]], [[0], [3], [5]]], alone).parts_at is None
     assert from_lists([[[1], [4], [2]], [[0], [5], [3]]], alone).parts_at == 2
     assert from_lists([[[1], [2]], [[0], [3]]], alone).parts_at == 3
-    assert from_lists([[[1], [4]], [[0], [5]]], 6).parts_at is None, "one device's steps are not known"
-
-
-@pytest.mark.parametrize("workers", [[3], [None], [[0.5]], [[[0.5]]], [["ab"]], [[[[1], [2]]]]])
-def test_what_is_no_list_of_examples_is_refused(workers):
-    with pytest.raises(ValueError, match="worker 0: expected, by step, a list of the numbers"):
-        from_lists(workers)

@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fabricate import fabricate, said
+from fabricate import said
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
@@ -80,7 +80,7 @@ def test_numbers_stay_inside_their_tiles(count, batch, workers):
 @pytest.mark.parametrize("style", ["default", "dark_background"])
 def test_what_was_seen_twice_is_outlined_and_what_nobody_saw_has_a_row(style):
     with plt.style.context(style):
-        ax = plots.sharding(from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], alone=8))
+        ax = plots.sharding(from_lists([[[0, 1], [4, 5]], [[1, 2], [5, 6]]], [range(4), range(4, 8)]))
         ink = to_hex(ax.xaxis.label.get_color())
     outlined = {
         text.get_text()
@@ -95,7 +95,7 @@ def test_what_was_seen_twice_is_outlined_and_what_nobody_saw_has_a_row(style):
 
 
 def test_more_forgotten_than_fit_end_in_dots():
-    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]]], alone=400))
+    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]]], batches(range(400), 4)))
     last = [text.get_text() for text in ax.texts if text.get_text() == "…" or text.get_text().isdigit()][-1]
     assert last == "…"
     assert len(drawn(ax)[2]) > 10
@@ -103,13 +103,13 @@ def test_more_forgotten_than_fit_end_in_dots():
 
 
 def test_a_replica_without_examples_has_an_empty_row():
-    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]], [[]]], alone=4))
+    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]], [[]]], [range(4)]))
     assert 2 not in drawn(ax)
     assert len(ax.get_yticklabels()) == 3
 
 
 def test_nobody_saw_anything():
-    ax = plots.sharding(from_lists([[[]], [[]]], alone=3))
+    ax = plots.sharding(from_lists([[[]], [[]]], [range(3)]))
     assert [number for _, number in drawn(ax)[2]] == [0, 1, 2]
     assert "Of 3 examples, 0 were seen more than once and 3 by no worker" in said(ax)
 
@@ -136,31 +136,17 @@ def test_thousands_seen_by_all_have_a_row_of_their_own():
 
 
 def test_bars_show_where_the_gaps_are():
-    ax = plots.sharding(from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], alone=2000))
+    ax = plots.sharding(
+        from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], batches(range(2000), 128))
+    )
     assert bars(ax)[2] == [(1900, 1999)]
     assert ax.get_yticklabels()[2].get_text() == "no worker"
 
 
-def test_a_run_that_returned_lists_and_its_baseline(tmp_path):
-    run, alone = fabricate(tmp_path / "run", steps=2), fabricate(tmp_path / "alone", workers=1, mode="single")
-    run.results[:] = [[np.array([0, 1]), np.array([4, 5])], [np.array([2, 3]), np.array([6, 7])]]
-    alone.results[:] = [[[0, 1, 2, 3], [4, 5, 6, 7]]]
-    assert drawn(plots.sharding(run, alone))[1] == [(1, 2), (1, 3), (2, 6), (2, 7)]
-    assert "they see what one device sees" in said(plots.sharding(run, alone))
-    assert "one device" not in said(plots.sharding(run))
-
-
-def test_replicas_of_one_worker_are_called_replicas(tmp_path):
-    run = fabricate(tmp_path, workers=1, replicas=2, mode="mirrored", steps=1)
-    run.results[:] = [[[[0, 1], [2, 3]]]]
-    ax = plots.sharding(run)
+def test_replicas_of_one_worker_are_called_replicas():
+    ax = plots.sharding(from_lists([[[[0, 1], [2, 3]]]], [range(4)], replicas=2))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["replica 0", "replica 1"]
     assert drawn(ax)[1] == [(1, 2), (1, 3)]
-
-
-def test_a_run_that_returned_something_else_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="worker 0: expected, by step, a list of the numbers of the examples"):
-        plots.sharding(fabricate(tmp_path, steps=1))
 
 
 def test_it_draws_on_axes_of_ones_own():

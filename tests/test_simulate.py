@@ -60,7 +60,7 @@ def test_nobody_has_the_sums_before_the_last_has_begun():
 @pytest.mark.parametrize("workers", [1, 2, 8])
 def test_without_stragglers_a_step_is_the_formulas(workers, overlap):
     job = replace(JOB, overlap=overlap)
-    for cluster in (Cluster(FAR), Cluster(FAR, "halving_doubling"), Cluster(FAR, cores=4)):
+    for cluster in (Cluster(FAR), Cluster(FAR, "halving_doubling")):
         expected = predict(job, cluster, [workers]).seconds[0]
         assert simulate(job, cluster, workers, steps=3).seconds.to_numpy() == pytest.approx(expected, rel=1e-9)
 

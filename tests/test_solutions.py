@@ -11,9 +11,8 @@ import pytest
 from lessons import FOLDER
 
 import dtk
-from dtk.course.build import lessons
-from dtk.course.check import all_exercises
-from dtk.course.exercise import Exercise, NotSolved
+from dtk.course.exercise import Exercise, NotSolved, all_exercises
+from dtk.course.lesson_files import lessons
 
 LESSONS = {each.name: each for each in lessons(FOLDER)}
 SOLVED = [

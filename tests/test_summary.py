@@ -10,7 +10,7 @@ import pytest
 from fabricate import fabricate
 
 from dtk import cli
-from dtk.live.fold import Fold, label
+from dtk.live.lines import Fold, label
 from dtk.records import Journal, events
 from dtk.runs import opened
 from dtk.scaling import summary
@@ -31,29 +31,33 @@ def fold():
     return made
 
 
+def ready(fold, last=False):
+    return [f"{label} {line}" for label, line in fold.ready(last)]
+
+
 def test_lines_that_all_print_stand_once(fold):
     for member in range(4):
         fold.add(member, ["Epoch 1/2", "Epoch 2/2"])
-    assert fold.ready() == ["[worker 0-2, evaluator] Epoch 1/2", "[worker 0-2, evaluator] Epoch 2/2"]
+    assert ready(fold) == ["[worker 0-2, evaluator] Epoch 1/2", "[worker 0-2, evaluator] Epoch 2/2"]
 
 
 def test_a_line_waits_for_the_others_and_not_for_ever(fold):
     fold.add(1, ["hello"])
-    assert fold.ready() == []
+    assert ready(fold) == []
     fold.add(2, ["hello"])
     fold.clock.now = 0.4
-    assert fold.ready() == []
+    assert ready(fold) == []
     fold.clock.now = 0.6
-    assert fold.ready() == ["[worker 1-2] hello"]
+    assert ready(fold) == ["[worker 1-2] hello"]
     fold.add(0, ["hello"])
-    assert fold.ready() == []
-    assert fold.ready(last=True) == ["[worker 0] hello"]
+    assert ready(fold) == []
+    assert ready(fold, last=True) == ["[worker 0] hello"]
 
 
 def test_each_keeps_its_order_around_a_common_line(fold):
     fold.add(0, ["a", "both", "x"])
     fold.add(1, ["b", "both", "y"])
-    said = fold.ready(last=True)
+    said = ready(fold, last=True)
     assert said.count("[worker 0-1] both") == 1
     common = said.index("[worker 0-1] both")
     assert {*said[:common]} == {"[worker 0] a", "[worker 1] b"}
@@ -70,7 +74,7 @@ def test_nothing_is_lost_whatever_the_order():
         for member, lines in enumerate(given):
             fold.add(member, lines)
         got = [[], [], []]
-        for line in fold.ready(last=True):
+        for line in ready(fold, last=True):
             head, text = line[len("[worker ") :].split("] ")
             for member in range(3):
                 if (

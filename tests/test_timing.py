@@ -29,39 +29,36 @@ def test_waiting_is_never_longer_than_the_step():
     assert step_times(frame(rows)).waiting.tolist() == [0.25, 0.0]
 
 
-def test_throughput_of_two_workers_is_per_worker_and_together():
-    rates = throughput(frame(two_workers()))
-    assert rates.per_worker.to_dict() == {0: 128.0, 1: 128.0}
-    assert rates.total == 256.0
+def test_throughput_is_that_of_all_workers_together():
+    assert throughput(frame(two_workers())) == 256.0
 
 
 def test_the_first_step_does_not_count():
     rows = two_workers()
     slow = [(w, r, s, e, loss, n, began - 9 * (s == 1), end) for w, r, s, e, loss, n, began, end in rows]
-    assert throughput(frame(slow)).total == 256.0
+    assert throughput(frame(slow)) == 256.0
     assert step_times(frame(slow)).seconds.max() > 9
 
 
 def test_one_slow_step_does_not_move_the_median():
     rows = [(0, 0, s, 1, 0.5, 64, float(s), s + 1.0) for s in range(1, 7)]
     rows.append((0, 0, 7, 1, 0.5, 64, 7.0, 100.0))
-    assert throughput(frame(rows)).total == 64.0
+    assert throughput(frame(rows)) == 64.0
 
 
 def test_what_lies_between_two_steps_counts_but_not_between_two_epochs():
     within = [(0, 0, s, 1, 0.5, 100, 2.0 * s, 2.0 * s + 1) for s in (1, 2, 3)]
-    assert throughput(frame(within)).total == 50.0
+    assert throughput(frame(within)) == 50.0
     epochs = [(0, 0, s, s, 0.5, 100, 50.0 * s, 50.0 * s + 1) for s in (1, 2, 3)]
-    assert throughput(frame(epochs)).total == 100.0
+    assert throughput(frame(epochs)) == 100.0
 
 
 def test_the_slowest_worker_ends_the_clusters_step():
     rows = two_workers()
     rows = [(*row[:7], row[7] + 0.25 * (row[0] == 1 and row[2] > 2)) for row in rows]
-    assert throughput(frame(rows)).total == 128 / 0.5
+    assert throughput(frame(rows)) == 128 / 0.5
     late = [(*row[:7], row[7] + 0.25 * row[0] * row[2]) for row in two_workers()]
-    assert throughput(frame(late)).total == 128 / 0.75
-    assert throughput(frame(late)).per_worker[0] == 64 / 0.5
+    assert throughput(frame(late)) == 128 / 0.75
 
 
 def test_replicas_of_one_worker_are_put_together():
@@ -70,17 +67,14 @@ def test_replicas_of_one_worker_are_put_together():
     assert times.examples.tolist() == [64] * 3
     assert times.started.tolist() == [1.0, 2.0, 3.0]
     assert times.ended.tolist() == [2.0, 3.0, 4.0]
-    assert throughput(frame(rows)).total == 64.0
+    assert throughput(frame(rows)) == 64.0
 
 
 def test_nothing_recorded_and_one_step_have_no_throughput():
-    assert np.isnan(throughput(frame([])).total)
-    assert throughput(frame([])).per_worker.empty
-    one = throughput(frame(two_workers(steps=1)))
-    assert np.isnan(one.total)
-    assert one.per_worker.isna().tolist() == [True, True]
+    assert np.isnan(throughput(frame([])))
+    assert np.isnan(throughput(frame(two_workers(steps=1))))
 
 
 def test_a_clock_too_coarse_to_tell_gives_no_infinite_rate():
     rows = [(0, 0, 1, 1, 0.5, 64, 1.0, 2.0), (0, 0, 2, 1, 0.5, 64, 2.0, 2.0), (0, 0, 3, 1, 0.5, 64, 2.0, 3.0)]
-    assert throughput(frame(rows)).total == pytest.approx(64.0)
+    assert throughput(frame(rows)) == pytest.approx(64.0)

@@ -9,8 +9,8 @@ import pytest
 from lessons import FOLDER, cells_of, hint, passes
 
 import dtk
-from dtk.course.build import lessons
 from dtk.course.exercise import CheckFailed, NotSolved
+from dtk.course.lesson_files import lessons
 
 SOLUTIONS = {q.name: task.solution for lesson in lessons(FOLDER) for task in lesson.tasks for q in task.questions}
 
@@ -32,7 +32,7 @@ def test_a_stub_is_not_solved(name, objects):
 def test_without_an_answer_nothing_is_started(name, objects):
     with pytest.raises(NotSolved):
         dtk.check(name, None, *[None] * objects)
-    with pytest.raises(CheckFailed, match="a function is asked for|two functions are asked for"):
+    with pytest.raises(CheckFailed, match="a function is asked for, not 2"):
         dtk.check(name, 2, *[None] * objects)
 
 
@@ -275,7 +275,7 @@ def test_the_strategy_that_is_handed_over_passes(capsys):
         (lambda: 2, "it says 2: in two workers"),
         (replicas, "it says 1: in two workers"),
         (workers_only, "this counts workers only"),
-        (from_the_environment, "in one of three places it fails: "),
+        (from_the_environment, "in a worker it fails: KeyError"),
         (lambda strategy: strategy.num_replicas_in_sync + 1, "in one process with more replicas"),
     ],
 )

@@ -73,7 +73,7 @@ def test_stopped_before_anybody_waits():
     ],
 )
 def test_a_missing_peer(other, words):
-    states = waits(0, blocked="connecting", what="server up"), other
+    states = waits(0, blocked="connecting", what="imported"), other
     start = "worker 0 waits in MultiWorkerMirroredStrategy() for worker 1, but "
     remedy = "; make the strategy on every worker, before anything that may end or wait"
     assert stalled(*states) == ("missing", [(0, 1)], start + words + remedy)
@@ -152,11 +152,11 @@ def test_a_short_stall_timeout_is_an_upper_bound():
     ("one", "words", "on_board"),
     [
         (state(0, "starting"), "starting", "starting"),
-        (state(0, "server up"), "server up", "server up"),
+        (state(0, "imported"), "imported", "imported"),
         (state(0, step=12), "step 13", "training"),
         (waits(0, step=12, quiet=5.2), "step 13, waits inside TensorFlow for 5 s", None),
         (waits(0, step=12, blocked="collective", quiet=5.2), "step 13, in a collective for 5 s", None),
-        (waits(0, what="server up", blocked="connecting"), "server up, waits for peers for 12 s", None),
+        (waits(0, what="imported", blocked="connecting"), "imported, waits for peers for 12 s", None),
         (waits(0, step=12, call="evaluate"), "evaluate after step 12, waits inside TensorFlow for 12 s", None),
         (silent(0, what="building"), "building, silent for 12 s", None),
         (state(0, "stopped", step=12), "stopped by a signal after step 12", None),

@@ -27,6 +27,16 @@ def wait_gone(pids, seconds=3.0):
         time.sleep(0.02)
 
 
+def started_by(pid):
+    """The pids of all that runs below a process; orphans are there, too, as those above adopt them (Linux)."""
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+def workers_of(pid):
+    """The pids of the workers below a process, and of what they started: all that writes into a worker's log."""
+    return [each for each in started_by(pid) if os.path.realpath(f"/proc/{each}/fd/1").endswith("/log.txt")]
+
+
 def wait_for(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():

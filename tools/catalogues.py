@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import datetime
 import gettext
 import io
 import json
@@ -32,7 +31,6 @@ sys.path.insert(0, str(ROOT))
 from dtk.language import DOMAIN, LOCALE  # noqa: E402
 
 SENTENCES = {"_": 1, "N_": 1, "ngettext": 2}  # of a mark's arguments
-UNDATED = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
 
@@ -52,13 +50,22 @@ def marked() -> Catalog:
 
 
 def in_code(source: str) -> Iterator[str | tuple[str, ...]]:
-    """The sentences that a file of dtk marks; Babel's own extraction misses those within other marks and f-strings."""
+    """The sentences that a file of dtk marks, and the hints of its exercises.
+
+    Babel's own extraction takes other texts in a mark's call as well.
+    """
     for call in ast.walk(ast.parse(source)):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in SENTENCES:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        if call.func.id in SENTENCES:
             given = call.args[: SENTENCES[call.func.id]]
             said = [each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             if len(said) == len(given) and all(said):
                 yield said[0] if len(said) == 1 else tuple(said)
+        elif call.func.id == "Exercise":
+            named = {each.arg: each.value for each in call.keywords}
+            hints = [named.get("hint"), *getattr(named.get("wrong"), "values", ())]
+            yield from (each.value for each in hints if isinstance(each, ast.Constant))
 
 
 def asked(lesson: Path) -> Iterator[str]:
@@ -91,18 +98,12 @@ def read(language: str) -> Catalog:
         return read_po(opened, locale=language)
 
 
-def renewed(catalogue: Catalog, language: str) -> Catalog:
-    """The marked sentences, each with the translation that it has."""
-    new = Catalog(locale=language, header_comment=HEADER, fuzzy=False, charset="utf-8", creation_date=UNDATED)
-    for message in marked():
-        if message.id:
-            known = catalogue.get(message.id) or catalogue.get(_first(message))
-            text = known.string if known is not None else ""
-            plural = isinstance(message.id, tuple)
-            if plural != isinstance(text, tuple):
-                text = (text or "",) if plural else (text[0] if text else "")
-            new.add(message.id, text, locations=message.locations)
-    return new
+def renewed(catalogue: Catalog) -> Catalog:
+    """The catalogue with the marked sentences alone, each with the translation that it has."""
+    catalogue.update(marked(), no_fuzzy_matching=True)
+    catalogue.obsolete.clear()
+    catalogue.header_comment = HEADER
+    return catalogue
 
 
 def _first(message: Message) -> str:
@@ -140,8 +141,7 @@ def spoken(compiled: bytes) -> dict[Any, str]:
 def lacks(language: str) -> Iterator[str]:
     """What is wrong with a language's catalogue, in sentences."""
     folder = LOCALE / language / "LC_MESSAGES"
-    catalogue = read(language)
-    new = renewed(catalogue, language)
+    new = renewed(read(language))
     compiled = folder / f"{DOMAIN}.mo"
     same = compiled.exists() and spoken(compiled.read_bytes()) == spoken(as_mo(new))
     if not same or as_po(new) != (folder / f"{DOMAIN}.po").read_bytes():
@@ -149,7 +149,7 @@ def lacks(language: str) -> Iterator[str]:
     for message in new:
         texts = message.string if isinstance(message.string, tuple) else (message.string,)
         names = fields(message.id[-1] if isinstance(message.id, tuple) else message.id)
-        if message.id and not all(texts):
+        if message.id and (message.fuzzy or not all(texts)):  # fuzzy: one that has become a plural
             yield f"{language}: not translated: {_first(message)!r} ({message.locations[0][0]})"
         elif message.id and any(fields(text) != names for text in texts):
             yield f"{language}: other values than in English: {_first(message)!r}"
@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for language in sorted({*known, *filter(None, [options.add])}):
         folder = LOCALE / language / "LC_MESSAGES"
         folder.mkdir(parents=True, exist_ok=True)
-        catalogue = renewed(read(language) if language in known else Catalog(locale=language), language)
+        catalogue = renewed(read(language) if language in known else Catalog(language, charset="utf-8", fuzzy=False))
         (folder / f"{DOMAIN}.po").write_bytes(as_po(catalogue))
         (folder / f"{DOMAIN}.mo").write_bytes(as_mo(catalogue))
         empty = [

@@ -1,8 +1,7 @@
 """The lanes' table in docs/guide/versions.md, out of pytest's reports: `python tools/lanes_table.py [out/lanes/*.xml]`.
 
 Each lane leaves its reports in out/lanes. A lane that has none there keeps its row and its reasons. It exits
-with 1 where a test was skipped without a reason; with `--broken` it prints in Markdown what failed, and exits with 1
-where something did.
+with 1 where a test was skipped without a reason.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class Report:
     day: str = ""
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # "" or "-lessons" -> outcome -> how many
     reasons: Counter[str] = field(default_factory=Counter)
-    failed: list[tuple[str, str]] = field(default_factory=list)  # test, first line of what it said
 
     def add(self, path: Path) -> None:
         suite = ET.parse(path).getroot().find("testsuite")
@@ -48,14 +46,8 @@ class Report:
         for case in suite.iter("testcase"):
             outcome = next((kind for kind in ("failure", "error", "skipped") if case.find(kind) is not None), "passed")
             counts["failed" if outcome in ("failure", "error") else outcome] += 1
-            found = case.find(outcome)
-            if found is None:
-                continue
-            said = (found.get("message") or "").strip()
-            if outcome == "skipped":
-                self.reasons[_reason(said)] += 1
-            else:
-                self.failed.append((f"{case.get('classname')}::{case.get('name')}", said.partition("\n")[0][:200]))
+            if (skipped := case.find("skipped")) is not None:
+                self.reasons[_reason((skipped.get("message") or "").strip())] += 1
 
     def row(self, name: str) -> str:
         lane, _, versions = self.title.partition(": ")
@@ -105,26 +97,12 @@ def _order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (lanes.index(name.partition("-")[0]), name))
 
 
-def broken(found: dict[str, Report]) -> str:
-    """In Markdown, for a job's summary."""
-    parts = []
-    for name in _order(found):
-        report = found[name]
-        parts.append(f"### {report.title}\n\n{len(report.failed):,} failed, {report.counts['']['passed']:,} passed\n")
-        parts += [f"- `{test}`: {said}" for test, said in report.failed]
-    return "\n".join(parts)
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, default=sorted((ROOT / "out" / "lanes").glob("*.xml")))
-    parser.add_argument("--broken", action="store_true", help="what failed, and 1 where something did")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args(argv)
     found = reports(options.reports)
-    if options.broken:
-        print(broken(found))
-        return int(not found or any(report.failed for report in found.values()))
     text = options.page.read_text(encoding="utf-8")
     head, begin, rest = text.partition(BEGIN)
     before, end, tail = rest.partition(END)

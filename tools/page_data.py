@@ -33,7 +33,7 @@ def constant() -> dict[str, Any]:
         "colors": [worker_color(worker) for worker in range(8)],
         "parts": {name: PART_COLORS[name] for name in PARTS},
         "links": {name: {**asdict(link), "text": str(link)} for name, link in LINKS.items()},
-        "job": {name: job[name] for name in job if name not in ("ready", "cores")},
+        "job": {name: job[name] for name in job if name != "ready"},
         "losses": _LOSSES.tolist(),
     }
 

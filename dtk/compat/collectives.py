@@ -4,7 +4,6 @@ TensorFlow 2.15 to 2.21, MultiWorkerMirroredStrategy. Nothing of what is used he
 
 - Each collective has an instance key, the next of a Python counter (`CollectiveKeys`), also inside of a `tf.function`,
   which asks for the keys of all its collectives when it is called. So a hook there sees each of them before it runs.
-- A wait in a `tf.function` ends when the CancellationManager is cancelled that was the active one at the call.
 - `abort_collective_ops` ends all waits; its documentation says that the context must then be reset. A new executor of
   collectives is enough (`enable_collective_ops` with the same definition), with keys that no collective has used.
 - The coordination service refuses a process that takes the place of another. It is off, and so is the thread that asks
@@ -27,8 +26,6 @@ from dtk.compat.lazy import replaces, tf
 __all__ = [
     "abort",
     "broadcast_locally",
-    "cancel",
-    "cancellable",
     "enable",
     "keys",
     "let_peers_come_back",
@@ -139,21 +136,6 @@ def set_keys(number: int) -> None:
             for of_group in table._instance_key_table.values():
                 for device in of_group:
                     of_group[device] = number
-
-
-def cancellable() -> None:
-    """What this process calls from now on can be stopped by `cancel`; what was called before can't any more."""
-    from tensorflow.python.eager import cancellation
-
-    cancellation._active_context = cancellation.CancellationManager()
-
-
-def cancel() -> None:
-    """From any thread: ends the waits of functions that were called since `cancellable`."""
-    from tensorflow.python.eager import cancellation
-
-    if cancellation._active_context is not None:
-        cancellation._active_context.start_cancel()
 
 
 def abort(why: str) -> None:

@@ -130,6 +130,9 @@ class Prediction:
         number = f"{answer:,.3g}" if abs(answer) < 1e6 else f"{answer:,.0f}"
         return {"words": f"{number} {self.unit}".strip(), "unit": self.unit}
 
+    def _head(self) -> str:
+        return _("Predict ({name}): {question}", name=self.name, question=_(self.question))
+
     def _shown(self, answer: float) -> str:
         return shown(self._words(answer))
 
@@ -140,10 +143,10 @@ class Prediction:
             return _("right, to a tenth")
         if said * true > 0:
             return _("off by a factor of {factor:.2g}", factor=max(said / true, true / said))
-        return _("off by {difference:.3g} {unit}", difference=abs(said - true), unit=_(self.unit)).strip()
+        return _("not what you expected")
 
     def __repr__(self) -> str:
-        lines = [_("Predict ({name}): {question}", name=self.name, question=_(self.question))]
+        lines = [self._head()]
         lines += [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
         if not self.options:
             least, most = self._between
@@ -162,8 +165,7 @@ class Prediction:
     def _box(self) -> Any:
         import ipywidgets
 
-        head = _("Predict.")
-        words = ipywidgets.HTML(f"{STYLE}<b>{head}</b> {html.escape(_(self.question))}")
+        words = ipywidgets.HTML(f"{STYLE}<b>{html.escape(self._head())}</b>")
         line = ipywidgets.HTML()
         if self.options:
             control = ipywidgets.RadioButtons(
@@ -180,8 +182,7 @@ class Prediction:
             said = self.given
             control.disabled = button.disabled = said is not None
             if said is not None:
-                words = _("You said: {answer}. A later cell compares it with your run.", answer=self._shown(said))
-                line.value = html.escape(words)
+                line.value = html.escape(_("you said {answer}", answer=self._shown(said)))
 
         def on_click(clicked: Any) -> None:
             if control.value is None:

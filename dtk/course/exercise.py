@@ -1,31 +1,43 @@
-"""What an exercise is: cases, the right answer to each, and what misconceptions make of them, with hints."""
+"""Exercises: cases, the right answer to each, what misconceptions make of them, with hints; and `check`.
+
+The exercises themselves are in `exercises/`, a file a lesson or lab.
+"""
 
 from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import inspect
 import itertools
 import json
 import math
 import numbers
+import os
 import random
 import reprlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dtk.course.kept import keep
 from dtk.errors import DtkError
 from dtk.language import N_, _
 
 __all__ = [
     "CheckFailed",
     "Exercise",
+    "Hints",
     "NotSolved",
     "Trial",
+    "all_exercises",
+    "check",
     "digits",
+    "name_of",
     "not_right",
     "not_solved",
     "returns_nothing",
@@ -36,6 +48,26 @@ __all__ = [
 _MOST_ITEMS = 10_000  # of a generator, which may have no end
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
+
+
+class Hints:
+    """Hints that several exercises give: one wording for one misconception."""
+
+    ALL_ADDRESSES = N_("each worker has the addresses of all, in the same order")
+    EVERYTHING = N_("every worker sees all examples: nothing divides them")
+    FLOAT32 = N_("these are numbers; a float32 has 4 bytes")
+    FROM_STEP_1 = N_("this begins again with step 1; what was saved does not have to be computed again")
+    GROWS = N_("a sum grows with the batch; one device takes a mean")
+    HALF_RING = N_("that is one half of the ring; after the sums are there they go round once more")
+    LAST_STEP = N_("this is the last step alone; look at all of them")
+    LOST_STEPS = N_("so many count; those whose work was lost were computed, too")
+    OWN_MEAN = N_(
+        "divided by this replica's own examples it is a mean, and means add up to too much; by what would one "
+        "device divide?"
+    )
+    RATE_RISES = N_("after the warm-up the rate goes on rising; it is to stay")
+    REDUCES = N_("the steps' all-reduces are missing: there is one in each step")
+    RING_BYTES = N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker")
 
 
 def digits(draw: random.Random, count: int) -> list[float]:
@@ -61,6 +93,53 @@ def tf_config(workers: Sequence[str], index: Any, kind: str = "worker", **more: 
 _IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": mean, "flat": flat, "tf_config": tf_config}
 
 
+def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:
+    """Checks your answer to an exercise and prints PASS, or raises with a hint.
+
+    What is right is computed: for a function, on several cases that differ from those in the lesson; for a value, from
+    your own objects.
+
+    Args:
+        name: the exercise's, such as "02.share", or "lab3.update" in a lab.
+        answer: your function or your value.
+        objects: what your answer was read from, such as your run, where the exercise's cell hands it over.
+        seed: draws other cases than the lesson's, for a function. None: `DTK_VARIANT`, which the edition of a class
+            sets (`dtk class build --variant`).
+
+    Raises:
+        NotSolved: the exercise is as it was handed out. A CheckFailed.
+        CheckFailed: the answer is wrong. The message has the case and a hint, and never the right answer.
+        DtkError: no exercise has this name.
+    """
+    known = all_exercises(name.partition(".")[0])
+    if name not in known:
+        there = ", ".join(sorted(known)) or ", ".join(sorted({each.partition(".")[0] for each in all_exercises()}))
+        raise DtkError(_("no exercise is called {name!r}", name=name), remedy=_("there are {names}", names=there))
+    try:
+        cases = known[name].judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", "") if seed is None else seed)
+    except NotSolved:
+        raise
+    except CheckFailed as failed:
+        keep("checked", name, hint=failed.remedy or failed.what)
+        raise
+    keep("checked", name, hint="")
+    passed = N_("check {name}: PASS ({cases} cases)") if cases > 1 else N_("check {name}: PASS")
+    print(_(passed, name=name, cases=cases))
+
+
+def all_exercises(lesson: str | None = None) -> dict[str, Exercise | Trial]:
+    """The exercises of a lesson, such as "02", or of a lab, such as "lab3", by name; of all where it is None."""
+    files = {file.stem for file in Path(__file__).with_name("exercises").glob("l*.py")}
+    wanted = files if lesson is None else files & {_file(lesson)}
+    modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(wanted)]
+    return {exercise.name: exercise for module in modules for exercise in module.EXERCISES}
+
+
+def _file(lesson: str) -> str:
+    """The name of the file with the exercises of "02", or of "lab3"."""
+    return lesson.replace("lab", "lab_", 1) if lesson.startswith("lab") else f"lesson_{lesson}"
+
+
 class CheckFailed(DtkError, AssertionError):
     """An exercise's answer is not right. Its message has a hint, and never the right answer."""
 
@@ -74,13 +153,14 @@ class Exercise:
     """One exercise of a lesson.
 
     An answer, right or wrong, is a formula in the names of `given`, as a learner would write it, or a function of them.
+    A formula may call the functions of the file that the exercise is in.
 
     name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
-    plausible wrong answer, and the hint for who gives it, marked by `N_`. plain, drawn: the cases that a learner's
+    plausible wrong answer, and the hint for who gives it, in English. plain, drawn: the cases that a learner's
     function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without `drawn` the
     answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for an answer
     that fits none of `wrong`. close: relative tolerance of numbers. play: how an answer is tried on a case where that
-    is no plain call: takes the answer, then the case's values. using: functions that the formulas call.
+    is no plain call: takes the answer, then the case's values.
     """
 
     name: str
@@ -92,7 +172,6 @@ class Exercise:
     hint: str = N_("work out the case that is shown, by hand")
     close: float = 1e-6
     play: Callable[..., Any] | None = None
-    using: Sequence[Callable[..., Any]] = ()
 
     @functools.cached_property
     def answer(self) -> Callable[..., Any]:
@@ -107,7 +186,8 @@ class Exercise:
     def _function(self, formula: str | Callable[..., Any]) -> Callable[..., Any]:
         if callable(formula):
             return formula
-        names = {**_IN_FORMULAS, **{each.__name__: each for each in self.using}}
+        own = sys.modules.get(f"dtk.course.exercises.{_file(self.name.partition('.')[0])}")
+        names = {**(vars(own) if own else {}), **_IN_FORMULAS}
         function: Callable[..., Any] = eval(f"lambda {self.given}: {formula}", names)
         return function
 
@@ -138,15 +218,12 @@ class Exercise:
         if not self.has_cases:
             _handed_over(self.name, functools.partial(self.play, self.answer) if self.play else self.answer, objects)
             return self._compare([objects], [answer], _("your answer"))
-        if not callable(answer):
-            raise CheckFailed(
-                _("{exercise}: a function is asked for, not {answer}", exercise=self.name, answer=_shown(answer))
-            )
+        _must_be_a_function(self.name, answer)
         cases = self.cases(seed)
         got = [self._called(answer, case) for case in cases]
         if all(value is None or value is ... for value in got):
-            raise returns_nothing(self.name, _name_of(answer))
-        return self._compare(cases, got, _name_of(answer))
+            raise returns_nothing(self.name, name_of(answer))
+        return self._compare(cases, got, name_of(answer))
 
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         try:
@@ -156,7 +233,7 @@ class Exercise:
         except NotSolved:
             raise
         except Exception as error:
-            where = f"{_name_of(answer)}({_listed(case)})"
+            where = f"{name_of(answer)}({_listed(case)})"
             said = f"{type(error).__name__}: {error}"
             what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
             raise CheckFailed(what) from error
@@ -193,11 +270,13 @@ class Trial:
     name: "LESSON.WORD". hint_for: takes the answer, the learner's objects and `draw`, makes its runs on inputs of its
     own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is. stub: what to
     do first where a function that does nothing is no answer, marked by `N_`; "": such a function is run as well.
+    of_function: whether a function is asked for.
     """
 
     name: str
     hint_for: Callable[..., str]
     stub: str = ""
+    of_function: bool = True
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case."""
@@ -205,6 +284,8 @@ class Trial:
             raise not_solved(self.name)
         if self.stub and _does_nothing(answer):
             raise not_solved(self.name, self.stub)
+        if self.of_function:
+            _must_be_a_function(self.name, answer)
         hint_for = functools.partial(self.hint_for, draw=random.Random(self.name + seed))
         _handed_over(self.name, hint_for, (answer, *objects))
         hint = hint_for(answer, *objects)
@@ -215,6 +296,11 @@ class Trial:
 
 def _hint(hint: str) -> str:
     return _("hint: {hint}", hint=hint)
+
+
+def _must_be_a_function(name: str, answer: Any) -> None:
+    if not callable(answer):
+        raise CheckFailed(_("{exercise}: a function is asked for, not {answer}", exercise=name, answer=_shown(answer)))
 
 
 def _does_nothing(answer: Any) -> bool:
@@ -304,5 +390,6 @@ def _shown(value: Any) -> str:
     return " ".join(_SHORT.repr(_plain(value)).split())
 
 
-def _name_of(answer: Any) -> str:
+def name_of(answer: Any) -> str:
+    """What messages call an answer: the function's name, where it has one."""
     return getattr(answer, "__name__", None) or _("your function")

@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any
 from dtk.environment import live_mode
 from dtk.errors import DtkError
 from dtk.language import _, ngettext
-from dtk.view.canvas import drawn
-from dtk.view.page import figure, page, table
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["answers", "current_lesson", "keep", "kept", "place", "report", "shown"]
+__all__ = ["answers", "keep", "kept", "place", "report", "shown"]
 
 _COLUMNS = ["question", "predicted", "came_out", "checked", "tries"]
 _lesson = ""  # the lesson whose question or check came last in this kernel
@@ -83,11 +81,6 @@ def shown(entry: Mapping[str, Any]) -> str:
     return f"{words.removesuffix(unit)}{_(unit)}" if unit else _(words)
 
 
-def current_lesson() -> str:
-    """The lesson, such as "02", whose question or check came last in this kernel; "" before the first."""
-    return _lesson
-
-
 def answers(forget: str | None = None) -> pandas.DataFrame:
     """What you predicted, what your own runs measured, and which checks you passed.
 
@@ -129,31 +122,35 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         DtkError: there is nothing to report of the lesson that was named: no question was answered there and nothing
             was checked. Without a name a line says so.
     """
+    # Late: a worker that tries an exercise's function imports this module, and draws nothing.
+    from dtk.view.canvas import drawn
+    from dtk.view.page import figure, page, table
+
     if place() is None:
         print(_("dtk: no answers are kept here (DTK_LIVE is off), so there is no report"))
         return
-    asked, lesson = lesson, lesson or current_lesson()
+    asked, lesson = lesson, lesson or _lesson
     lab, number = lesson.startswith("lab"), lesson.removeprefix("lab")
     named = _("lab {number}", number=number) if lab else _("lesson {number}", number=number)
     said = answers()
     said = said[[name.partition(".")[0] == lesson for name in said.index]]
-    if said.empty and not asked:
-        print(_("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first"))
-        return
-    if said.empty:
+    if said.empty and asked:
         what = _("nothing was answered or checked in {lesson}", lesson=named)
         raise DtkError(what, remedy=_("run its cells first, from dtk.ask on"))
+    if said.empty:
+        print(_("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first"))
+        return
     predicted = said[(said.predicted != "") | (said.came_out != "")]
     checked = said[said.checked != ""]
     pictures = drawn()
     passed = int((checked.checked == "PASS").sum())
     predictions = int((predicted.predicted != "").sum())
-    summary = _(
-        "{predictions}, {checks}, {figures}",
-        predictions=ngettext("{n} prediction", "{n} predictions", predictions),
-        checks=ngettext("{passed} of {n} check passed", "{passed} of {n} checks passed", len(checked), passed=passed),
-        figures=ngettext("{n} figure", "{n} figures", len(pictures)),
-    )
+    counts = [
+        ngettext("{n} prediction", "{n} predictions", predictions),
+        ngettext("{passed} of {n} check passed", "{passed} of {n} checks passed", len(checked), passed=passed),
+        ngettext("{n} figure", "{n} figures", len(pictures)),
+    ]
+    summary = _(", ").join(counts)
     questions = predicted[["question", "predicted", "came_out"]]
     parts = [
         table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),

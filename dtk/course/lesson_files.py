@@ -1,40 +1,60 @@
-"""`dtk lessons` and `dtk lab`: the lessons that came with dtk, copied for a learner, and opened in JupyterLab."""
+"""The lessons' files: copied for a learner (`dtk lessons`, `dtk lab`), and the editions of `dtk class build`.
+
+Students, teachers and graders each need another edition, made from the lessons' own marks:
+
+    student    exercises as they are handed out, no solution, no output
+    solution   the same with each exercise solved
+    nbgrader   source/LESSON/LESSON.ipynb and nbgrader_config.py, for `nbgrader generate_assignment LESSON`
+    otter      LESSON/LESSON.ipynb, for `otter assign LESSON.ipynb dist`
+
+Two builds of the same lessons are equal to the byte. A variant draws other numbers for the checks' cases. Hidden cases
+are drawn from a word that students don't know: the lessons are public, so a case that stood in them would be hidden
+from nobody.
+
+The lessons say themselves which cell is an exercise's, which check it and which code solves it: a cell to be filled in
+is tagged `exercise`, a cell that calls `dtk.check` is tagged `check`, and the solution is the Python in a folded text
+between two lines that nobody sees:
+
+    <!-- ### BEGIN SOLUTION -->
+    <!-- ### END SOLUTION -->
+
+Cells are dicts as a notebook's file has them, `source` as one string.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import ast
 import importlib.util
 import json
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from dtk.course.exercise import Exercise, Trial, all_exercises
 from dtk.errors import DtkError
-from dtk.language import ENGLISH, _, languages
-from dtk.published import REPOSITORY, with_addresses
+from dtk.extras import REPOSITORY, with_addresses
+from dtk.language import ENGLISH, N_, _, languages
 
-__all__ = ["Copied", "bring", "brought", "copy", "lab", "texts"]
+__all__ = [
+    "EDITIONS",
+    "Cell",
+    "Lesson",
+    "Question",
+    "Task",
+    "bring",
+    "brought",
+    "build",
+    "copy",
+    "lab",
+    "lessons",
+    "read",
+]
 
 FIRST = "00_start_here.ipynb"
-NOTE = ".dtk-lessons.json"  # in the folder: which text each file had when it was copied
-
-
-@dataclass(frozen=True)
-class Copied:
-    """folder: where the lessons are. files: how many. kept: those that a learner has changed, and that stay so."""
-
-    folder: Path
-    files: int
-    kept: tuple[str, ...]
-
-    def __str__(self) -> str:
-        said = _("{files} files of lessons are in {folder}", files=self.files, folder=self.folder)
-        if not self.kept:
-            return said
-        words = _("you have changed {files}, so they stay as they are: --overwrite replaces them")
-        return f"{said}\n{words.format(files=', '.join(self.kept))}"
 
 
 def brought(language: str = ENGLISH) -> Path:
@@ -51,40 +71,36 @@ def brought(language: str = ENGLISH) -> Path:
     if language not in languages() or not (folder / FIRST).is_file():
         there = [name for name in languages() if name == ENGLISH or (found[0] / name / FIRST).is_file()]
         words = _("there are no lessons in the language {language!r}", language=language)
-        raise DtkError(words, remedy=_("there are {languages}", languages=", ".join(there)))
+        raise DtkError(words, remedy=_("there are {names}", names=", ".join(there)))
     return folder
 
 
-def texts(language: str = ENGLISH, edition: str = "") -> dict[str, str]:
-    """{file name: text} of the lessons, or of an edition of `dtk class build`; links hold without a clone."""
-    folder = brought(language)
-    if edition:
-        from dtk.course import build
-
-        return build.texts(edition, build.lessons(folder), folder)
-    files = sorted([*folder.glob("*.ipynb"), *folder.glob("*.md")])
-    return {file.name: with_addresses(file.read_bytes().decode()) for file in files}
-
-
-def bring(to: Path, language: str = ENGLISH, edition: str = "", overwrite: bool = False) -> Copied:
+def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
     """Copies the lessons into a folder: English ones to `to`, others to `to`/zh, or `to` of that name.
 
-    The name has figures and checks speak the language (dtk/language.py).
+    In a folder of that name, figures and checks are in that language (dtk/language.py).
+
+    Returns:
+        The folder.
     """
-    folder = _folder(to, language)
-    if folder.resolve() == brought(language).resolve():
+    folder, mine = _folder(to, language), brought(language)
+    if folder.resolve() == mine.resolve():
         words = _("{folder} has the lessons that belong to dtk itself", folder=to)
         raise DtkError(words, remedy=_("name another folder"))
-    return copy(texts(language, edition), folder, overwrite)
+    files = sorted([*mine.glob("*.ipynb"), *mine.glob("*.md")])
+    # Links hold without a clone.
+    copy({file.name: with_addresses(file.read_bytes().decode()) for file in files}, folder, overwrite)
+    return folder
 
 
-def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> Copied:
-    """Writes files into a folder; one that was changed since it was copied, or that another made, stays.
-
-    So a newer dtk renews what a learner has not touched.
+def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> list[str]:
+    """Writes files into a folder, and prints how many; one that is there and differs is a learner's own, and stays.
 
     Args:
-        overwrite: replaces the changed ones as well.
+        overwrite: replaces these as well.
+
+    Returns:
+        The names of those that stayed.
 
     Raises:
         DtkError: the folder can't be written.
@@ -92,24 +108,23 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> Cop
     kept = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        noted = _noted(folder)
         for name, text in files.items():
             file, new = folder / name, text.encode()
-            old = file.read_bytes() if file.exists() else new
-            if old != new and _digest(old) != noted.get(name) and not overwrite:
+            if file.exists() and file.read_bytes() != new and not overwrite:
                 kept.append(name)
-                continue
-            if old != new or not file.exists():
-                _write(file, new)
-            noted[name] = _digest(new)
-        _write(folder / NOTE, (json.dumps(noted, indent=1) + "\n").encode())
+            else:
+                file.write_bytes(new)
     except OSError as error:
         words = _("the lessons can't be written into {folder}: {why}", folder=folder, why=error.strerror)
         raise DtkError(words, remedy=_("name another folder")) from None
-    return Copied(folder, len(files), tuple(kept))
+    print(_("{files} files of lessons are in {folder}", files=len(files), folder=folder), flush=True)
+    if kept:
+        words = N_("{files} differ from dtk's, so they stay as they are: --overwrite replaces them")
+        print(_(words, files=", ".join(kept)), flush=True)
+    return kept
 
 
-def lab(to: Path, language: str = ENGLISH, edition: str = "", options: Sequence[str] = ()) -> None:
+def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
     """Becomes JupyterLab, open at the first lesson; copies the lessons where there are none yet.
 
     Args:
@@ -123,7 +138,7 @@ def lab(to: Path, language: str = ENGLISH, edition: str = "", options: Sequence[
         raise DtkError(words, remedy=_("install it: {command}", command="pip install jupyterlab"))
     folder = _folder(to, language)
     if not any((folder / file.name).exists() for file in brought(language).glob("*.ipynb")):
-        print(f"dtk: {bring(to, language, edition)}", flush=True)
+        bring(to, language)
     first = [f"--LabApp.default_url=/lab/tree/{FIRST}"] if (folder / FIRST).is_file() else []
     command = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={folder.resolve()}", *first, *options]
     os.execv(command[0], command)
@@ -133,19 +148,312 @@ def _folder(to: Path, language: str) -> Path:
     return to if language in (ENGLISH, to.name) else to / language
 
 
-def _noted(folder: Path) -> dict[str, str]:
+# ---- editions
+
+
+Cell = dict[str, Any]
+_DETAILS = re.compile(r"<details>\n(?:(?!</details>).)*?<!-- ### BEGIN SOLUTION -->.*?</details>\n*", flags=re.DOTALL)
+_SOLUTION = re.compile(
+    r"<!-- ### BEGIN SOLUTION -->\n```python\n(.*?)\n```\n<!-- ### END SOLUTION -->", flags=re.DOTALL
+)
+_CHECK = re.compile(r'dtk\.check\(\s*"([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a check asks, for one point. name: "02.shares". cell: the id of the cell that checks it. call: its code."""
+
+    name: str
+    cell: str
+    call: str
+
+    @property
+    def exercise(self) -> Exercise | Trial:
+        return all_exercises(self.name.partition(".")[0])[self.name]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One cell to be filled in. cell: its id. stub: as it is handed out. solution: what to have in its place."""
+
+    cell: str
+    stub: str
+    solution: str
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A notebook. name: its file's, without the ending."""
+
+    name: str
+    notebook: Mapping[str, Any]
+    tasks: tuple[Task, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Copies, which an edition changes."""
+        return [dict(cell, metadata=dict(cell["metadata"])) for cell in self.notebook["cells"]]
+
+    @property
+    def questions(self) -> list[Question]:
+        return [question for task in self.tasks for question in task.questions]
+
+    @property
+    def title(self) -> str:
+        (first, *_) = (cell["source"] for cell in self.notebook["cells"] if cell["source"].startswith("# "))
+        return first.partition("\n")[0].removeprefix("# ")
+
+
+def lessons(folder: Path, names: list[str] | None = None) -> list[Lesson]:
+    """The lessons in a folder, in order; of `names`, such as "02" or "lab_3", those whose files begin so.
+
+    Raises:
+        DtkError: there is none, or none of that name.
+    """
+    files = sorted(file for file in folder.glob("*.ipynb"))
+    if not files:
+        raise DtkError(f"there are no lessons in {folder}", remedy="name their folder: --lessons notebooks")
+    for name in names or ():
+        if not any(file.stem.startswith(name) for file in files):
+            there = ", ".join(file.stem for file in files)
+            raise DtkError(f"no lesson in {folder} begins with {name!r}", remedy=f"there are {there}")
+    return [read(file) for file in files if not names or file.stem.startswith(tuple(names))]
+
+
+def read(file: Path) -> Lesson:
+    """A lesson's notebook.
+
+    Raises:
+        DtkError: it is no notebook, or its exercises, checks and solutions don't fit together; with the cell.
+    """
     try:
-        return dict(json.loads((folder / NOTE).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):  # none yet, or none that can be read: then all count as changed
-        return {}
+        notebook = json.loads(file.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = "".join(cell["source"])
+            cell.setdefault("metadata", {})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DtkError(f"{file.name} is no notebook: {type(error).__name__}: {error}") from None
+    return Lesson(file.stem, notebook, tuple(_tasks(file, notebook["cells"])))
 
 
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
+def _tasks(file: Path, cells: list[Cell]) -> Iterator[Task]:
+    """An exercise's cell, the checks behind it, and the text with its solution make a task."""
+    stub: Cell | None = None
+    checks: list[Question] = []
+    for cell in cells:
+        tags, found = cell["metadata"].get("tags", ()), _SOLUTION.findall(cell["source"])
+        if "exercise" in tags and stub is None:
+            stub, checks = cell, []
+        elif "check" in tags and (names := _CHECK.findall(cell["source"])) and stub is not None:
+            checks.append(Question(names[0], cell["id"], cell["source"]))
+        elif len(found) == 1 and stub is not None and checks:
+            yield Task(stub["id"], stub["source"], found[0], tuple(checks))
+            stub = None
+        elif "exercise" in tags or found or ("check" in tags and "dtk.check(" in cell["source"]):
+            raise _odd(file, cell)
+    if stub is not None:
+        raise _odd(file, stub)
 
 
-def _write(file: Path, text: bytes) -> None:
-    """As a whole or not at all: half a lesson would count as a learner's change."""
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_bytes(text)
-    os.replace(beside, file)
+def _odd(file: Path, cell: Cell) -> DtkError:
+    return DtkError(
+        f"{file.name}: cell {cell['id']}: an exercise takes a cell, a check behind it and one solution behind that",
+        remedy="dtk/course/lesson_files.py says how lessons are marked",
+    )
+
+
+_BADGE = re.compile(
+    r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\(https://colab[^)]*/github/[^)]*/notebooks/[^)]*\)\n*", re.MULTILINE
+)
+_NBGRADER = """\
+# Written by `dtk class build`. What takes the place of a solution stands behind the exercise as it is handed out.
+c = get_config()
+c.ClearSolutions.code_stub = {"python": "# write your answer above, in place of what stands there"}
+c.ClearSolutions.enforce_metadata = False
+"""
+_SOLVED = ("### BEGIN SOLUTION", "### END SOLUTION")
+_HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
+
+
+def build(
+    edition: str, lessons: Sequence[Lesson], folder: Path, out: Path, variant: str = "", hidden: str = ""
+) -> list[Path]:
+    """Writes an edition of these lessons, which lie in `folder`, into `out`.
+
+    Args:
+        edition: one of EDITIONS.
+        variant: draws the cases of checks, for a student or a group; "": the lessons' own.
+        hidden: a word that students don't know; graders' editions draw the hidden cases from it. "": there are none.
+
+    Returns:
+        The files, in the order of their names.
+
+    Raises:
+        DtkError: `out` holds something already.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise DtkError(f"{out} is not empty", remedy="name a new folder; nothing of another build may be left in it")
+    found = _beside(edition, lessons, folder)
+    for lesson in lessons:
+        place, notebook = EDITIONS[edition](lesson, hidden)
+        cells = [_for_class(cell, _settings(folder, variant)) for cell in notebook]
+        metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
+        whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+        found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    for place, text in found.items():
+        file = out / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(with_addresses(text), encoding="utf-8")
+    return [out / place for place in sorted(found)]
+
+
+def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:
+    """The texts that lie beside the lessons, such as the glossary; in a student's edition a README of its own."""
+    own = {"nbgrader": "source/", "otter": ""}  # these take a folder a lesson
+    places = [f"{own[edition]}{lesson.name}/" for lesson in lessons] if edition in own else [""]
+    texts = {
+        file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md")) if file.stem != "README"
+    }
+    found = {place + name: text for place in places for name, text in texts.items()}
+    more = {"student": {"README.md": _readme(lessons)}, "nbgrader": {"nbgrader_config.py": _NBGRADER}}
+    return found | more.get(edition, {})
+
+
+def _readme(lessons: Sequence[Lesson]) -> str:
+    how = _(
+        "Open a lesson in JupyterLab and run its cells from the top. Predict where it asks you to, write your answers "
+        "into the cells of the exercises, and run the checks below them. Hand in the notebook, and the file "
+        "answers.jsonl beside it, which holds your predictions."
+    )
+    rows = [f"- [{lesson.name}]({lesson.name}.ipynb): {lesson.title}" for lesson in lessons]
+    return "\n".join(["# " + _("Lessons"), "", how, "", *rows, ""])
+
+
+# ---- cells
+
+
+def _for_class(cell: Cell, settings: list[str]) -> Cell:
+    """A cell without output, set up as the class is; without the badge, which opens the lesson with solutions."""
+    source, metadata = cell["source"], {key: value for key, value in cell["metadata"].items() if key != "dtk"}
+    if cell["cell_type"] == "markdown":
+        source = _BADGE.sub("", source)
+    if cell["id"] == "setup":
+        source = "\n".join([source, "", *settings])
+    kept: Cell = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
+    if cell["cell_type"] == "code":
+        kept |= {"execution_count": None, "outputs": []}
+    return {**kept, "source": source.splitlines(keepends=True)}
+
+
+def _settings(folder: Path, variant: str) -> list[str]:
+    spoken = folder.resolve().name
+    settings = {"DTK_ANSWERS": "answers.jsonl"}
+    settings |= {"DTK_LANG": spoken} if spoken in languages() and spoken != ENGLISH else {}
+    settings |= {"DTK_VARIANT": variant} if variant else {}
+    return [
+        "import os",
+        "",
+        *(f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in settings.items()),
+    ]
+
+
+def _student(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    return f"{lesson.name}.ipynb", _without_solutions(lesson)
+
+
+def _solution(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    solved = {task.cell: task.solution for task in lesson.tasks}
+    cells = lesson.cells
+    for cell in cells:
+        cell["source"] = solved.get(cell["id"], cell["source"])
+    return f"{lesson.name}.ipynb", cells
+
+
+def _without_solutions(lesson: Lesson) -> list[Cell]:
+    """The lesson's cells; a text that held nothing but a solution is left out."""
+    cells = [
+        {**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} if cell["cell_type"] == "markdown" else cell
+        for cell in lesson.cells
+    ]
+    return [cell for cell in cells if cell["source"]]
+
+
+def _with_marks(task: Task, begin: str, end: str, stub: str) -> str:
+    """What is handed out, and behind it the solution, between marks; a cell that writes a file has it in its place."""
+    first, _newline, _rest = task.solution.partition("\n")
+    if first.startswith("%%"):
+        return "\n".join([first, begin, _rest, end])
+    return "\n".join([stub, begin, task.solution, end])
+
+
+def _nbgrader(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    tasks = {task.cell: task for task in lesson.tasks}
+    checks = {question.cell: question for question in lesson.questions}
+    cells = _without_solutions(lesson)
+    for cell in cells:
+        mark: dict[str, Any] = {"schema_version": 3, "grade_id": cell["id"], "task": False}
+        if task := tasks.get(cell["id"]):
+            cell["source"] = _with_marks(task, *_SOLVED, task.stub)
+            cell["metadata"]["nbgrader"] = {**mark, "grade": False, "locked": False, "solution": True}
+        elif question := checks.get(cell["id"]):
+            if hidden and _has_cases(question.exercise):
+                cell["source"] = "\n".join([question.call, _HIDDEN[0], _seeded(question.call, hidden), _HIDDEN[1]])
+            cell["metadata"]["nbgrader"] = {**mark, "grade": True, "locked": True, "solution": False, "points": 1}
+    return f"source/{lesson.name}/{lesson.name}.ipynb", cells
+
+
+def _otter(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+    """Otter's form: raw cells around each exercise, its solution and its tests, which are functions that raise."""
+    tasks = {task.cell: task for task in lesson.tasks}
+    checks = {question.cell for question in lesson.questions}
+    config = ["# ASSIGNMENT CONFIG", f"name: {lesson.name}", "init_cell: false", "check_all_cell: false"]
+    config += ["export_cell: false", "tests:", "    ok_format: false"]
+    cells = [_raw("otter", *config)]
+    for cell in _without_solutions(lesson):
+        task = tasks.get(cell["id"])
+        if task is None:
+            cells += [cell] if cell["id"] not in checks else []
+            continue
+        name = f"q{task.questions[0].name.replace('.', '_')}"
+        cells.append(_raw(f"{cell['id']}-q", "# BEGIN QUESTION", f"name: {name}", f"points: {len(task.questions)}"))
+        stub = f'""" # BEGIN PROMPT\n{task.stub}\n"""; # END PROMPT'
+        solved = _with_marks(task, "# BEGIN SOLUTION NO PROMPT", "# END SOLUTION", stub)
+        cells += [_raw(f"{cell['id']}-s", "# BEGIN SOLUTION"), {**cell, "source": solved}]
+        cells += [_raw(f"{cell['id']}-e", "# END SOLUTION"), _raw(f"{cell['id']}-t", "# BEGIN TESTS")]
+        for question in task.questions:
+            cells.append(_test(question.cell, question.call, hidden=False))
+            if hidden and _has_cases(question.exercise):
+                cells.append(_test(f"{question.cell}-h", _seeded(question.call, hidden), hidden=True))
+        cells += [_raw(f"{cell['id']}-u", "# END TESTS"), _raw(f"{cell['id']}-z", "# END QUESTION")]
+    return f"{lesson.name}/{lesson.name}.ipynb", cells
+
+
+def _raw(name: str, *lines: str) -> Cell:
+    return {"cell_type": "raw", "id": name, "metadata": {}, "source": "\n".join(lines)}
+
+
+def _test(name: str, call: str, hidden: bool) -> Cell:
+    """A test of Otter's: a function that gets what it names from the student's notebook."""
+    names = sorted({node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)})
+    head = ['""" # BEGIN TEST CONFIG', "hidden: true", '""" # END TEST CONFIG'] if hidden else []
+    lines = [*head, f"def test_{re.sub(r'[^a-z0-9]', '_', name.lower())}({', '.join(names)}):"]
+    lines += [f"    {line}" for line in call.splitlines()]
+    return {"cell_type": "code", "id": name, "metadata": {}, "source": "\n".join(lines)}
+
+
+def _has_cases(exercise: Any) -> bool:
+    return isinstance(exercise, Exercise) and exercise.has_cases
+
+
+def _seeded(call: str, seed: str) -> str:
+    """`dtk.check("02.shares", shares)` with `seed=`."""
+    return f"{call.rstrip()[:-1]}, seed={json.dumps(seed)})"
+
+
+EDITIONS: dict[str, Callable[[Lesson, str], tuple[str, list[Cell]]]] = {
+    "student": _student,
+    "solution": _solution,
+    "nbgrader": _nbgrader,
+    "otter": _otter,
+}

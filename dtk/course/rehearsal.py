@@ -10,11 +10,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, Queue
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from dtk.language import N_, _
+from dtk.worker.ring import Ring
 
 __all__ = ["Outcome", "Team", "all_gather", "on_parts", "reduce_scatter", "rehearse", "teams"]
 
@@ -80,49 +82,28 @@ class NoMessage(Exception):
     """A worker waits for a message that no worker sends."""
 
 
-class _Ring:
-    """`dtk.ring()` as a thread has it: the same methods, and the same arrays come out of them."""
+class _Ring(Ring):
+    """`dtk.ring()` as a thread has it: messages go through queues, and nothing is written down.
 
-    def __init__(self, worker: int, boxes: list[list[Queue[tuple[int, np.ndarray]]]]):
-        self.worker, self.workers = worker, len(boxes)
-        self.bytes_sent = self.messages_sent = 0
-        self._boxes = boxes  # the messages under way, by sender and receiver
-        self._shape: tuple[int, ...] = ()
+    boxes: the messages under way, by sender and receiver.
+    """
 
-    def split(self, gradient: Any) -> list[np.ndarray]:
-        whole = np.array(gradient)
-        self._shape = whole.shape
-        return np.array_split(whole.ravel(), self.workers)
+    def __init__(self, worker: int, boxes: list[list[Queue[tuple[dict[str, Any], np.ndarray]]]]):
+        place: Any = SimpleNamespace(worker=worker, workers=1)
+        super().__init__(place, timeout=_PATIENCE)  # a ring of one has no connections
+        self.workers, self.messages_sent, self._boxes = len(boxes), 0, boxes
+        around: Any = SimpleNamespace(next=(worker + 1) % self.workers, previous=(worker - 1) % self.workers)
+        self._neighbours = around
 
-    def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
-        if number not in range(self.workers):
-            words = N_("ring.exchange: chunk {chunk}, but there are the chunks 0 to {last}")
-            raise ValueError(_(words, chunk=number, last=self.workers - 1))
-        self._send((self.worker + 1) % self.workers, int(number), values)
-        return self._received((self.worker - 1) % self.workers)
+    def _write(self, kind: Any, **facts: Any) -> None:
+        pass
 
-    def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
-        sender = receiver if sender is None else sender
-        for other in (receiver, sender):
-            if other not in range(self.workers) or other == self.worker:
-                words = N_("ring.swap: worker {other}, but this is worker {own} of {workers}")
-                raise ValueError(_(words, other=other, own=self.worker, workers=self.workers))
-        self._send(receiver, 0, values)
-        return self._received(sender)[1]
-
-    def join(self, chunks: Sequence[Any]) -> np.ndarray:
-        if len(chunks) != self.workers:
-            words = N_("ring.join got {given} chunks; it takes the {workers} of ring.split")
-            raise ValueError(_(words, given=len(chunks), workers=self.workers))
-        return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
-
-    def _send(self, receiver: int, number: int, values: Any) -> None:
-        array = np.array(values).ravel()
+    def _trade(
+        self, about: dict[str, Any], array: np.ndarray, receiver: int, sender: int
+    ) -> tuple[dict[str, Any], np.ndarray]:
         self.bytes_sent += array.nbytes
         self.messages_sent += 1
-        self._boxes[self.worker][receiver].put((number, array))
-
-    def _received(self, sender: int) -> tuple[int, np.ndarray]:
+        self._boxes[self.worker][receiver].put((about, array))
         try:
             return self._boxes[sender][self.worker].get(timeout=_PATIENCE)
         except Empty:
@@ -140,7 +121,7 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         NoMessage: the workers wait for each other for ever, or one of them has a loop without an end.
         Exception: what a worker's function raised.
     """
-    boxes: list[list[Queue[tuple[int, np.ndarray]]]] = [[Queue() for _to in arguments] for _by in arguments]
+    boxes: list[list[Queue[tuple[dict[str, Any], np.ndarray]]]] = [[Queue() for _to in arguments] for _by in arguments]
     rings = [_Ring(worker, boxes) for worker in range(len(arguments))]
     results: list[Any] = [None] * len(rings)
     errors: dict[int, Exception] = {}

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import CheckFailed, not_right, returns_nothing
+from dtk.course.exercise import CheckFailed, name_of, not_right, returns_nothing
 from dtk.environment import quiet
-from dtk.errors import VerificationError, WorkerFailed
+from dtk.errors import VerificationError, WorkerFailed, WorkerStalled
 from dtk.language import _
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["half_full", "hint_for_share", "trains_otherwise", "tried"]
+__all__ = ["failure", "half_full", "hint_for_share", "trains_otherwise", "tried"]
 
 
 def trains_otherwise(cluster: Run, alone: Run) -> bool:
@@ -47,14 +47,12 @@ def hint_for_share(
     train: a function that takes kwargs, and the share as `argument`. whole: a share that is right on one device.
     workers: how many processes it takes; Colab has one.
     """
-    if not callable(share):
-        return _("a function is asked for: run its cell after you have changed it")
     mine = {**kwargs, argument: share}
     try:
         with quiet():
             cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
     except WorkerFailed as failed:
-        return _why_it_fails(failed)
+        return failure(failed)
     if cluster.workers < workers:
         raise CheckFailed(_("this check needs two workers"))
     with quiet():
@@ -83,25 +81,22 @@ def hint_for_share(
     return ""
 
 
-def tried(name: str, answer: Any, signature: str, work: Callable[..., Any], seed: int | None = 0) -> Any:
+def tried(name: str, answer: Any, work: Callable[..., Any], seed: int | None = 0) -> Any:
     """Return what `work` makes of a function, in a process without workers, in which TensorFlow is at hand.
 
-    name: the exercise's. signature: the function's, for who gives something else. work: returns None where the answer
-    returned nothing.
+    name: the exercise's. work: returns None where the answer returned nothing.
     """
-    if not callable(answer):
-        raise not_right(name, _("a function is asked for: {signature}", signature=signature))
     try:
         with quiet():
             found = baseline(work, args=(answer,), seed=seed).results[0]
     except WorkerFailed as failed:
-        raise not_right(name, _why_it_fails(failed)) from None
+        raise not_right(name, failure(failed)) from None
     if found is None:
-        raise returns_nothing(name, signature.partition("(")[0])
+        raise returns_nothing(name, name_of(answer))
     return found
 
 
-def _why_it_fails(failed: WorkerFailed) -> str:
-    """The last line of the worker's traceback, in a hint."""
-    line = (failed.traceback or str(failed)).strip().splitlines()[-1].strip()
+def failure(failed: WorkerFailed | WorkerStalled) -> str:
+    """Word the hint for a run that failed: the last line of the worker's own traceback."""
+    line = (getattr(failed, "traceback", "") or str(failed)).strip().splitlines()[-1].strip()
     return _("in a worker it fails: {error}", error=line)

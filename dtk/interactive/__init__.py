@@ -1,10 +1,8 @@
 """A cluster that stays: `%%workers`, by `dtk.cluster`.
 
-In the kernel: `clusters` is its public face, `cells` checks what is sent and words what comes back, `processes` starts,
-connects and replaces processes, `session` sends and waits, `output` shows what workers print, display and record,
-`repair` makes a cluster usable again.
-In each worker: `worker_loop` runs the learner's cells, one after another, by `shell`; `tasks` is what else the kernel
-asks for.
+In the kernel: `clusters` is its public face and words what comes back, `processes` starts, connects and replaces
+processes, `session` sends, waits and shows, `repair` makes a cluster usable again.
+In each worker: `worker_loop` runs the learner's cells, one after another, by `shell`, and does what else is asked for.
 In both: `barrier` comes before each collective, and finds who waits for whom; `inspection` reads what the namespaces
 hold. Here is what is called before any of these is loaded: the magics, in a notebook, and a worker's entry.
 """
@@ -14,7 +12,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-__all__ = ["register_magics", "serve"]
+__all__ = ["DISPLAYED", "register_magics", "serve"]
+
+DISPLAYED = "<display {number}>"  # stands in a worker's log for what `display-{number}.json` beside it holds
 
 
 def register_magics(shell: Any) -> None:
@@ -29,11 +29,11 @@ def _run_magic(magic: str, line: str, cell: str) -> None:
     clusters.run_magic(magic, line, cell)
 
 
-def serve() -> None:
-    """The function of a worker that stays, as another one has the learner's; ends the process with the kernel."""
+def serve(idle: float) -> None:
+    """The function of a worker that stays, as another one has the learner's. idle: seconds without a cell, at most."""
     from dtk import environment
     from dtk.interactive.worker_loop import WorkerLoop
 
     place = environment.here()
     assert place is not None, "a worker has its place before its function is called"
-    WorkerLoop(place).run()
+    WorkerLoop(place).run(idle)

@@ -24,22 +24,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dtk.language import N_, _
+from dtk.errors import DtkError
+from dtk.language import _
 
-__all__ = [
-    "Files",
-    "Frame",
-    "Gate",
-    "OutsideCell",
-    "Place",
-    "Stopped",
-    "Unlike",
-    "Wait",
-    "Where",
-    "frames",
-    "stuck",
-    "unlike",
-]
+__all__ = ["Files", "Gate", "Place", "Stopped", "Wait", "Where", "stuck", "unlike"]
 
 # Where the learner's own code is: the innermost file and line, and the outermost, in the cell that runs; "" for none.
 Place = tuple[str, int, str, int]
@@ -51,37 +39,16 @@ _NOT_OWN = (*(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdl
 _reading_frames = threading.Lock()
 
 
-class Files:
-    """Which files are the learner's own: cells, functions that were sent, scripts and modules that are not installed.
+class Files(dict[str, bool]):
+    """By its name, as a frame's code has it, whether a file is the learner's own.
 
-    `file in files`, by the name that a frame's code has. known: the answers so far.
+    So are cells and functions that were sent, which are entered here, and scripts and modules that are not installed.
     """
 
-    def __init__(self) -> None:
-        self.known: dict[str, bool] = {}
-
-    def add(self, file: str) -> None:
-        self.known[file] = True
-
-    def __contains__(self, file: str) -> bool:
-        found = self.known.get(file)
-        if found is None:
-            script = os.path.isabs(file) and file.endswith(".py")
-            found = script and not _INSTALLED.search(file) and not file.startswith(_NOT_OWN)
-            self.known[file] = found
-        return found
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One of the learner's frames. within: "step()", "train.py" at the level of a script, "" at that of a cell.
-
-    names: local to it. replica: in whose thread; None for the main thread.
-    """
-
-    within: str
-    names: Mapping[str, Any]
-    replica: int | None = None
+    def __missing__(self, file: str) -> bool:
+        script = os.path.isabs(file) and file.endswith(".py")
+        self[file] = script and not _INSTALLED.search(file) and not file.startswith(_NOT_OWN)
+        return self[file]
 
 
 def _innermost_frames() -> dict[int, FrameType]:
@@ -96,30 +63,8 @@ def _innermost_frames() -> dict[int, FrameType]:
                 gc.enable()
 
 
-def frames(files: Files) -> list[Frame]:
-    """The frames in the learner's files, innermost first: those of replicas' own threads, then the main thread's."""
-    now = _innermost_frames()
-    replicas = {thread.ident: getattr(thread, "replica_id", None) for thread in threading.enumerate()}
-    own = sorted((replica, ident) for ident, replica in replicas.items() if replica is not None and ident in now)
-    found = []
-    for replica, ident in [*own, (None, threading.main_thread().ident)]:
-        frame = now.get(ident or 0)
-        while frame is not None:
-            file, name = frame.f_code.co_filename, frame.f_code.co_name
-            if file in files:
-                script = "" if file.startswith("<") else os.path.basename(file)
-                within = script if name == "<module>" else f"{name}()"
-                found.append(Frame(within, frame.f_locals, replica))
-            frame = frame.f_back
-    return found
-
-
 class Stopped(Exception):
     """Raised before a collective in a thread of TensorFlow's pool, which passes on no KeyboardInterrupt."""
-
-
-class OutsideCell(RuntimeError):
-    """Raised before a collective that begins while the worker is in no cell."""
 
 
 class Gate:
@@ -133,7 +78,6 @@ class Gate:
         self._closed = False  # whether anything is to be checked at all
         self._raises = False
         self._limits: dict[str, int] = {}
-        self._pid = os.getpid()
         self._main = threading.main_thread().ident
         self.working = True  # whether the worker does something for the kernel
         self.held: dict[int, str] = {}  # by thread the counter at which it is held: each replica has its own
@@ -147,18 +91,8 @@ class Gate:
 
     def arrive(self, counter: str, number: int) -> None:
         """Returns when the collective that takes this number of its counter may begin."""
-        if os.getpid() != self._pid:
-            words = N_(
-                "a process that a cell has forked can't take part in an all-reduce: the other workers "
-                "know this worker alone; call the strategy in the cell itself"
-            )
-            raise RuntimeError(_(words))
-        if not self.working:
-            words = N_(
-                "a thread that a cell has left behind can't take part in an all-reduce: in no cell, the "
-                "other workers don't wait for it; join the thread in its cell"
-            )
-            raise OutsideCell(_(words))
+        if not self.working:  # in `pull`, or in a thread that a cell has left behind
+            raise DtkError(_("outside of a cell no other worker takes part in an all-reduce: run it in a cell on all"))
         if self._closed:
             self._wait(counter, number)
 
@@ -184,10 +118,8 @@ class Gate:
         main = threading.get_ident() == self._main
         frame = sys._getframe() if main else _innermost_frames().get(self._main or 0)
         inner = outer = None
-        known = self.files.known
         while frame is not None:
-            own = known.get(frame.f_code.co_filename)
-            if own or (own is None and frame.f_code.co_filename in self.files):
+            if self.files[frame.f_code.co_filename]:
                 outer = (frame.f_code.co_filename, frame.f_lineno)
                 inner = inner or outer
             frame = frame.f_back
@@ -250,16 +182,6 @@ class Wait:
     awaited: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Unlike:
-    """Two workers that met in one collective from different lines."""
-
-    one: int
-    other: int
-    place: Place
-    elsewhere: Place
-
-
 def stuck(before: Mapping[int, Where], now: Mapping[int, Where], broken: Collection[int] = ()) -> list[Wait]:
     """The workers that wait for what can't come, by two looks at all of them.
 
@@ -292,16 +214,18 @@ def _awaited(where: Where, now: Mapping[int, Where], broken: Collection[int]) ->
     return [other for other, theirs in others.items() if other in broken or theirs.keys.get(counter, -1) <= number]
 
 
-def unlike(now: Mapping[int, Where], line: Callable[[Place], str]) -> Unlike | None:
-    """The first collective in which workers met from lines with another text. line: the text at a place."""
-    met: dict[tuple[int, str], dict[int, Place]] = {}
+def unlike(now: Mapping[int, Where], line: Callable[[Place], str]) -> list[tuple[int, Place]]:
+    """Two workers, each with its place, that met in one collective from lines with another text; [] for none.
+
+    line: the text at a place.
+    """
+    met: dict[tuple[int, str], list[tuple[int, Place]]] = {}
     for worker, where in sorted(now.items()):  # so that the same cells give the same words
         for counter, number, place in where.met:
             if place[0]:
-                met.setdefault((number, counter), {})[worker] = place
-    for key in sorted(met):
-        (one, place), *others = met[key].items()
-        for other, elsewhere in others:
-            if place != elsewhere and line(place) != line(elsewhere):
-                return Unlike(one, other, place, elsewhere)
-    return None
+                met.setdefault((number, counter), []).append((worker, place))
+    for _key, (first, *others) in sorted(met.items()):
+        for other in others:
+            if first[1] != other[1] and line(first[1]) != line(other[1]):
+                return [first, other]
+    return []

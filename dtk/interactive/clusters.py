@@ -1,37 +1,93 @@
-"""`dtk.cluster`: workers that stay, cell by cell."""
+"""`dtk.cluster`: workers that stay, cell by cell; what they are sent is checked, and what comes back is worded."""
 
 from __future__ import annotations
 
-import math
-import threading
+import ast
+import json
+import pickle
 import time
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, runs
-from dtk.errors import ClusterConfigError, RunInterrupted
-from dtk.interactive import cells, processes, repair
+from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, folded
+from dtk.interactive import processes, repair
+from dtk.interactive.barrier import Place
 from dtk.interactive.inspection import table
-from dtk.interactive.output import workers_in_words
-from dtk.interactive.session import CellOutcome, Session
+from dtk.interactive.session import CellOutcome, Session, line_in_words
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch
 from dtk.launch.launch import Job
-from dtk.launch.warm import idle_seconds
+from dtk.live.lines import named, workers_in_words
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
+from dtk.watch import explain
 from dtk.worker import ship
+from dtk.worker.wire import Message
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Cluster", "cluster", "run_magic"]
+__all__ = ["CellFailed", "Cluster", "checked", "cluster", "run_magic"]
+
+PULL_SECONDS = 600.0
 
 _open: Cluster | None = None
-_ended = ""  # why the last one is not open any more
+
+
+class CellFailed(DtkError):
+    """A cell raised on a worker of a cluster that stays, or can't come to its end there. The cluster is open.
+
+    Attributes:
+        worker: index of the worker that raised; of the first that waits, where none raised.
+        tracebacks: by worker, the traceback as text, with the learner's lines.
+        waits: for each worker that waits in a collective for what can't come, by index, the workers that it waits for.
+    """
+
+    def __init__(
+        self,
+        said: Sequence[tuple[Sequence[int], str]],
+        *,
+        worker: int,
+        tracebacks: Mapping[int, str],
+        waits: Mapping[int, Sequence[int]],
+        remedy: str = "",
+    ):
+        """said: the message in parts: of which workers (of none: of the cluster), what."""
+        parts = (f"{workers_in_words(workers)} {words}" if workers else words for workers, words in said)
+        super().__init__("; ".join(parts), remedy=remedy)
+        self.worker = worker
+        self.tracebacks = dict(tracebacks)
+        self.waits = {each: list(awaited) for each, awaited in waits.items()}
+        self._said = list(said)
+
+    def _render_traceback_(self) -> list[str]:
+        by_text: dict[str, list[int]] = {}
+        for worker, text in self.tracebacks.items():
+            by_text.setdefault(text, []).append(worker)
+        lines: list[str] = []
+        for text, workers in by_text.items():
+            lines += [named(workers), *folded(text.rstrip().splitlines()), ""]
+        if len(self._said) == 1 and not self.remedy:
+            return [*lines, *super()._render_traceback_()]
+        parts = [f"{named(workers)} {words}" if workers else words for workers, words in self._said]
+        return [*lines, f"{type(self).__name__}:", *parts, *(self._ways_on() if self.remedy else [])]
+
+    def _ways_on(self) -> list[str]:
+        """A line for each."""
+        awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
+        one = N_("%%worker {worker}, with the lines that it has not run, lets it catch up")
+        ways = [*(_(one, worker=worker) for worker in sorted(awaited)), _("cluster.free() ends the wait")]
+        return [_("then: {way}", way=way) if way is ways[0] else _("or: {way}", way=way) for way in ways]
+
+
+class Stays(str):
+    """Stands for a value that can't travel from its worker: its `repr` there."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Cluster:
@@ -43,19 +99,15 @@ class Cluster:
 
     def __init__(self, started: processes.Started):
         self._session = Session(started)
-        self._lock = threading.RLock()  # held while a cell runs
-        self._closed = ""
-        self._stop = threading.Event()
-        if not math.isinf(limit := idle_seconds()):
-            threading.Thread(target=self._end_when_idle, args=(limit,), daemon=True, name="dtk-cluster").start()
+        self._closed = False
 
     @property
     def workers(self) -> int:
-        """How many."""
+        """Returns how many workers there are."""
         return self._session.started.job.workers
 
     def __repr__(self) -> str:
-        state = self._closed or "open"
+        state = "closed" if self._closed else "open"
         return f"<Cluster workers={self.workers} cells={self._session.number} {state}>"
 
     def __enter__(self) -> Cluster:
@@ -74,21 +126,23 @@ class Cluster:
             workers: their numbers; None: all.
 
         Returns:
-            The values in the order of the workers; tensors come as arrays, and what can't travel as its `repr`.
+            The values in the order of the workers; tensors come as arrays, and what can't travel as its `repr`. Workers
+            that are held (`pause`) have none.
 
         Raises:
             CellFailed: the cell raised, or can't come to its end, on a worker; the cluster stays open.
             ClusterConfigError: it could not be sent; nothing was.
         """
         targets = self._targets(workers)
-        return cells.values(self._session, self._send(what, targets, value=True).ends, targets)
+        ends = self._send(what, targets, value=True).ends
+        return [self._value(ends[worker]) for worker in targets if worker in ends]
 
     def cell(self, code: str, workers: Sequence[int] | None = None) -> None:
-        """What the magics call: as `run`, without values."""
+        """Runs code as `run` does, without values: what the magics call."""
         self._send(code, self._targets(workers), value=False)
 
     def pull(self, code: str, workers: Sequence[int] | None = None) -> list[Any]:
-        """The value of an expression on each worker: of a variable or a model this worker's own copies, as arrays.
+        """Returns an expression's value on each worker: of a variable or a model this worker's own copies, as arrays.
 
         Args:
             code: a name, or an expression; one that takes an all-reduce is refused. Of a worker that waits or is held
@@ -99,20 +153,26 @@ class Cluster:
             The values in the order of the workers; of a model a dictionary, {name of the weight: array}; of what
             several replicas of a worker have a list.
         """
-        with self._lock:
-            self._check_open()
-            return cells.pull(self._session, self._targets(workers), code)
+        self._check_open()
+        targets, code = self._targets(workers), checked(code)
+        values = []
+        for peer in (self._session.peers[worker] for worker in targets):
+            answer = peer.ask("pull", PULL_SECONDS, code=code)
+            if answer is None:
+                raise peer.silent(PULL_SECONDS)
+            if "error" in answer:
+                raise ClusterConfigError(_("{name}: {words}", name=peer.name, words=answer["error"]))
+            values.append(self._value(answer))
+        return values
 
     def inspect(self) -> pandas.DataFrame:
-        """A table of what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
+        """Lists what the namespaces hold: name, shape, a digest for each worker, and whether the workers differ.
 
-        Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one; then
-        what is local to the functions that it is in comes first, named "loss in step()".
+        Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one.
         """
-        with self._lock:
-            self._check_open()
-            living = [peer for peer in self._session.peers if peer.lost is None]
-            return table({peer.number: (peer.ask("look") or {}).get("rows", []) for peer in living})
+        self._check_open()
+        living = [peer for peer in self._session.peers if peer.lost is None]
+        return table({peer.number: (peer.ask("look") or {}).get("rows", []) for peer in living})
 
     def sync(self, *names: str, from_worker: int = 0) -> str:
         """Gives all workers one worker's variables, and says whether replicas are equal then.
@@ -122,10 +182,9 @@ class Cluster:
                 is to be equal on all workers.
             from_worker: whose.
         """
-        with self._lock:
-            self._check_idle("sync")
-            (giver,) = self._targets([from_worker])
-            return repair.sync(self._session, list(names), giver)
+        self._check_idle("sync")
+        (giver,) = self._targets([from_worker])
+        return repair.sync(self._session, list(names), giver)
 
     def restart(self, worker: int) -> str:
         """Gives a worker a new process, and says what it has and lacks; the others keep what they have.
@@ -133,99 +192,103 @@ class Cluster:
         The cells that went through run again there, up to the first all-reduce of each; plain values that it lacks, and
         all variables, come from another worker. Iterators begin anew.
         """
-        with self._lock:
-            self._check_open()
-            (number,) = self._targets([worker])
-            busy = [peer.number for peer in self._session.running() if peer.number != number]
-            if busy:
-                raise ClusterConfigError(_busy("restart", busy))
-            return repair.restart(self._session, number)
+        self._check_open()
+        (number,) = self._targets([worker])
+        busy = [peer.number for peer in self._session.running() if peer.number != number]
+        if busy:
+            raise ClusterConfigError(_busy("restart", busy))
+        return repair.restart(self._session, number)
 
     def pause(self) -> str:
-        """From now on the workers of a cell are held before each collective: `step` lets them through one."""
-        with self._lock:
-            self._check_open()
-            self._session.hold()
-            return _("each cell is held before its first collective; step() lets it through one, resume() through all")
+        """Holds the workers of each cell before its collectives from now on: `step` lets them through one."""
+        self._check_open()
+        self._session.hold()
+        return _("each cell is held before its first collective; step() lets it through one, resume() through all")
 
     def step(self) -> None:
         """Lets the workers that are held through one collective, all the same."""
-        with self._lock:
-            self._check_open()
-            if len(self._session.idle()) == self.workers:
-                words = _("step: no worker is held; cluster.pause() holds those of the next cell")
-                raise ClusterConfigError(words)
-            self._session.step()
-            self._await()
+        self._check_open()
+        if len(self._session.idle()) == self.workers:
+            words = _("step: no worker is held; cluster.pause() holds those of the next cell")
+            raise ClusterConfigError(words)
+        self._session.step()
+        self._await()
 
     def resume(self) -> None:
         """Lets the workers that are held go on to their cell's end."""
-        with self._lock:
-            self._check_open()
-            self._session.open()
-            self._await()
+        self._check_open()
+        self._session.open()
+        self._await()
 
     def so_far(self) -> Run:
-        """What `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
-        with self._lock:
-            self._check_idle("so_far")
-            started, folder = self._session.started, launch.new_folder(self._job())  # a directory of its own
-            file = f"so-far-{time.monotonic_ns()}.zip"
-            self._session.do("snapshot", file=file)
-            for worker in folder.each:
-                path = started.folder.path / worker.path.name / file
-                with zipfile.ZipFile(path) as archive:
-                    archive.extractall(worker.path)
-                path.unlink()
-            seconds = time.monotonic() - started.clock
-            folder.save_attempt(1, None, 0.0, seconds)
-            job, picture = started.job, ClusterPicture(started.configs)
-            return Run(folder, job.mode, job.replicas, job.seed, [None] * job.workers, seconds, picture)
+        """Returns what `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
+        self._check_idle("so_far")
+        started, folder = self._session.started, launch.new_folder(self._job())  # a directory of its own
+        self._session.do("snapshot", folder=str(folder.path))
+        seconds = time.monotonic() - started.clock
+        folder.save_attempt(1, None, 0.0, seconds)
+        job, picture = started.job, ClusterPicture(started.configs)
+        return Run(folder, job.mode, job.replicas, job.seed, [None] * job.workers, seconds, picture)
 
     def baseline(self) -> Run:
-        """The session's cells once more, in one process on one device: what `dtk.verify` compares `so_far()` with.
+        """Runs the session's cells once more, in one process on one device: `dtk.verify` compares `so_far()` with it.
 
         It has one worker's share of the cores, and is seeded as the workers were. A cell that ended with an error, or
         was interrupted, ends there after as many recorded steps. Left out are functions, and what ran on single workers
         alone; a line says so.
         """
-        with self._lock:
-            job, left = self._job(), self._session.history.to_replay()[1]
-            if left:
-                words = ngettext(
-                    "the baseline is without cell {cells}: functions, and what ran on single workers alone",
-                    "the baseline is without cells {cells}: functions, and what ran on single workers alone",
-                    len(left),
-                    cells=_(", ").join(map(str, left)),
-                )
-                environment.say(words)
-            return runs.carry_out(replace(job, workers=1, replicas=1, mode="single"), time.monotonic())
+        job, left = self._job(), self._session.to_replay()[1]
+        if left:
+            words = ngettext(
+                "the baseline is without cell {cells}: functions, and what ran on single workers alone",
+                "the baseline is without cells {cells}: functions, and what ran on single workers alone",
+                len(left),
+                cells=_(", ").join(map(str, left)),
+            )
+            environment.say(words)
+        return runs.carry_out(replace(job, workers=1, replicas=1, mode="single"), time.monotonic())
 
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
-        with self._lock:
-            self._check_open()
-            if not self._session.running():
-                return f"{_('no worker is in a cell')}; {repair.compare(self._session)}"
-            return repair.free(self._session)
+        self._check_open()
+        if not self._session.running():
+            return f"{_('no worker is in a cell')}; {repair.compare(self._session)}"
+        return repair.free(self._session)
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
-        self._end(_("closed: dtk.cluster() makes a new one"))
+        global _open
+        if not self._closed:
+            self._closed = True
+            processes.end(self._session.started)
+        if _open is self:
+            _open = None
 
     # ---- how
 
     def _send(self, what: Any, targets: list[int], value: bool) -> CellOutcome:
-        with self._lock:
-            self._check_open()
-            if isinstance(what, str):
-                message = {"do": "cell", "code": cells.checked(what)}
-            elif callable(what):
-                message = cells.function(self._session, what)
-            else:
-                raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
-            self._session.send(targets, {**message, "value": value})
-            return self._await()
+        self._check_open()
+        if isinstance(what, str):
+            message = {"do": "cell", "code": checked(what)}
+        elif callable(what):
+            folder = self._session.started.folder.path / "calls"
+            folder.mkdir(mode=0o700, exist_ok=True)
+            (folder / f"{self._session.number + 1}.pkl").write_bytes(ship.pack(what, (), {}))
+            (folder / "sources.json").write_text(json.dumps(ship.cell_sources()))
+            message = {"do": "call"}
+        else:
+            raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
+        self._session.send(targets, {**message, "value": value})
+        return self._await()
+
+    def _value(self, end: Message) -> Any:
+        """The value of a cell that ended so. Read from a file of this user's own worker."""
+        if "stays" in end:
+            return Stays(end["stays"])
+        path = self._session.started.folder.path / end["value"]
+        value = pickle.loads(path.read_bytes())
+        path.unlink()
+        return value
 
     def _await(self) -> CellOutcome:
         session = self._session
@@ -235,22 +298,23 @@ class Cluster:
             freed = repair.interrupt(session)
             words = _("cell {cell} was interrupted: {how}", cell=session.number, how=freed)
             raise RunInterrupted(words, session.started.folder) from None
-        cells.say_unlike(session, outcome)
+        if outcome.unlike:
+            _say_unlike(session, outcome.unlike)
         if outcome.held and not outcome.waits:
-            cells.say_held(session, outcome)
+            _say_held(session, outcome)
         if not (outcome.errors or outcome.lost or outcome.waits):
             return outcome
         differing = ""
         if len(session.idle()) == self.workers:
             settled = repair.settle(session, enable=any(end["op"] for end in outcome.errors.values()))
             differing = str(settled) if settled.differing else ""
-        raise cells.error_of(session, outcome, differing)
+        raise _error_of(session, outcome, differing)
 
     def _job(self) -> Job:
         """The session's cells as a run's function."""
         from dtk.interactive.shell import replay  # with IPython, which a kernel need not have loaded
 
-        found = self._session.history.to_replay()[0]
+        found = self._session.to_replay()[0]
         return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}), strategy=True)
 
     def _targets(self, asked: Sequence[int] | int | None) -> list[int]:
@@ -258,10 +322,8 @@ class Cluster:
         found = list(range(self.workers)) if asked is None else [asked] if isinstance(asked, int) else list(asked)
         for worker in found:
             if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < self.workers:
-                there = N_("worker {worker}: the workers are 0 to {last}")
-                if self.workers == 1:
-                    there = N_("worker {worker}: there is worker 0 only")
-                raise ClusterConfigError(_(there, worker=worker, last=self.workers - 1))
+                words = _("worker {worker}: the workers are 0 to {last}", worker=worker, last=self.workers - 1)
+                raise ClusterConfigError(words)
         return sorted({*found})
 
     def _check_idle(self, who: str) -> None:
@@ -272,26 +334,7 @@ class Cluster:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClusterConfigError(_("this cluster is {state}", state=self._closed))
-
-    def _end_when_idle(self, limit: float) -> None:
-        """Ends a cluster that nobody uses, as a warm parent that is idle so long: its memory is other people's too."""
-        while not self._stop.wait(min(limit, max(0.1, limit - (time.monotonic() - self._session.used)))):
-            with self._lock:
-                if time.monotonic() - self._session.used >= limit:
-                    words = N_("ended: no cell came for {limit:g} s (DTK_WARM_IDLE); dtk.cluster() makes a new one")
-                    self._end(_(words, limit=limit))
-
-    def _end(self, why: str) -> None:
-        global _open, _ended
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = why
-            self._stop.set()
-            processes.end(self._session.started)
-            if _open is self:
-                _open, _ended = None, why
+            raise ClusterConfigError(_("this cluster is closed: dtk.cluster() makes a new one"))
 
 
 def _busy(who: str, busy: Sequence[int]) -> str:
@@ -310,7 +353,6 @@ def cluster(
     seed: int | None = 0,
     keras: int | None = None,
     start: str = "auto",
-    isolate: bool | None = None,
 ) -> Cluster:
     """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
 
@@ -319,7 +361,7 @@ def cluster(
         values = cluster.run("strategy.num_replicas_in_sync")
 
     Args:
-        workers, replicas, seed, keras, start, isolate: as for `dtk.run`.
+        workers, replicas, seed, keras, start: as for `dtk.run`.
 
     Returns:
         The cluster; `with dtk.cluster() as cluster:` closes it at the end.
@@ -329,12 +371,14 @@ def cluster(
         WorkerFailed: a worker ended while it started.
     """
     global _open
+    if _open is not None and processes.gone(_open._session.started):
+        _open.close()
     if _open is not None:
         words = N_(
             "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
         )
         raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
-    job = processes.checked(workers, replicas, seed, keras, start, isolate)
+    job = processes.checked(workers, replicas, seed, keras, start)
     _open = Cluster(processes.start(job))
     return _open
 
@@ -343,12 +387,77 @@ def run_magic(magic: str, line: str, cell: str) -> None:
     """Runs a notebook's cell on the workers of the cluster that is open. line: what follows the magic's name."""
     if _open is None:
         none = N_("{who}: there is no cluster: cluster = dtk.cluster(workers=2) makes one")
-        over = N_("{who}: the cluster is {state}")
-        raise ClusterConfigError(_(over if _ended else none, who=magic, state=_ended))
+        raise ClusterConfigError(_(none, who=magic))
     words = line.replace(",", " ").split()
-    if not all(word.isdecimal() for word in words):
+    if not all(word.isdecimal() for word in words) or (magic == "%%worker" and not words):
         said = _("{magic} {line}: numbers of workers go there, such as {magic} 1", magic=magic, line=line.strip())
         raise ClusterConfigError(said)
-    if magic == "%%worker" and not words:
-        raise ClusterConfigError(_("%%worker: which? %%worker 1 runs the cell on worker 1, %%workers on all"))
     _open.cell(cell, [int(word) for word in words] if words else None)
+
+
+def checked(code: str) -> str:
+    """The code as it is sent; ClusterConfigError where no worker could run it: nothing is sent then.
+
+    Something stands in the blank lines at its head, which IPython would leave out: lines keep their numbers.
+    """
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        text = TransformerManager().transform_cell(code)
+        compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        where = line_in_words(error.lineno or 0, (error.text or "").strip())
+        words = _("{where}: {error}; the cell was sent to no worker", where=where, error=error.msg)
+        raise ClusterConfigError(words) from None
+    blank = len(code) - len(code.lstrip("\n"))
+    return "#\n" * blank + code[blank:]
+
+
+# ---- what comes back, in words
+
+
+def _error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
+    """The error of a cell that did not come to its end on all workers. more: is added to its message."""
+    own = {worker: end for worker, end in outcome.errors.items() if not end["by_a_peer"]}
+    errors = own if own or outcome.lost else outcome.errors
+    groups: dict[str, list[int]] = {}
+    for worker, end in errors.items():
+        words = explain.in_one_sentence(end["type"], end["message"])
+        if end["place"][0]:
+            words = _("{words}, in {place}", words=words, place=session.in_words(end["place"]))
+        groups.setdefault(words, []).append(worker)
+    said: list[tuple[Sequence[int], str]] = [(workers, words) for words, workers in groups.items()]
+    for peer in outcome.lost:
+        ended = explain.exit_in_words(peer.lost)
+        said.append(([peer.number], _("{what}: {remedy}", what=ended, remedy=peer.remedy)))
+    for wait in outcome.waits:
+        awaited, place = workers_in_words(wait.awaited), session.in_words(wait.place)
+        said.append(([wait.worker], _("waits for {workers} in {place}", workers=awaited, place=place)))
+    freed = outcome.waits and not outcome.lost
+    return CellFailed(
+        [*said, ([], more)] if more else said,
+        worker=[*errors, *(peer.number for peer in outcome.lost), *(wait.worker for wait in outcome.waits)][0],
+        tracebacks={worker: end["traceback"] for worker, end in outcome.errors.items()},
+        waits={wait.worker: list(wait.awaited) for wait in outcome.waits},
+        remedy=_("run the rest on the workers that are awaited, or cluster.free()") if freed else "",
+    )
+
+
+def _say_held(session: Session, outcome: CellOutcome) -> None:
+    """Says who is held before a collective, and in which line."""
+    by_place: dict[Place, list[int]] = {}
+    for worker, place in sorted(outcome.held.items()):
+        by_place.setdefault(place, []).append(worker)
+    for place, workers in by_place.items():
+        words = N_("{workers}: held before a collective in {place}")
+        environment.say(_(words, workers=workers_in_words(workers), place=session.in_words(place)))
+
+
+def _say_unlike(session: Session, found: Sequence[tuple[int, Place]]) -> None:
+    """Says that two lines met in one collective: TensorFlow adds up their values, or fails without naming the lines.
+
+    It may be right where one worker catches up with another: only the learner knows.
+    """
+    one, other = (f"{named([worker])} {session.in_words(place)}" for worker, place in found)
+    words = N_("{one} and {other} met in one collective: unless both are the same step, its result is a mix")
+    environment.say(_(words, one=one, other=other))

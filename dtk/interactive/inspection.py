@@ -8,14 +8,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dtk.compat.per_replica import Copies, copies, is_mirrored, local_values
-from dtk.interactive.barrier import Frame
 from dtk.language import _
-from dtk.live import fold
+from dtk.live import lines
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Row", "digest_of", "is_plain", "local_rows", "look", "numbers", "table", "variables_of"]
+__all__ = ["Row", "digest_of", "is_plain", "look", "numbers", "table", "variables_of"]
 
 Row = dict[str, Any]
 
@@ -39,17 +38,6 @@ def look(names: Mapping[str, Any]) -> list[Row]:
         if not variables:
             rows += _of_value(name, value)
     return rows
-
-
-def local_rows(stack: Sequence[Frame]) -> list[Row]:
-    """Rows of what is local to the functions and scripts in which the worker is, named "loss in step()"."""
-    rows: dict[str, Row] = {}
-    for frame in stack:
-        for row in look(frame.names) if frame.within else []:
-            replica = f", replica {frame.replica}" if frame.replica else ""
-            name = f"{row['name']} in {frame.within}{replica}"
-            rows.setdefault(name, {**row, "name": name})
-    return list(rows.values())
 
 
 def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
@@ -218,7 +206,7 @@ def _verdict(have: Mapping[int, Row], workers: int, kept: str) -> str:
     'only on 0'
     """
     if len(have) < workers:
-        return _("only on {workers}", workers=fold.label(sorted(have)))
+        return _("only on {workers}", workers=lines.label(sorted(have)))
     if len({part for row in have.values() for part in row["digest"].split()}) == 1:
         return _("equal")
     return _("DIFFER") if kept == "mirrored" else _("differ, as each has its own")

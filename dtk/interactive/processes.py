@@ -17,8 +17,8 @@ from dtk.language import N_, _
 from dtk.launch import launch, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost, here
-from dtk.launch.warm import ParentProcess
+from dtk.launch.place import Localhost
+from dtk.launch.warm import ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
 from dtk.watch import explain
@@ -26,9 +26,10 @@ from dtk.worker import ship, wire
 from dtk.worker.spec import WorkerSpec
 from dtk.worker.wire import Message, Wire
 
-__all__ = ["Peer", "Started", "checked", "end", "kill", "lost", "replace", "start"]
+__all__ = ["Peer", "Started", "checked", "end", "gone", "kill", "lost", "replace", "start"]
 
 START_SECONDS, KILL_SECONDS = 60.0, 4.0
+MOST_SECONDS = 1e8  # that `select` can wait
 _HELLO_SECONDS = 5.0
 
 
@@ -44,7 +45,6 @@ class Peer:
     key: str
     cells: Wire | None = None
     control: Wire | None = None
-    ready: bool = False
     running: int | None = None
     lost: int | None = None
 
@@ -56,6 +56,11 @@ class Peer:
     def remedy(self) -> str:
         """When it has ended."""
         return _("{call} replaces it", call=f"cluster.restart(worker={self.number})")
+
+    def silent(self, seconds: float) -> ClusterConfigError:
+        """The error where it does not answer."""
+        words = N_("{worker} has ended or did not answer for {seconds:g} s: {remedy}")
+        return ClusterConfigError(_(words, worker=self.name, seconds=seconds, remedy=self.remedy))
 
     @property
     def idle(self) -> bool:
@@ -100,10 +105,8 @@ class Started:
     specs: list[WorkerSpec] = field(default_factory=list)
 
 
-def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isolate: bool | None) -> Job:
+def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> Job:
     """The job of a cluster; ClusterConfigError where it can't be."""
-    place = here(None, isolate)
-    assert place is not None, "no other is asked for"
     request.check_sizes(workers, replicas, here=True)
     if environment.on_colab() and workers > 1:
         words = _("workers={workers}: Colab has room for one", workers=workers)
@@ -116,7 +119,6 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str, isol
         mode="mirrored" if workers == 1 < replicas else "cluster",
         share=workers,
         stall_timeout=None,
-        place=place,
     )
     request.check_memory(workers, job.fork)
     return job
@@ -127,7 +129,7 @@ def start(job: Job) -> Started:
     clock = time.monotonic()
     tf_config.notice()
     folder = launch.new_folder(job)
-    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (), {}))
+    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}))
     return on_free_ports(folder, lambda: _started(job, folder, clock))
 
 
@@ -190,14 +192,12 @@ def kill(started: Started, peers: list[Peer]) -> None:
 
 
 def _connect(started: Started, peers: list[Peer]) -> None:
+    """Waits for these workers, which call when they have a strategy."""
     deadline = time.monotonic() + START_SECONDS
-    while late := [peer for peer in peers if not peer.ready]:
-        links: list[Any] = [peer.cells for peer in peers if peer.cells is not None]
-        select.select([started.listener, *links, started.source], [], [], 0.1)
+    while late := [peer for peer in peers if peer.cells is None or peer.control is None]:
+        sources: list[Any] = [started.listener, started.source]
+        select.select(sources, [], [], 0.1)
         _admit(started)
-        for peer in peers:  # asked, and not by select alone: what came with the first line is read already
-            while peer.cells is not None and (message := peer.cells.next(0)) is not None:
-                peer.ready = peer.ready or "ready" in message
         for peer in lost(started, peers):
             raise _failed(started, peer)
         if time.monotonic() > deadline:
@@ -211,11 +211,10 @@ def _connect(started: Started, peers: list[Peer]) -> None:
 
 
 def _admit(started: Started) -> None:
-    """Takes in the workers that have called. Each says by its first line who it is; strangers are sent away."""
+    """Takes in the workers that have called. Each says by its first line who it is."""
     while select.select([started.listener], [], [], 0)[0]:
-        link = started.listener.accept()[0]
-        caller = Wire(link)
-        hello = caller.next(_HELLO_SECONDS) if wire.is_own(link) else None
+        caller = Wire(started.listener.accept()[0])
+        hello = caller.next(_HELLO_SECONDS)
         if hello is None:
             caller.close()
         elif hello["channel"] == "control":
@@ -233,6 +232,13 @@ def _failed(started: Started, peer: Peer) -> WorkerFailed:
     trace = error["traceback"] if error else "\n".join(corner.log_end(15))
     what = f"{peer.name} {words}"
     return WorkerFailed(what, worker=peer.number, exitcode=peer.lost, traceback=trace, folder=started.folder)
+
+
+def gone(started: Started) -> bool:
+    """Whether no worker is left, as after an hour without a cell."""
+    started.source.poll(0)
+    ended = all(peer.lost is not None or peer.key in started.source.exited for peer in started.peers)
+    return ended or not started.source.lives()
 
 
 def lost(started: Started, peers: Sequence[Peer]) -> list[Peer]:

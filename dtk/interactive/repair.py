@@ -1,6 +1,6 @@
-"""Makes a cluster usable again: softly at the gate, by cancelling, by aborting, or with a new process, in this order.
+"""Makes a cluster usable again: softly at the gate, by an interrupt, by an abort, or with a new process, in this order.
 
-Each step has its deadline, and its result is said: which step it was, what was lost, whether replicas are equal.
+Each way has its deadline, and its result is said: which way it was, what was lost, whether replicas are equal.
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dtk.interactive import processes
-from dtk.interactive.output import workers_in_words
 from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, ngettext
+from dtk.live.lines import workers_in_words
 
 __all__ = ["Settled", "compare", "free", "interrupt", "restart", "settle", "sync"]
 
 # How long each way may take; the gate less where nobody comes nearer to it.
 GATE_SECONDS, STILL_SECONDS = 2.0, 0.3
-_SECONDS = {"python": 0.3, "cancel": 1.2, "abort": 4.0}
-_FORCED = ("cancel", "abort")
+_SECONDS = {"python": 0.9, "abort": 4.0}
 _ABOVE = 1000  # between the highest key ever used and the next
 
 HOW = {
     "gate": N_("stopped before the next all-reduce, so that no step is lost"),
     "python": N_("stopped in the middle of its Python code"),
-    "cancel": N_("the collective that was under way is cancelled, and its step lost"),
     "abort": N_("the collectives that were under way are aborted, and their step lost"),
     "process": N_("it takes a new process"),
 }
@@ -37,32 +34,20 @@ HOW = {
 
 @dataclass
 class Settled:
-    """How replicas are after a repair. compared: variables that all workers have. differing, lone: names, of those that
-    differ, and of those that some workers have not.
-    """
+    """How replicas are after a repair. compared: how many variables; differing: the names of those that differ."""
 
     compared: int
     differing: list[str]
-    lone: Sequence[str] = ()
 
     def __str__(self) -> str:
+        n = self.compared
         if self.differing:
-            words = N_("replicas differ in {names}: cluster.sync() gives all workers worker 0's")
-            said = [_(words, names=_listed(self.differing))]
-        elif not self.compared:
-            said = [_("there are no variables to compare")]
-        else:
-            n = self.compared
-            said = [
-                ngettext("replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n)
-            ]
-        if self.lone:
-            said.append(_("not all workers have {names}", names=_listed(self.lone)))
-        return "; ".join(said)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else _("{name} and {n} more", name=names[0], n=len(names) - 1)
+            name, more = self.differing[0], len(self.differing) - 1
+            names = _("{name} and {n} more", name=name, n=more) if more else name
+            return _("replicas differ in {names}: cluster.sync() gives all workers worker 0's", names=names)
+        if not n:
+            return _("there are no variables to compare")
+        return ngettext("replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n)
 
 
 def interrupt(session: Session) -> str:
@@ -70,15 +55,14 @@ def interrupt(session: Session) -> str:
     with _undisturbed():
         outcome = session.outcome
         stopped = _at_the_gate(session, outcome)
-        return _finish(session, outcome, "gate" if stopped else _by_force(session, outcome, ("python", *_FORCED)))
+        return _finish(session, outcome, "gate" if stopped else _by_force(session, outcome, ("python", "abort")))
 
 
 def free(session: Session) -> str:
     """Ends waits in collectives, where the gate stops nobody, and says how."""
     with _undisturbed():
         outcome = CellOutcome(session.number)
-        eager = any(where.within for where in session.where().values())  # which can't be cancelled
-        return _finish(session, outcome, _by_force(session, outcome, _FORCED[1:] if eager else _FORCED))
+        return _finish(session, outcome, _by_force(session, outcome, ("abort",)))
 
 
 @contextlib.contextmanager
@@ -101,8 +85,8 @@ def _finish(session: Session, outcome: CellOutcome, how: str) -> str:
     new = [peer for peer in session.peers if peer.running is not None or peer.number in within]
     processes.kill(session.started, new)
     session.open()
-    session.show_rest(outcome)
-    forced = how in _FORCED or bool(new) or any(end["op"] for end in outcome.errors.values())
+    session.output.show(last=True)
+    forced = how == "abort" or bool(new) or any(end["op"] for end in outcome.errors.values())
     settled = settle(session, enable=forced)
     words = _(HOW["process" if new else how])
     if new:
@@ -148,8 +132,8 @@ def _by_force(session: Session, outcome: CellOutcome, ways: Sequence[str]) -> st
         while time.monotonic() < until:
             # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
             for peer in session.peers:
-                if how != "python" and (how == "abort" or peer.running is not None):
-                    peer.ask(how)
+                if how == "abort":
+                    peer.ask("abort")
                 if peer.running is not None:
                     peer.ask("interrupt")
             if _until_idle(session, outcome, STILL_SECONDS):
@@ -169,10 +153,9 @@ def settle(session: Session, enable: bool) -> Settled:
 def compare(session: Session) -> Settled:
     """Digests of all variables that are to be equal on all workers."""
     found = [answer["digests"] for answer in session.do("digests").values()]
-    names = list(dict.fromkeys(name for each in found for name in each))
-    shared = [name for name in names if all(name in each for each in found)]
+    shared = [name for name in found[0] if all(name in each for each in found)]
     differing = [name for name in shared if len({part for each in found for part in each[name].split()}) > 1]
-    return Settled(len(shared), differing, [name for name in names if name not in shared])
+    return Settled(len(shared), differing)
 
 
 def sync(session: Session, names: list[str], giver: int) -> str:
@@ -204,13 +187,16 @@ def restart(session: Session, worker: int) -> str:
     """
     session.repaired = True
     processes.replace(session.started, worker)
-    cells = session.history.of(worker)
+    cells = session.gone_through(worker)
     others = [peer.number for peer in session.idle() if peer.number != worker]
     with _given(session, [], others[0]) if others else contextlib.nullcontext(("", 0)) as (file, _count):
         done = session.do("replay", [worker], cells=cells, file=file)[worker]
         if others:
             session.do("take", names=[], file=file, giver=others[0])
-    said = [_("worker {worker} is a new process", worker=worker), _cells_in_words(len(cells), **done)]
+    said = [
+        _("worker {worker} is a new process", worker=worker),
+        _cells_in_words(len(cells), done["cut"], done["failed"]),
+    ]
     if done["taken"]:
         said.append(_("{names} from worker {worker}", names=", ".join(done["taken"]), worker=others[0]))
     if done["lacking"]:
@@ -224,23 +210,14 @@ def restart(session: Session, worker: int) -> str:
     return "; ".join(said)
 
 
-def _cells_in_words(count: int, cut: Sequence[int], failed: Sequence[int], **_rest: Any) -> str:
+def _cells_in_words(count: int, cut: Sequence[int], failed: Sequence[int]) -> str:
     """
     >>> _cells_in_words(4, [3], [])
-    '3 of 4 cells ran again, cell 3 up to its first all-reduce'
+    '3 of 4 cells ran again, up to the first all-reduce: 3'
     """
-    again = count - len(cut) - len(failed)
-    said = [_("{again} of {all} cells ran again", again=again, all=count)]
+    said = [_("{again} of {all} cells ran again", again=count - len(cut) - len(failed), all=count)]
     if cut:
-        words = ngettext(
-            "cell {cells} up to its first all-reduce",
-            "cells {cells} up to their first all-reduce",
-            len(cut),
-            cells=", ".join(map(str, cut)),
-        )
-        said.append(words)
+        said.append(_("up to the first all-reduce: {cells}", cells=_(", ").join(map(str, cut))))
     if failed:
-        said.append(
-            ngettext("cell {cells} raised", "cells {cells} raised", len(failed), cells=", ".join(map(str, failed)))
-        )
+        said.append(_("with an error: {cells}", cells=_(", ").join(map(str, failed))))
     return ", ".join(said)

@@ -1,78 +1,63 @@
-"""Cells to workers and back: sent, waited for, shown; a worker that waits for what can't come ends the wait."""
+"""Cells to workers and back: sent, waited for, shown; a worker that waits for what can't come ends the wait.
+
+Ends of cells come by a connection, output by files, so that a worker that prints much, or whose kernel does not listen,
+waits for nobody: what it displays is a file of its own, which a line of its log stands for.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import linecache
 import os
+import re
 import select
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.interactive.barrier import Place, Unlike, Wait, Where, stuck, unlike
-from dtk.interactive.inspection import table
-from dtk.interactive.output import Output, View, named
+from dtk.interactive import DISPLAYED
+from dtk.interactive.barrier import Place, Wait, Where, stuck, unlike
 from dtk.interactive.processes import Peer, Started, lost
 from dtk.language import N_, _
+from dtk.live.lines import named
+from dtk.live.text import Printer
+from dtk.records import RunFolder
 from dtk.worker.wire import Message
 
-__all__ = ["Cell", "CellOutcome", "History", "Session", "line_in_words"]
+__all__ = ["Cell", "CellOutcome", "Session", "line_in_words"]
 
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
 PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
-SHOW_SECONDS = 0.05
+SHOW_SECONDS, HEAR_SECONDS = 0.05, 0.02
 ASKED_SECONDS = 0.3  # how long one that has asked is heard before others that ask
 TASK_SECONDS = 600.0  # a task may run cells again
-MOST_ROWS = 40  # of a value that is shown at a debugger's prompt
+MOST = 1 << 18  # characters of a worker that a cell shows; all of it is in its log
+_DISPLAYED = re.compile(DISPLAYED.format(number=r"(\d+)"))
+# What TensorFlow's C++ code logs of collectives that end early: the error itself says it once more.
+_ABORTS = re.compile(
+    r"[EWI]\d{4} .*(_collective_executor|ring_alg|collective_param_resolver|rendezvous|coordination)"
+    r"|The error could be from a previous operation\. Restart your program"
+    r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer|\t \[\["
+)
+_RICH = "\x00"  # begins what stands for a display among lines
 
 
 @dataclass
 class Cell:
-    """code: None for a function. ends: by worker, (ended without an error, recorded steps, batches taken)."""
+    """What was sent. code: None for a function. ends: by worker, its message at the end."""
 
     number: int
     code: str | None
     workers: tuple[int, ...]
-    ends: dict[int, tuple[bool, int, int]] = field(default_factory=dict)
+    ends: dict[int, Message] = field(default_factory=dict)
 
     def went_through(self, worker: int) -> bool:
-        return worker in self.ends and self.ends[worker][0]
-
-
-class History:
-    """Of a session, in the kernel. workers: how many the cluster has."""
-
-    def __init__(self, workers: int):
-        self.workers = workers
-        self.cells: dict[int, Cell] = {}
-
-    def failed(self) -> bool:
-        """Whether a cell that all workers were sent has ended with an error or an interrupt on any of them."""
-        shared = [cell for cell in self.cells.values() if len(cell.workers) == self.workers]
-        return any(not cell.went_through(worker) for cell in shared for worker in cell.ends)
-
-    def of(self, worker: int) -> list[tuple[int, str]]:
-        """(number, code) of the cells that a worker went through; one that was interrupted may never end."""
-        through = [cell for cell in self.cells.values() if cell.went_through(worker)]
-        return [(cell.number, cell.code) for cell in through if cell.code is not None]
-
-    def to_replay(self) -> tuple[list[tuple[int, str, tuple[int, int] | None]], list[int]]:
-        """(number, code, limit) of what all workers were sent, and the numbers of the cells that are left out.
-
-        limit: (recorded steps, batches taken) at which a cell ended early; None for one that went through.
-        """
-        found: list[tuple[int, str, tuple[int, int] | None]] = []
-        left = []
-        for cell in self.cells.values():
-            if cell.code is None or len(cell.workers) < self.workers:
-                left.append(cell.number)
-            else:
-                through = all(map(cell.went_through, cell.workers))
-                most = max(((steps, takes) for _, steps, takes in cell.ends.values()), default=(0, 0))
-                found.append((cell.number, cell.code, None if through else most))
-        return found, left
+        return worker in self.ends and self.ends[worker]["status"] == "ok"
 
 
 @dataclass
@@ -87,7 +72,7 @@ class CellOutcome:
     waits: list[Wait] = field(default_factory=list)
     lost: list[Peer] = field(default_factory=list)
     held: dict[int, Place] = field(default_factory=dict)
-    unlike: Unlike | None = None
+    unlike: list[tuple[int, Place]] = field(default_factory=list)
 
     @property
     def errors(self) -> dict[int, Message]:
@@ -99,10 +84,9 @@ class Session:
 
     def __init__(self, started: Started):
         self.started = started
-        self.output = Output(started.folder)
-        self.history = History(started.job.workers)
+        self.output = CellPrinter(started.folder)
+        self.cells: list[Cell] = []
         self.repaired = False  # whether cells were interrupted, or a worker replaced
-        self.used = time.monotonic()
         self.outcome = CellOutcome(0)  # of the last wait, as far as it had come when it was interrupted
         self._paused = False
         self._waits = False  # for a cell: only then the learner is asked for lines
@@ -115,7 +99,7 @@ class Session:
     @property
     def number(self) -> int:
         """Of the last cell."""
-        return len(self.history.cells)
+        return len(self.cells)
 
     def idle(self) -> list[Peer]:
         return [peer for peer in self.peers if peer.idle]
@@ -124,6 +108,32 @@ class Session:
         return [peer for peer in self.peers if peer.running is not None]
 
     # ---- cells
+
+    def failed(self) -> bool:
+        """Whether a cell that all workers were sent has ended with an error or an interrupt on any of them."""
+        shared = [cell for cell in self.cells if len(cell.workers) == len(self.peers)]
+        return any(not cell.went_through(worker) for cell in shared for worker in cell.ends)
+
+    def gone_through(self, worker: int) -> list[tuple[int, str]]:
+        """(number, code) of the cells that a worker went through; one that was interrupted may never end."""
+        through = [cell for cell in self.cells if cell.went_through(worker)]
+        return [(cell.number, cell.code) for cell in through if cell.code is not None]
+
+    def to_replay(self) -> tuple[list[tuple[int, str, tuple[int, int] | None]], list[int]]:
+        """(number, code, limit) of what all workers were sent, and the numbers of the cells that are left out.
+
+        limit: (recorded steps, batches taken) at which a cell ended early; None for one that went through.
+        """
+        found: list[tuple[int, str, tuple[int, int] | None]] = []
+        left = []
+        for cell in self.cells:
+            if cell.code is None or len(cell.workers) < len(self.peers):
+                left.append(cell.number)
+            else:
+                through = all(map(cell.went_through, cell.workers))
+                most = max(((end["steps"], end["takes"]) for end in cell.ends.values()), default=(0, 0))
+                found.append((cell.number, cell.code, None if through else most))
+        return found, left
 
     def send(self, targets: Sequence[int], message: Message) -> None:
         """Sends a cell; ClusterConfigError where one of the workers is not free for it."""
@@ -136,27 +146,25 @@ class Session:
                     "{worker} is still in cell {cell}, {place}: run the rest on the workers it waits for, "
                     "cluster.resume() where it is held, or cluster.free()"
                 )
-                raise ClusterConfigError(
-                    _(words, worker=peer.name, cell=peer.running, place=self.position(peer.number))
-                )
-        everywhere = len(targets) == len(self.peers) and not self.repaired and not self.history.failed()
+                place = self.in_words(Where.of(peer.number, 0.0, peer.ask("where") or {}).place)
+                raise ClusterConfigError(_(words, worker=peer.name, cell=peer.running, place=place))
+        everywhere = len(targets) == len(self.peers) and not self.repaired and not self.failed()
         number = self.number + 1
-        self.history.cells[number] = Cell(number, message.get("code"), tuple(targets))
+        self.cells.append(Cell(number, message.get("code"), tuple(targets)))
         self.output.begin()
         for worker in targets:
             self.peers[worker].running = number
-            self.peers[worker].say({**message, "id": number, "cell": number, "everywhere": everywhere})
+            self.peers[worker].say({**message, "id": number, "everywhere": everywhere})
 
     def wait(self) -> CellOutcome:
         """Returns when no worker is in a cell, or those that are can't go on."""
-        self._waits, view = True, View(self.started)
+        self._waits = True
         try:
-            return self._wait(view)
+            return self._wait()
         finally:
             self._waits = False
-            view.end(self.outcome)
 
-    def _wait(self, view: View) -> CellOutcome:
+    def _wait(self) -> CellOutcome:
         outcome = self.outcome = CellOutcome(self.number)
         looked = shown = time.monotonic()
         before: dict[int, Where] = {}
@@ -164,8 +172,7 @@ class Session:
             self.hear(outcome)
             now = time.monotonic()
             if now - shown > SHOW_SECONDS:
-                self.output.look()
-                view.look(outcome)
+                self.output.show()
                 shown = now
             if now - looked > (PAUSED_SECONDS if self._paused else LOOK_SECONDS) and self.running():
                 looked, before = now, self._look(outcome, before)
@@ -175,8 +182,7 @@ class Session:
                     break
         else:
             outcome.waits, outcome.held = [], {}
-        self.used = time.monotonic()
-        self.show_rest(outcome)
+        self.output.show(last=True)
         ends = {worker: Where.of(worker, 0.0, end) for worker, end in outcome.ends.items()}
         outcome.unlike = outcome.unlike or unlike(ends, self.lines)  # in a quick cell there was no look
         outcome.lost = [peer for peer in self.peers if peer.lost is not None]
@@ -192,13 +198,13 @@ class Session:
         outcome.unlike = outcome.unlike or unlike(now, self.lines)
         return now
 
-    def hear(self, outcome: CellOutcome, seconds: float = 0.02) -> None:
-        """Takes in what workers in a cell send, within so many seconds."""
+    def hear(self, outcome: CellOutcome) -> None:
+        """Takes in what workers in a cell send within HEAR_SECONDS."""
         running, (asked, until) = self.running(), self._asked
         # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
         first = [peer for peer in running if peer is asked and time.monotonic() < until]
         links: dict[Any, Peer] = {peer.cells: peer for peer in first or running if peer.cells is not None}
-        for link in select.select([*links, self.started.source], [], [], seconds)[0]:
+        for link in select.select([*links, self.started.source], [], [], HEAR_SECONDS)[0]:
             if link in links:
                 for message in link.receive():
                     self._take(links[link], message, outcome)
@@ -207,47 +213,25 @@ class Session:
         lost(self.started, self.peers)
 
     def _take(self, peer: Peer, message: Message, outcome: CellOutcome) -> None:
-        if "ask" in message or "replicas" in message:
+        if "ask" in message:
             self._answer(peer, message)
         elif message.get("id") == peer.running:
             outcome.ends[peer.number] = message
-            end = message["status"] == "ok", message["steps"], message["takes"]
-            self.history.cells[message["id"]].ends[peer.number] = end
+            self.cells[message["id"] - 1].ends[peer.number] = message
             peer.running = None
 
     def _answer(self, peer: Peer, message: Message) -> None:
-        """To the worker's `input`, a debugger's prompt among them, or to `replicas` at that prompt."""
-        self.output.end({peer.number: (message["log"], message["shown"])})
+        """To the worker's `input`, a debugger's prompt among them."""
+        self.output.show(last=True)
         answer: Message = {}
         try:
-            if "replicas" in message:
-                self._show_replicas(peer, message)
-            else:
-                prompt = f"{named([peer.number])} {message['ask']}"
-                answer = {"said": input(prompt)} if self._waits else {"over": True}
+            prompt = f"{named([peer.number])} {message['ask']}"
+            answer = {"said": input(prompt)} if self._waits else {"over": True}
         except KeyboardInterrupt:
             pass  # the worker raises it where it asked
         finally:
             peer.say({**answer, "answers": message["number"]})
             self._asked = peer, time.monotonic() + ASKED_SECONDS
-
-    def _show_replicas(self, asker: Peer, message: Message) -> None:
-        """A table of what a name is on all workers, and where each worker is."""
-        rows = {asker.number: message["rows"]}
-        for peer in self.peers:
-            if peer is not asker and message["replicas"]:
-                rows[peer.number] = (peer.ask("look at", code=message["replicas"]) or {}).get("rows", [])
-        found = table(dict(sorted(rows.items())))
-        if len(found):
-            narrow = found[["name", "workers", *(name for name in found if name.startswith("worker ")), "shape"]]
-            print(narrow.to_string(index=False, max_rows=MOST_ROWS))
-        elif message["why"]:
-            print(message["why"])
-        for peer in self.peers:
-            print(f"{peer.name}: {self.position(peer.number)}", flush=True)
-
-    def show_rest(self, outcome: CellOutcome) -> None:
-        self.output.end({worker: (end["log"], end["shown"]) for worker, end in outcome.ends.items()})
 
     # ---- where the workers are
 
@@ -259,16 +243,6 @@ class Session:
             if (report := peer.ask("where")) is not None
         }
 
-    def position(self, worker: int) -> str:
-        """In words."""
-        report = self.peers[worker].ask("where")
-        if report is None:
-            return _("has ended")
-        where = Where.of(worker, 0.0, report)
-        if where.cell is None:
-            return _("in no cell")
-        return self.in_words(where.place)
-
     def lines(self, place: Place) -> str:
         """The text of both lines of a place."""
         return "\n".join((self._text(*place[:2]), self._text(*place[2:])))
@@ -276,7 +250,7 @@ class Session:
     def _text(self, file: str, number: int) -> str:
         """The text of a line of a cell, or of a function that was sent."""
         if file.startswith("<cell "):
-            lines = (self.history.cells[int(file[6:-1])].code or "").splitlines()
+            lines = (self.cells[int(file[6:-1]) - 1].code or "").splitlines()
             return lines[number - 1].strip() if 0 < number <= len(lines) else ""
         linecache.checkcache(file)
         return linecache.getline(file, number).strip()
@@ -327,7 +301,7 @@ class Session:
     # ---- between cells
 
     def do(self, what: str, targets: Sequence[int] | None = None, **more: Any) -> dict[int, Message]:
-        """A task (`interactive.tasks`) on idle workers, all at a time; ClusterConfigError with the first refusal."""
+        """A task (`worker_loop`) on idle workers, all at a time; ClusterConfigError with the first refusal."""
         chosen = [self.peers[worker] for worker in targets] if targets is not None else self.idle()
         number = time.monotonic_ns()
         for peer in chosen:
@@ -338,17 +312,59 @@ class Session:
                 assert peer.cells is not None, "it is idle"
                 answer = peer.cells.next(TASK_SECONDS)
                 if answer is None:
-                    how = _("has ended")
-                    if not peer.cells.closed:
-                        how = _("did not answer for {seconds:g} s", seconds=TASK_SECONDS)
-                    words = _("{worker} {how}: {remedy}", worker=peer.name, how=how, remedy=peer.remedy)
-                    raise ClusterConfigError(words)
+                    raise peer.silent(TASK_SECONDS)
                 if answer.get("id") == number:
                     answers[peer.number] = answer
         for worker, answer in answers.items():
             if answer["status"] == "error":
                 raise ClusterConfigError(answer["message"] or f"{self.peers[worker].name}: {answer['type']}")
         return answers
+
+
+class CellPrinter(Printer):
+    """Shows lines as a run's text view does, and displays, HTML and figures among them, in a notebook."""
+
+    def __init__(self, folder: RunFolder):
+        super().__init__(folder, MOST)
+        self._folder = folder
+        self._displays: dict[str, dict[str, Any]] = {}
+        self.skip()
+
+    def begin(self) -> None:
+        super().begin()
+        self._displays.clear()
+
+    def skip(self) -> None:
+        """Leaves out what was printed so far: TensorFlow's notes at the start, cells that ran again."""
+        for log in self.logs:
+            log.skip()
+
+    def shown(self, member: int, line: str) -> str:
+        found = _DISPLAYED.fullmatch(line)
+        if found is None:
+            return "" if _ABORTS.match(line) else super().shown(member, line)
+        path = self._folder.each[member].path / f"display-{found[1]}.json"
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return line  # the learner's own
+        path.unlink()
+        key = _RICH + hashlib.sha256(data).hexdigest()
+        self._displays[key] = json.loads(data)
+        return key
+
+    def print_line(self, label: str, line: str) -> None:
+        if line not in self._displays:
+            super().print_line(label, line)
+            return
+        item, ipython = self._displays[line], sys.modules.get("IPython")
+        data = item["data"]
+        if environment.live_mode() == "text" or ipython is None or ipython.get_ipython() is None:
+            text = data.get("text/plain", ", ".join(data))  # a table begins below its label
+            print(f"{label}\n{text}" if "\n" in text else f"{label} {text}")
+            return
+        print(label, flush=True)
+        ipython.display.display(data, metadata=item["metadata"], raw=True)
 
 
 def line_in_words(line: int, text: str, place: str = "") -> str:

@@ -1,4 +1,4 @@
-"""One worker's IPython: runs a cell, and writes what it shows into `shown.jsonl` beside its log.
+"""One worker's IPython: runs a cell, and writes what it displays into files beside its log.
 
 A baseline runs all cells of a session so, in one process.
 """
@@ -10,8 +10,9 @@ import contextlib
 import json
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +26,35 @@ from dtk import environment
 from dtk.compat import causes
 from dtk.compat.steps.marks import TAKE
 from dtk.errors import DtkError
+from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Files, Stopped
 from dtk.language import N_, _
+from dtk.records import weights
 
-__all__ = ["Shell", "Takes", "failure", "flush", "make", "replay", "run", "sizes"]
+__all__ = ["Shell", "Takes", "failure", "flush", "make", "replay", "run"]
 
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
 
-class _Shown:
-    """Appends what is displayed, each time with the length of the log by then, so that a reader has the order."""
+class _Publisher(DisplayPublisher):
+    folder: Path | None = None  # of the worker; without it nobody sees what is displayed
 
-    def __init__(self, path: Path):
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def add(self, data: dict[str, Any], metadata: dict[str, Any] | None, is_result: bool = False) -> None:
+    def publish(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Writes it into a file of its own, and a line that stands for it into the log."""
+        if self.folder is None:
+            return
+        number = time.monotonic_ns()
+        item = {"data": {kind: _as_text(value) for kind, value in data.items()}, "metadata": metadata or {}}
+        weights.replace(self.folder / f"display-{number}.json", json.dumps(item, default=repr).encode())
         flush()
-        clean = {kind: _as_text(value) for kind, value in data.items()}
-        line = {"at": os.fstat(1).st_size, "result": is_result, "data": clean, "metadata": metadata or {}}
-        os.write(self._file, (json.dumps(line, default=repr) + "\n").encode())
+        os.write(1, f"\n{DISPLAYED.format(number=number)}\n".encode())
 
-    def size(self) -> int:
-        return os.fstat(self._file).st_size
+    def clear_output(self, wait: bool = False) -> None:
+        pass  # what other workers have shown stays
 
 
 def _as_text(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def sizes() -> dict[str, int]:
-    """How far a reader has to read to have all that was printed and displayed so far."""
-    return {"log": os.fstat(1).st_size, "shown": _Publisher.shown.size()}
 
 
 def flush() -> None:
@@ -64,22 +63,15 @@ def flush() -> None:
             stream.flush()
 
 
-class _Publisher(DisplayPublisher):
-    shown: Any = None
-
-    def publish(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> None:
-        _Publisher.shown.add(data, metadata)
-
-    def clear_output(self, wait: bool = False) -> None:
-        pass  # what other workers have shown stays
-
-
 class _Hook(DisplayHook):
     def write_output_prompt(self) -> None:
         pass  # the label says whose it is
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-        _Publisher.shown.add(format_dict, md_dict, is_result=True)
+        if {*format_dict} <= {"text/plain"}:
+            print(*format_dict.values())
+        else:
+            self.shell.display_pub.publish(format_dict, md_dict)
 
     def finish_displayhook(self) -> None:
         self._is_active = False
@@ -89,8 +81,7 @@ class Shell(InteractiveShell):
     """IPython without a terminal and without files of its own: no history, no profile."""
 
     last: Any = None  # the last cell's value
-    in_file = False  # whether it executes one, by %run
-    raised: BaseException | None = None  # what %run has caught, and would only show
+    raised: BaseException | None = None  # what would only be shown, as %run does
 
     def init_history(self) -> None:
         self.history_manager = HistoryManager(shell=self, parent=self, hist_file=":memory:", enabled=False)
@@ -102,15 +93,7 @@ class Shell(InteractiveShell):
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
         # What is raised goes to the kernel, as the cell's end; %debug looks for it there.
         sys.last_type, sys.last_value, sys.last_traceback = sys.exc_info()
-        if self.in_file:
-            self.raised = sys.exc_info()[1]
-
-    def safe_execfile(self, *args: Any, **kwargs: Any) -> None:
-        self.in_file = True
-        try:
-            super().safe_execfile(*args, **kwargs)
-        finally:
-            self.in_file = False
+        self.raised = sys.exc_info()[1]
 
     def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -125,7 +108,6 @@ def make(folder: Path, names: dict[str, Any]) -> Shell:
     """
     import __main__
 
-    _Publisher.shown = _Shown(folder / "shown.jsonl")
     shell = Shell.instance(
         display_pub_class=_Publisher,
         displayhook_class=_Hook,
@@ -144,7 +126,7 @@ def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
     files: names of the learner's own files, of which the cell is one from now on.
     """
     name = f"<cell {number}>"  # stands for a file's name in tracebacks
-    files.add(name)
+    files[name] = True
     shell.compile.get_code_name = lambda *_: name  # type: ignore[method-assign]
     shell.raised = None
     result = shell.run_cell(code, store_history=True)
@@ -156,7 +138,7 @@ def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
 def failure(error: BaseException, files: Files) -> dict[str, Any]:
     """What was raised, as the kernel shows it: the learner's lines, not those above them."""
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(k, file, line) for k, (file, line) in enumerate(lines) if file in files]
+    own = [(k, file, line) for k, (file, line) in enumerate(lines) if files[file]]
     place = [*own[-1][1:], *own[0][1:]] if own else ["", 0, "", 0]
     trace = error.__traceback__
     for _frame in range(own[0][0] if own else 0):
@@ -191,8 +173,8 @@ def replay(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: A
     ours = make(place.folder.path, {"strategy": strategy})
     files, takes = Files(), Takes(place)
     for number, code, limit in cells:
-        with _stopped(place, takes, limit):
-            end = run(ours, number, code, files)
+        takes.limit = limit
+        end = run(ours, number, code, files)
         if follow.ended():
             return  # it has seen enough, whatever the cell made of the exception
         if end["status"] == "error" and limit is None:
@@ -201,45 +183,31 @@ def replay(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: A
 
 
 class Takes:
-    """Counts the batches that were taken from iterators of this process, which it marks in its journal."""
+    """Counts the batches that are taken from this process's iterators, and interrupts a cell at a limit.
+
+    limit: (recorded steps, batches taken); None for none.
+    """
 
     def __init__(self, place: environment.Here):
+        from dtk.worker.progress import progress
+
         self.count = 0
-        self.after: Callable[[], None] | None = None  # called after each
-        self._mark = place.journal.mark
+        self.limit: tuple[int, int] | None = None
+        self._progress = progress(place)
+        self._mark, self._before_step = place.journal.mark, self._progress.before_step
         place.journal.mark = self._counted  # type: ignore[assignment, method-assign]
+        self._progress.before_step = self._begins  # type: ignore[method-assign]
 
     def _counted(self, kind: str, *rest: Any) -> None:
         self._mark(kind, *rest)
         if kind == TAKE:
             self.count += 1
-            if self.after is not None:
-                self.after()
+            self._stop()
 
+    def _begins(self, *args: Any, **kwargs: Any) -> None:
+        self._stop()
+        self._before_step(*args, **kwargs)
 
-@contextlib.contextmanager
-def _stopped(place: environment.Here, takes: Takes, limit: tuple[int, int] | None) -> Iterator[None]:
-    """Interrupts the cell at the limit."""
-    if limit is None:
-        yield
-        return
-    from dtk.worker.progress import progress
-
-    state = progress(place)
-    original = state.before_step
-
-    def stop() -> None:
-        if state.steps >= limit[0] and takes.count >= limit[1]:
+    def _stop(self) -> None:
+        if self.limit is not None and self._progress.steps >= self.limit[0] and self.count >= self.limit[1]:
             raise KeyboardInterrupt
-
-    def before_step(*args: Any, **kwargs: Any) -> None:
-        stop()
-        original(*args, **kwargs)
-
-    state.before_step = before_step  # type: ignore[method-assign]
-    takes.after = stop
-    try:
-        yield
-    finally:
-        del state.before_step
-        takes.after = None

@@ -1,6 +1,8 @@
 """The main loop of a worker that stays: cells come one after another, their ends go back.
 
-A second thread answers where the worker is, holds it and frees it while the main thread is in a cell.
+A second thread answers where the worker is, holds it and frees it while the main thread is in a cell. Between two cells
+the kernel has collectives made usable again, variables given and taken, cells run once more in a new process, and what
+was recorded copied.
 """
 
 from __future__ import annotations
@@ -13,26 +15,33 @@ import json
 import os
 import pdb
 import pickle
+import shutil
 import signal
 import threading
 import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from dtk.compat import collectives
+from dtk.compat.per_replica import Copies, copies
+from dtk.compat.steps import updates as update_counts
 from dtk.environment import Here
 from dtk.errors import DtkError
-from dtk.interactive import shell, tasks
-from dtk.interactive.barrier import Gate, OutsideCell, frames
-from dtk.interactive.inspection import local_rows, look, numbers
+from dtk.interactive import shell
+from dtk.interactive.barrier import Gate
+from dtk.interactive.inspection import digest_of, is_plain, look, numbers, variables_of
 from dtk.language import N_, _
-from dtk.records import weights
+from dtk.records import events, weights
 from dtk.worker import ship, states, wire, worker
-from dtk.worker.progress import progress
+from dtk.worker.progress import keep_beside, progress, write_updates
 from dtk.worker.wire import Message, Wire
 
 __all__ = ["WorkerLoop"]
 
+_PROGRESS = ("steps", "epoch", "trainings", "looping")
+_NOT_OF_A_RUN = ("display-", "result.pkl", "value-", "given-")  # how files of a session alone begin
 _READABLE = ["Expression", "Name", "Attribute", "Subscript", "Tuple", "Constant", "UnaryOp", "USub", "Load"]
 
 
@@ -60,6 +69,7 @@ class WorkerLoop:
         self.takes = shell.Takes(place)
         self.strategy = worker.strategy_of(place, {})
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
+        self.shell.display_pub.folder = self.folder
         path = place.run.path / wire.SOCKET
         self._cells, control = wire.call(path), wire.call(path)
         for link, channel in ((self._cells, "cells"), (control, "control")):
@@ -67,12 +77,12 @@ class WorkerLoop:
         threading.Thread(target=self._answer_control, args=(control,), daemon=True, name="dtk-control").start()
         signal.signal(signal.SIGINT, self._on_interrupt)
         builtins.input = self._input
-        self._extend_debugger()
+        # After `continue`, pdb would open its prompt again at an interrupt.
+        pdb.Pdb.sigint_handler = lambda debugger, *_: self._on_interrupt()  # type: ignore[method-assign]
 
-    def run(self) -> None:
-        """Ends the process when the kernel hangs up."""
-        self._cells.send({"ready": os.getpid()})
-        while (message := self._cells.next()) is not None:
+    def run(self, idle: float) -> None:
+        """Ends the process when the kernel hangs up, or sends nothing for so many seconds."""
+        while (message := self._cells.next(idle)) is not None:
             if "answers" in message:  # to a question that was interrupted
                 continue
             self.gate.working = True
@@ -81,7 +91,7 @@ class WorkerLoop:
             finally:
                 self.gate.working = False
             self._cells.send({**answer, "id": message["id"]})
-        os._exit(0)  # without the kernel there is nobody to work for
+        os._exit(0)  # nobody to work for, and its memory is other people's, too
 
     def kept(self, value: Any, number: int) -> Message:
         """Writes the value to a file: nothing is unpickled that came by a socket."""
@@ -97,15 +107,14 @@ class WorkerLoop:
 
     def _task(self, message: Message) -> Message:
         try:
-            return {"status": "ok", **tasks.TASKS[message["do"]](self, message)}
+            return {"status": "ok", **_TASKS[message["do"]](self, message)}
         except Exception as error:
             return {"status": "error", "type": type(error).__name__, "message": str(error)}
 
     def _run(self, message: Message) -> Message:
         """Runs a cell, or calls a function; the answer is the cell's end."""
-        number = message["cell"]
+        number = message["id"]
         self.gate.begin()
-        collectives.cancellable()
         self.running = number
         states.pause(not message["everywhere"])
         try:
@@ -122,7 +131,7 @@ class WorkerLoop:
         shell.flush()
         ctypes.CDLL(None).fflush(None)
         recorded = {"steps": progress(self.place).steps, "takes": self.takes.count}
-        return {**end, **shell.sizes(), **recorded, **self._collectives()}
+        return {**end, **recorded, **self._collectives()}
 
     def _call(self, number: int) -> Message:
         folder = self.place.run.path / "calls"
@@ -130,7 +139,7 @@ class WorkerLoop:
         try:
             fn, args, kwargs = pickle.loads((folder / f"{number}.pkl").read_bytes())
             if isinstance(fn, FunctionType):
-                self.gate.files.add(fn.__code__.co_filename)
+                self.gate.files[fn.__code__.co_filename] = True
                 if fn.__module__ == "__main__":  # what it names and did not bring along is in the namespace here
                     for name in {*ship.names(fn.__code__)} & {*self.shell.user_ns} - {*fn.__globals__}:
                         fn.__globals__[name] = self.shell.user_ns[name]
@@ -145,47 +154,20 @@ class WorkerLoop:
         """What `input` is here: the kernel asks, and says whose question it is."""
         if self.running is None:
             raise EOFError(_("nobody is asked while a cell runs again in a new process"))
-        answer = self._ask({"ask": str(prompt)})
-        if "said" not in answer:
-            raise EOFError("the cell is to end") if "over" in answer else KeyboardInterrupt
-        return str(answer["said"])
-
-    def _ask(self, question: Message) -> Message:
-        """The kernel's answer; an earlier one, whose question was interrupted, is skipped."""
         self._questions += 1
         shell.flush()
-        self._cells.send({**question, "number": self._questions, **shell.sizes()})
+        self._cells.send({"ask": str(prompt), "number": self._questions})
         while (answer := self._cells.next()) is not None:
-            if answer.get("answers") == self._questions:
-                return answer
+            if answer.get("answers") != self._questions:  # to an earlier one, which was interrupted
+                continue
+            if "said" not in answer:
+                raise EOFError("the cell is to end") if "over" in answer else KeyboardInterrupt
+            return str(answer["said"])
         os._exit(0)
 
     def _on_interrupt(self, *_: Any) -> None:
         if self.running is not None:
             raise KeyboardInterrupt
-
-    def _extend_debugger(self) -> None:
-        """`replicas NAME` at the prompt of `breakpoint()` and `%debug`: the kernel asks the others, and shows all."""
-
-        def do_replicas(debugger: Any, arg: str) -> None:
-            """replicas NAME
-
-            What a name is on all workers: where this one stops, and where each of the others is.
-            Also NAME.attribute, NAME[0]. Without a name: where each worker is.
-            """
-            # To read f_locals anew would undo what was assigned at the prompt.
-            names = getattr(debugger, "curframe_locals", None) or debugger.curframe.f_locals
-            code = arg.strip()
-            rows, why = [], ""
-            try:
-                rows = look({code: self._read(code, {**debugger.curframe.f_globals, **names})}) if code else []
-            except Exception as error:
-                why = _in_words(error)
-            self._ask({"replicas": code, "rows": rows, "why": why})
-
-        pdb.Pdb.do_replicas = do_replicas  # type: ignore[attr-defined]
-        # After `continue`, pdb would open its prompt again at an interrupt.
-        pdb.Pdb.sigint_handler = lambda debugger, *_: self._on_interrupt()  # type: ignore[method-assign]
 
     # ---- the second thread: nothing here waits for TensorFlow, or for the main thread
 
@@ -201,28 +183,20 @@ class WorkerLoop:
     def _controlled(self, message: Message) -> Message:
         do = message["do"]
         if do == "look":
-            return {"rows": [*local_rows(frames(self.gate.files)), *look(self.shell.user_ns)]}
-        if do in ("look at", "pull"):
-            names = dict(self.shell.user_ns)
-            for frame in reversed(frames(self.gate.files)):
-                names |= frame.names
-            value = self._read(message["code"], names)
-            if do == "look at":
-                return {"rows": look({message["code"]: value})}
-            return self.kept(numbers(value), message["id"])
+            return {"rows": look(self.shell.user_ns)}
+        if do == "pull":
+            return self.kept(numbers(self._read(message["code"])), message["id"])
         if do == "hold":
             self.gate.hold(message["limits"], message["raises"])
         elif do == "open":
             self.gate.open()
-        elif do == "cancel":
-            collectives.cancel()
         elif do == "abort":
             collectives.abort("dtk: freed")
         elif do == "interrupt" and self.running is not None and not self.within:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return self._where()
 
-    def _read(self, code: str, names: dict[str, Any]) -> Any:
+    def _read(self, code: str) -> Any:
         """An expression's value; what would take a collective is refused: no other worker takes part in that.
 
         In a cell nothing is called: the main thread may hold TensorFlow's locks while it waits.
@@ -231,14 +205,7 @@ class WorkerLoop:
         if self.running is not None and not all(type(node).__name__ in _READABLE for node in ast.walk(tree)):
             words = N_("{code}: in a cell names alone are read, with attributes and numbers, such as model.weights[0]")
             raise DtkError(_(words, code=code))
-        try:
-            return eval(compile(tree, "<pull>", "eval"), names)
-        except OutsideCell:
-            words = N_(
-                "{code}: its value is made by all workers together (a metric's result, a reduction): run "
-                "it in a cell on all"
-            )
-            raise DtkError(_(words, code=code)) from None
+        return eval(compile(tree, "<pull>", "eval"), dict(self.shell.user_ns))
 
     def _where(self) -> Message:
         state = {"cell": self.running, "place": self.gate.place(), "held": sorted(self.gate.held.values())}
@@ -260,3 +227,195 @@ class _Reader(pickle.Unpickler):
 
 def _in_words(error: Exception) -> str:
     return str(error) if isinstance(error, DtkError) else f"{type(error).__name__}: {error}"
+
+
+# ---- what the kernel asks for between two cells: each task takes the loop and a message, and returns its answer
+
+
+def _settle(loop: WorkerLoop, message: Message) -> Message:
+    """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
+    loop.gate.open()
+    if message["enable"]:
+        collectives.enable()
+    collectives.set_keys(message["number"])
+    return {}
+
+
+# ---- variables
+
+
+def _digests(loop: WorkerLoop, message: Message) -> Message:
+    """Of all variables that are to be equal on all workers."""
+    return {"digests": {name: digest_of(variable) for name, variable in _variables(loop, [])}}
+
+
+def _variables(loop: WorkerLoop, names: list[str]) -> Iterator[tuple[str, Copies]]:
+    """Those of these names in the namespace; without names all that are to be equal on all workers."""
+    space = loop.shell.user_ns
+    for name in names or [name for name in space if not name.startswith("_")]:
+        if name not in space:
+            raise DtkError(_("worker {worker} has no {name}", worker=loop.place.worker, name=name))
+        for label, variable in variables_of(space[name]):
+            if names or variable.kept == "mirrored":
+                yield f"{name}{label}", variable
+
+
+def _give(loop: WorkerLoop, message: Message) -> Message:
+    """Writes the variables of these names to a file; without names all that are mirrored, and what else there is."""
+    found = dict(_variables(loop, message["names"]))
+    arrays = {name: variable.arrays()[0] for name, variable in found.items()}
+    rest = {} if message["names"] else _rest(loop)
+    weights.replace(loop.place.run.path / message["file"], ship.pack_result((arrays, rest)))
+    return {"count": len(arrays)}
+
+
+def _given(loop: WorkerLoop, message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(variables, `_rest`) of the file that another worker of this user has written."""
+    arrays, rest = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
+    return arrays, rest
+
+
+def _take(loop: WorkerLoop, message: Message) -> Message:
+    """Takes over the variables that `_give` has written."""
+    found = dict(_variables(loop, message["names"]))
+    gives = loop.place.worker == message["giver"]
+    for name, array in _given(loop, message)[0].items():
+        if name not in found:
+            if not message["names"]:
+                continue
+            words = N_("worker {worker} has no {lacking}: run the cell that makes it there first")
+            raise DtkError(_(words, worker=loop.place.worker, lacking=name))
+        if gives and found[name].kept != "mirrored":  # each of its replicas has its own part
+            continue
+        own = found[name].arrays()[0]
+        if own.shape != array.shape:
+            words = N_("{name} has the shape {shape} on worker {worker}, and {shape2} there")
+            raise DtkError(
+                _(words, name=name, shape=own.shape, worker=loop.place.worker, shape2=array.shape),
+            )
+        found[name].assign([array])
+    return {}
+
+
+# ---- a new process in the place of another
+#
+# The session's cells run again there, each up to its first collective: the other workers have those behind them and
+# will not take part in them again. Variables begin with this worker's own initial values, and are synced afterwards;
+# iterators begin anew.
+
+
+def _rest(loop: WorkerLoop) -> dict[str, Any]:
+    """What a new process has to have besides variables.
+
+    names: of all there is. plain: values by name. optimizers: by name, the variables that each trains. progress, and
+    counts of updates.
+    """
+    import numpy as np
+
+    space, state = {k: value for k, value in loop.shell.user_ns.items() if not k.startswith("_")}, progress(loop.place)
+    known = _trainable(loop)
+    optimizers = {name: update_counts.optimizer_of(value) for name, value in space.items()}
+    trained = {name: update_counts.trains(each, known) for name, each in optimizers.items() if each is not None}
+    return {
+        "names": list(space),
+        "plain": {name: each for name, each in space.items() if isinstance(each, np.ndarray) or is_plain(each)},
+        "optimizers": {name: paths for name, paths in trained.items() if paths},
+        "progress": {name: getattr(state, name) for name in _PROGRESS},
+        "counts": {each.name: each.state() for each in update_counts.counted()},
+    }
+
+
+def _replay(loop: WorkerLoop, message: Message) -> Message:
+    """Runs the cells, and takes over what another worker has given and is lacking here.
+
+    Answers which cells ended early, by number, {"cut": [...], "failed": [...]}, and names, {"taken": [...], "lacking":
+    [...]}.
+    """
+    given = _given(loop, message)[1] if message["file"] else {}
+    space = loop.shell.user_ns
+    loop.local["on"] = True
+    loop.gate.hold({}, raises=True)
+    answer: dict[str, list[int]] = {"cut": [], "failed": []}
+    try:
+        for number, code in message["cells"]:
+            end = shell.run(loop.shell, number, code, loop.gate.files)
+            if end["status"] == "error":
+                answer["cut" if end["stopped"] else "failed"].append(number)
+        _build(loop, given.get("optimizers", {}))
+    finally:
+        loop.gate.open()
+        loop.local["on"] = False
+    taken = {name: value for name, value in given.get("plain", {}).items() if name not in space}
+    space.update(taken)
+    for name, value in given.get("progress", {}).items():
+        setattr(progress(loop.place), name, value)
+    loop.owed = given.get("counts", {})
+    _settle_counts(loop)
+    return {**answer, "taken": list(taken), "lacking": [name for name in given.get("names", ()) if name not in space]}
+
+
+def _build(loop: WorkerLoop, optimizers: Mapping[str, list[str]]) -> None:
+    """Gives optimizers the variables that theirs have which have trained."""
+    known = _trainable(loop)
+    for name, paths in optimizers.items():
+        optimizer = update_counts.optimizer_of(loop.shell.user_ns.get(name))
+        built = optimizer is None or update_counts.trains(optimizer, known)
+        if not built and all(path in known for path in paths):
+            with loop.strategy.scope():
+                optimizer.build([known[path] for path in paths])
+
+
+def _trainable(loop: WorkerLoop) -> dict[str, Any]:
+    """Each variable of the namespace and its models that can be trained, by its name."""
+    known = {}
+    for value in list(loop.shell.user_ns.values()):
+        held = getattr(value, "trainable_variables", None)  # of a class it is a property
+        for each in held if isinstance(held, (list, tuple)) and held else [value]:
+            if (found := copies(each)) is not None:
+                known[found.name] = each
+    return known
+
+
+def _settle_counts(loop: WorkerLoop) -> None:
+    """Adds what was counted before this worker came, to each optimizer by its name; some come only with later cells."""
+    for own in update_counts.counted():
+        if own.name in loop.owed:
+            own.go_on(loop.owed.pop(own.name))
+
+
+# ---- the session as a run
+
+
+def _snapshot(loop: WorkerLoop, message: Message) -> Message:
+    """Copies this worker's corner of the session's directory into a run's, as if its function had returned now.
+
+    On all workers at once: weights that are put together when they are read need all of them.
+    """
+    place, corner = loop.place, loop.place.folder.path
+    grown = [corner / name for name in ("states.bin", "units.jsonl", "events.jsonl")]
+    before = {path: path.stat().st_size for path in grown if path.exists()}
+    states.finish(goes_on=True)
+    _settle_counts(loop)
+    keep_beside(place)
+    progress(place).finish()
+    write_updates(place)
+    place.journal.event(events.Finished(place.now()))
+    copy = Path(message["folder"]) / corner.name
+    copy.mkdir(exist_ok=True)
+    for each in corner.iterdir():
+        if each.is_file() and each.suffix != ".part" and not each.name.startswith(_NOT_OF_A_RUN):
+            shutil.copy(each, copy)
+    (copy / "result.pkl").write_bytes(ship.pack_result(None))
+    for path, size in before.items():
+        os.truncate(path, size)  # here the session goes on
+    return {}
+
+
+_TASKS = {
+    "settle": _settle,
+    "digests": _digests,
+    "give": _give,
+    "take": _take,
+    "replay": _replay,
+    "snapshot": _snapshot,
+}

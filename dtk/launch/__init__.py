@@ -4,6 +4,5 @@ In the kernel: `request` refuses what can't work; `launch` starts the processes 
 and kills them; `folders` and `tf_config` give each its place; `program` finds a program; `again` makes a run once more;
 `warm` asks the warm parent for workers. In processes of their own: that `parent`, which has imported TensorFlow and
 forks workers, and its `guard`, which outlives it; on another machine an `agent` in the kernel's place. What they say
-to each other is in `messages`. `owned` knows what this user's dtk has started. What the workers then do is
-`dtk.worker`.
+to each other is in `messages`. What the workers then do is `dtk.worker`.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,6 @@ from dtk.records import RunFolder
 
 __all__ = ["folder_of", "follower_of", "job_of", "whom"]
 
-# What the directory holds, and no caller changes.
-_OWN = ("payload", "mode", "share", "strategy", "fork", "evaluator", "evaluator_strategy", "sources", "place")
-SWITCHES = ("batch norm", "random")
 STALL = 60.0  # seconds without progress after which a follower ends
 
 
@@ -37,9 +34,8 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
 
     payload: what is called, packed; None: what the directory has.
 
-    Raises ClusterConfigError where the directory does not hold what it takes, or for a switch that there is not.
+    Raises ClusterConfigError where the directory does not hold what it takes.
     """
-    _check_names(changes)
     try:
         facts = json.loads((folder.path / "job.json").read_text())
         payload = (folder.path / "function.pkl").read_bytes() if payload is None else payload
@@ -49,7 +45,6 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
         words = N_("{folder} has no {file}: run it anew")
         raise ClusterConfigError(_(words, folder=folder.path, file=Path(error.filename).name)) from None
     job = Job(payload=payload, evaluator=beside, sources=sources, **facts)
-    _check_numbers(job, changes)
     changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
     if job.share == job.workers:
         changed.setdefault("share", changes.get("workers", job.workers))
@@ -94,31 +89,3 @@ def follower_of(
         stall_timeout=STALL,
         follow=asked,
     )
-
-
-def _check_names(changes: dict[str, Any]) -> None:
-    known = [field.name for field in fields(Job) if field.name not in _OWN]
-    odd = sorted({*changes} - {*known})
-    if odd:
-        raise ClusterConfigError(_("again({name}=...): it takes {names}", name=odd[0], names=", ".join(known)))
-    without = changes.get("without", ())
-    if isinstance(without, str):
-        raise ClusterConfigError(_("without={without!r}: pass a tuple, ({without!r},)", without=without))
-    unknown = sorted(map(str, {*without} - {*SWITCHES}))
-    if unknown:
-        words = N_("without={name!r}: it takes {names}")
-        raise ClusterConfigError(_(words, name=unknown[0], names=", ".join(map(repr, SWITCHES))))
-
-
-def _check_numbers(job: Job, changes: dict[str, Any]) -> None:
-    for name in ("workers", "replicas"):
-        value = changes.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ClusterConfigError(_("again({name}={value!r}): a whole number from 1 up", name=name, value=value))
-    workers, replicas = changes.get("workers", job.workers), changes.get("replicas", job.replicas)
-    if job.mode == "single" and workers * replicas > 1:
-        words = _("again(): a baseline has one replica on one device; ask for more of a run of dtk.run")
-        raise ClusterConfigError(words)
-    if job.mode == "mirrored" and workers > 1:
-        words = N_("again(workers={workers}): the run has its replicas in one worker; pass replicas={workers}")
-        raise ClusterConfigError(_(words, workers=workers))

@@ -27,12 +27,11 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
-from dtk.launch import messages, owned, warm
+from dtk.launch import folders, messages, warm
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import listening
 
 __all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
 
@@ -53,8 +52,8 @@ class Agent:
     """
 
     def __init__(self, storage: str = ""):
-        owned.tidy()  # no one else looks for what is left on this machine
-        self.root = Path(storage).expanduser() if storage else owned.own_folder()
+        folders.tidy()  # no one else looks for what is left on this machine
+        self.root = Path(storage).expanduser() if storage else folders.own_folder()
         self.storage = bool(storage)
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
@@ -63,7 +62,6 @@ class Agent:
         self._news = News()
         self._port: socket.socket | None = None
         self._looked = 0.0
-        self._listening: set[str] = set()  # workers whose server has been seen: it stays
 
     # ---- what it hears
 
@@ -79,7 +77,6 @@ class Agent:
                 self.source.forget(keys)
                 for key in keys:
                     self._workers.pop(key, None)
-                    self._listening.discard(key)
             case messages.WriteStacks(key) if key in self.source.started:
                 self.source.ask(key)
             case messages.RunEnded(run):
@@ -99,9 +96,8 @@ class Agent:
         versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
         return {
             "at": time.monotonic(),
-            "wall": time.time(),
             "host": platform.node(),
-            "machine": owned.machine(),
+            "machine": folders.machine(),
             "pid": os.getpid(),
             "versions": versions,
             "cores": environment.cores(),
@@ -229,23 +225,18 @@ class Agent:
         if now - self._looked < _LOOK:
             return []
         self._looked = now
-        found, ports = {}, {}
-        for key, spec in self._workers.items():
+        found = {}
+        for key in self._workers:
             seen = self.source.vitals(key) if key in self.source.started else None
             if seen is not None:
                 found[key] = list(seen)
-            port = spec["port"]
-            if port is not None and key not in self._listening:
-                ports[key] = port
-        there = listening(ports.values()) if ports else set()
-        self._listening |= {key for key, port in ports.items() if port in there}
-        return [messages.VitalSigns(found, sorted(self._listening))]
+        return [messages.VitalSigns(found)]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
         self._release()
         self.source.close()
-        shutil.rmtree(owned.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
+        shutil.rmtree(folders.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
 
 
 def _corner(spec: WorkerSpec) -> Path:

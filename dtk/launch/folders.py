@@ -1,4 +1,9 @@
-"""The directories of runs: a fresh one for each, in this user's scratch directory; old ones make room."""
+"""The directories of runs: a fresh one for each, in this user's scratch directory; old ones make room.
+
+A directory says which process it belongs to. A pid alone is no identity, since the system gives it out again; with the
+moment at which the process began it is one. That moment is counted in ticks since the machine started, so that a change
+of the wall clock makes no stranger of an old process.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,19 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 from dtk import environment
 from dtk.errors import WorkerFailed
-from dtk.launch.owned import start_of
 from dtk.records import RunFolder, WorkerFolder
 from dtk.records.events import Evaluation, Outcome, of_kind
 from dtk.watch.watch import port_was_taken
 
-__all__ = ["fresh", "in_use", "on_free_ports", "result", "set_aside"]
+__all__ = ["fresh", "in_use", "machine", "on_free_ports", "own_folder", "result", "set_aside", "start_of", "tidy"]
 
 T = TypeVar("T")
 PORT_ATTEMPTS = 3
@@ -93,6 +100,49 @@ def _is_free(path: Path) -> bool:
         return bool(start) and (int(pid) == os.getpid() or start_of(int(pid)) != start)
     except (OSError, ValueError):
         return False
+
+
+# ---- whose a directory is, by the process that made it
+
+
+def start_of(pid: int) -> str | None:
+    """When the process began; None where there is none, or where only its exit code is left of it (a zombie)."""
+    try:
+        if Path("/proc/self/stat").exists():
+            # The name, in brackets, may hold anything; fields 3 (state) and 22 (start) are counted behind it.
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
+    except (OSError, psutil.Error, IndexError):
+        return None
+
+
+@cache
+def machine() -> str:
+    """This boot and this container: pids of another mean nothing here."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().split("-")[0]
+        return f"{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
+    except OSError:
+        return "this"  # not Linux
+
+
+def own_folder() -> Path:
+    """A directory that goes with this process, by its name: agents keep other machines' runs there."""
+    return environment.scratch("away", f"{machine()}-{os.getpid()}-{start_of(os.getpid())}")
+
+
+def tidy() -> None:
+    """Removes what is left of kernels and agents that were killed: their parents' logs, and directories."""
+    for log in environment.scratch().glob("parent-*.log"):
+        if start_of(int(log.name.split("-")[1])) is None:
+            log.unlink(missing_ok=True)
+    prefix = f"{machine()}-"
+    for path in environment.scratch("away").glob(f"{prefix}*"):
+        pid, _, start = path.name.removeprefix(prefix).partition("-")
+        if pid.isdecimal() and start_of(int(pid)) != start:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 # ---- between two starts of one cluster: what the first left is put aside, so that the next finds its place empty

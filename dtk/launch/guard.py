@@ -16,10 +16,9 @@ import signal
 import sys
 from pathlib import Path
 
+from dtk.extras import page
 from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
-from dtk.published import page
-from dtk.worker import isolation
 from dtk.worker.family import adopt_orphans, die_with, end_children
 
 __all__ = ["main"]
@@ -30,10 +29,12 @@ def main() -> None:
     options = json.loads(sys.argv[2])
     kernel = os.getppid()
     if options["isolated"]:
+        from dtk.worker import isolation
+
         try:
             isolation.enter()
         except OSError as error:
-            words = N_("isolate=True: a network of its own is refused here ({why}); leave it out, or see {page}")
+            words = N_("DTK_ISOLATE: a network of its own is refused here ({why}); unset it, or see {page}")
             words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
             os.write(1, as_line(Ready(words)))
             return
@@ -60,7 +61,7 @@ def main() -> None:
         status = 0  # asked to end: as if the kernel had gone
     end_children(set())
     if os.getppid() != kernel:
-        _remove(Path(options["log"]))  # no kernel is left that could point to it
+        Path(options["log"]).unlink(missing_ok=True)  # no kernel is left that could point to it
     code = os.waitstatus_to_exitcode(status)
     os._exit(128 - code if code < 0 else code)
 
@@ -72,27 +73,14 @@ def _watch(kernel: int, child: int) -> int:
     """
     poll = select.poll()
     poll.register(0, 0)  # only whether the other end is closed; what comes through is for the parent
-    handle = _handle(child)
-    if handle is not None:
-        poll.register(handle, select.POLLIN)
     while True:
         # A process that the kernel forked may hold the pipe open after the kernel's death: ask by pid as well.
-        for descriptor, _what in poll.poll(500 if handle is not None else 100):
-            if descriptor == 0:
-                return 0
-        if os.getppid() != kernel:
+        if poll.poll(100) or os.getppid() != kernel:
             return 0
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
         _reap_orphans(child)
-
-
-def _handle(child: int) -> int | None:
-    try:
-        return os.pidfd_open(child)
-    except (AttributeError, OSError):
-        return None  # an older kernel, or not Linux: ten looks a second instead
 
 
 def _reap_orphans(child: int) -> None:
@@ -106,10 +94,3 @@ def _reap_orphans(child: int) -> None:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         pass
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError:
-        pass  # it had ended already

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
-from dtk.faults import Fault, write_faults
+from dtk.extras import page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports
 from dtk.launch.place import Localhost, Machine, Place, Site
 from dtk.limits import refused_by_the_machine
-from dtk.published import page
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -29,6 +28,9 @@ from dtk.watch.waiting import Line, State, Waiting
 from dtk.watch.watch import Watch, blame_in_words, blame_of, error_of, is_settled
 from dtk.worker import ship
 from dtk.worker.spec import WorkerSpec
+
+if TYPE_CHECKING:
+    from dtk.faults import Fault
 
 __all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]
 
@@ -131,6 +133,8 @@ def new_folder(job: Job) -> RunFolder:
     write_job(folder.path, job)
     (folder.path / "versions.json").write_text(_versions())
     if job.faults:
+        from dtk.faults import write_faults  # which a run without faults does without
+
         write_faults(folder.path, job.faults)
     return folder
 
@@ -144,7 +148,6 @@ def _versions() -> str:
 def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None) -> WorkerSpec:
     """What starts one member on its machine."""
     evaluates = member.worker == job.workers
-    listen, port = _server(config)
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     return {
@@ -167,8 +170,7 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
-        "listen": listen,
-        "port": port,
+        "listen": _own_host(config),
         "core": None if machine.host else _own_core(job, member.worker, env),
         "cwd": machine.cwd,
         "sys_path": list(machine.sys_path),
@@ -197,16 +199,15 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _server(config: dict[str, Any] | None) -> tuple[str | None, int | None]:
-    """The name or address that the member's own server listens on, and its port.
+def _own_host(config: dict[str, Any] | None) -> str | None:
+    """The name or address that the member's own server listens on.
 
     None for one without TF_CONFIG, and for the evaluator: if that makes a server, it is for itself.
     """
     if config is None or config["task"]["type"] == "evaluator":
-        return None, None
+        return None
     kind, index = config["task"]["type"], config["task"]["index"]
-    host, _, port = config["cluster"][kind][index].rpartition(":")
-    return host, int(port)
+    return str(config["cluster"][kind][index].rpartition(":")[0])
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
@@ -233,7 +234,9 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if job.timeout is not None and now - clock > job.timeout:
             message = N_("the run was stopped after its timeout of {seconds:g} s; states: {states}")
             message = _(message, seconds=job.timeout, states=watch.words())
-            raise RunTimeout(message, folder, members.stacks(), numbers={"timeout": job.timeout})
+            stacks = members.stacks()
+            members.explain()  # for a figure
+            raise RunTimeout(message, folder, stacks, numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
             members.site.training_ended()
@@ -309,7 +312,7 @@ class Members:
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watch(self.watch)
-        self.signs = Signs(reader, [spec["port"] for spec in specs], self.source, self.keys)
+        self.signs = Signs(reader, self.source, self.keys)
 
     def __enter__(self) -> Members:
         try:
@@ -398,7 +401,7 @@ class Members:
 
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
-        self.reader.catch_up()  # what they recorded in the moments before it failed
+        self.reader.look()  # what they recorded in the moments before it failed
         self.signs.look(self.watch, anew=True)
         states = self._workers()
         slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one

@@ -128,10 +128,9 @@ class RunEnded(NamedTuple):
 
 
 class VitalSigns(NamedTuple):
-    """Signs of life, four times a second. vitals: by key; listening: keys of workers whose server is there."""
+    """Signs of life, four times a second, by key."""
 
     vitals: dict[str, list[Any]]
-    listening: list[str]
 
 
 class Gone(NamedTuple):

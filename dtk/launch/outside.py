@@ -6,12 +6,15 @@ DIR is what `dtk.export` wrote: what a run's directory has of its job, or a read
 from __future__ import annotations
 
 import base64
+import json
 import os
 import platform
+import re
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from typing import Any
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import again, cluster_of, launch
+from dtk.launch import again, launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
 from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
 from dtk.launch.place import Machine
@@ -30,8 +33,9 @@ from dtk.watch.explain import exit_in_words
 from dtk.watch.waiting import called
 from dtk.worker import ship
 
-__all__ = ["PROGRAM", "main"]
+__all__ = ["PORT", "PROGRAM", "find", "main", "node_address", "slurm_says"]
 
+PORT = 23456  # of worker 0; the others count on from it, as several may be on one machine
 PROGRAM = "train.py"  # in DIR, where the function could be written as a program
 NAME_SECONDS = 300.0  # for the other workers' names to be known: Kubernetes makes a pod's name with the pod
 END_SECONDS = 60.0  # for the others to end: a chief that leaves early breaks its peers' collectives
@@ -41,7 +45,7 @@ _KEY = "worker"
 def main(directory: Path, out: Path | None) -> int:
     """Runs one worker to its end, its log on stdout; returns its exit code."""
     folder, _more = again.folder_of(directory.absolute())
-    config = cluster_of.find(os.environ)
+    config = find(os.environ)
     if config is None:
         words = N_(
             "dtk worker: no engine says who this worker is: neither TF_CONFIG nor SLURM_PROCID nor "
@@ -150,3 +154,71 @@ def _all_ended(run: RunFolder) -> bool:
     """Whether no worker that is seen from here trains any more: those of other machines' directories are not."""
     seen = [worker for worker in run.each if worker.path.exists()]
     return all(of_kind(worker.events, Finished) or worker.error for worker in seen)
+
+
+# ---- who a worker is, by what its engine says: TF_CONFIG, or the environment of Slurm's tasks and Kubernetes' pods
+
+
+def find(env: Mapping[str, str]) -> dict[str, Any] | None:
+    """The TF_CONFIG of this process: as it is set, or by SLURM_PROCID or JOB_COMPLETION_INDEX; None for none of these.
+
+    >>> pod = {"JOB_COMPLETION_INDEX": "1", "DTK_JOB": "train", "DTK_SERVICE": "train", "DTK_WORKERS": "2"}
+    >>> find(pod)["cluster"]
+    {'worker': ['train-0.train:23456', 'train-1.train:23457']}
+    >>> find(pod)["task"]
+    {'type': 'worker', 'index': 1}
+    """
+    if "TF_CONFIG" in env:
+        return dict(json.loads(env["TF_CONFIG"]))
+    if "SLURM_PROCID" in env:
+        hosts, index = _of_slurm(env), int(env["SLURM_PROCID"])
+    elif "JOB_COMPLETION_INDEX" in env:
+        hosts = [f"{env['DTK_JOB']}-{k}.{env['DTK_SERVICE']}" for k in range(int(env["DTK_WORKERS"]))]
+        index = int(env["JOB_COMPLETION_INDEX"])
+    else:
+        return None
+    first = int(env.get("DTK_PORT", PORT))
+    addresses = [f"{host}:{first + k}" for k, host in enumerate(hosts)]
+    return {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+
+
+def _of_slurm(env: Mapping[str, str]) -> list[str]:
+    """The address of each task's node, by number of task."""
+    nodes = slurm_says(["scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]]).split()
+    counts = _counts(env["SLURM_STEP_TASKS_PER_NODE"])
+    return [node_address(node) for node, tasks in zip(nodes, counts, strict=True) for _ in range(tasks)]
+
+
+def _counts(text: str) -> list[int]:
+    """How many tasks each node has, as Slurm writes it.
+
+    >>> _counts("2(x3),1")
+    [2, 2, 2, 1]
+    """
+    found = []
+    for part in text.split(","):
+        count, times = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part).groups()  # type: ignore[union-attr]
+        found += [int(count)] * int(times or 1)
+    return found
+
+
+def node_address(node: str) -> str:
+    """The address by which Slurm reaches a node: a name need not be known to the others' resolvers."""
+    fields = dict(word.partition("=")[::2] for word in slurm_says(["scontrol", "show", "node", "-o", node]).split())
+    return fields.get("NodeAddr", node)
+
+
+def slurm_says(command: Sequence[str], given: str = "") -> str:
+    """What one of Slurm's programs prints; ClusterConfigError with its words where it fails."""
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        words = N_("on Slurm: there is no {command} on this machine; run it on a login node")
+        raise ClusterConfigError(_(words, command=command[0])) from None
+    except subprocess.TimeoutExpired:
+        words = N_("on Slurm: {command} has not answered for {seconds} s")
+        raise ClusterConfigError(_(words, command=command[0], seconds=60)) from None
+    if done.returncode:
+        words = (done.stderr.strip().splitlines() or [_("exit code {code}", code=done.returncode)])[-1]
+        raise ClusterConfigError(_("on Slurm: {why}", why=words.removeprefix(f"{command[0]}: error: ")))
+    return done.stdout

@@ -27,7 +27,7 @@ from typing import Any
 
 from dtk.compat import binding
 from dtk.language import _
-from dtk.launch import messages, owned
+from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker import worker
 from dtk.worker.family import adopt_orphans, end_children, kill_tree
@@ -77,7 +77,6 @@ class _Parent:
         return bool(data)
 
     def _start(self, key: str, spec: WorkerSpec) -> None:
-        spec["env"][owned.MARK] = os.environ[owned.MARK]
         ours = [self.commands, self.events] if self.fork else []
         child = self.context.Process(target=worker.main, args=(spec, os.getpid(), ours), name=key)
         with warnings.catch_warnings():

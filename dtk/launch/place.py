@@ -9,11 +9,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dtk import environment
-from dtk.errors import ClusterConfigError
-from dtk.language import N_, _
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
 from dtk.worker.spec import WorkerSpec
@@ -22,7 +20,7 @@ from dtk.worker.vitals import Vitals
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["LocalSite", "Localhost", "Machine", "Place", "Site", "Source", "free_ports", "here"]
+__all__ = ["LocalSite", "Localhost", "Machine", "Place", "Site", "Source", "free_ports"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,6 @@ class Source(Protocol):
 
     def vitals(self, key: str) -> Vitals | None: ...
     def ask(self, key: str) -> None: ...
-    def listening(self, ports: Mapping[str, int]) -> set[str]: ...
 
 
 class Site(Protocol):
@@ -117,18 +114,12 @@ class Place(Protocol):
 
 
 class Localhost:
-    """This machine, the only place that forks its workers from the kernel's own warm parent.
-
-    isolated: whether they have a network of their own (`dtk.worker.isolation`); None: as DTK_ISOLATE says.
-    """
+    """This machine, the only place that forks its workers from the kernel's own warm parent."""
 
     name = ""
 
-    def __init__(self, isolated: bool | None = None):
-        self.isolated = isolated
-
     def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> LocalSite:
-        source = parent(job.fork, self.isolated)
+        source = parent(job.fork)
         source.wait_ready(tick)
         return LocalSite(source, folder, job.share)
 
@@ -178,14 +169,3 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("", 0))
         return [int(each.getsockname()[1]) for each in sockets]
-
-
-def here(on: Any, isolate: Any) -> Localhost | None:
-    """This machine, as the place of `dtk.run(..., on=on, isolate=isolate)`; None where `on` asks for another."""
-    if isolate not in (None, False, True):
-        words = N_("isolate={given!r}: it takes True, False, or None for what DTK_ISOLATE says")
-        raise ClusterConfigError(_(words, given=isolate))
-    if on is not None and isolate:
-        words = N_("isolate=True with on={on!r}: a network of its own has no other machines; leave one of them out")
-        raise ClusterConfigError(_(words, on=on))
-    return Localhost(isolate) if on is None else None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
-import inspect
 import json
 import os
 import runpy
 import sys
-import textwrap
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +18,7 @@ from dtk.language import N_, _
 from dtk.launch import tf_config
 from dtk.worker import ship
 
-__all__ = ["Program", "Written", "environment", "what_to_call", "written"]
+__all__ = ["Program", "environment", "what_to_call"]
 
 
 @dataclass(frozen=True)
@@ -136,135 +132,3 @@ def environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | 
     if baseline_of and not fn.uses("estimator"):
         found["TF_CONFIG"] = json.dumps(tf_config.build([1024 + worker for worker in range(baseline_of)])[0])
     return found
-
-
-# ---- a function as a program that a person can read and change: its source, what it calls, and what it captures
-
-
-class Written:
-    """The parts of a program. imports: lines; values: assignments; functions: sources, each after those it needs.
-
-    reason: why there is no such program; "" where there is one. uses_dtk: whether a function names it.
-    """
-
-    def __init__(self) -> None:
-        self.imports: dict[str, None] = {}
-        self.values: dict[str, str] = {}
-        self.functions: dict[str, str] = {}
-        self.reason = ""
-
-    @property
-    def uses_dtk(self) -> bool:
-        lines = [*self.imports, *(line.strip() for source in self.functions.values() for line in source.splitlines())]
-        words = [line.split() for line in lines if line.startswith(("import ", "from "))]
-        return any(each[1].split(".")[0] == "dtk" for each in words)
-
-    def text(self) -> str:
-        """Imports, values and functions as one text."""
-        values = "\n".join(f"{name} = {value}" for name, value in self.values.items())
-        head = "\n\n".join(part for part in ("\n".join(sorted(self.imports)), values) if part)
-        return "\n\n\n".join(part for part in [head, *(source.rstrip() for source in self.functions.values())] if part)
-
-
-def written(fn: Any) -> Written:
-    """The program of a function from a cell or a file; with a reason where its source alone is not the function."""
-    found = Written()
-    if not inspect.isfunction(fn) or fn.__name__ == "<lambda>":
-        name = getattr(fn, "__name__", type(fn).__name__)
-        found.reason = _("{name} is no function that a def makes", name=name)
-        return found
-    for each in reversed(list(ship.own_functions(fn, set()))):  # those that a function calls come before it
-        found.reason = _write(each, found)
-        if found.reason:
-            break
-    return found
-
-
-def _write(fn: Any, found: Written) -> str:
-    """Puts one function and what it captures into `found`; returns the reason why that can't be, or ""."""
-    name = fn.__name__
-    try:
-        source = textwrap.dedent(inspect.getsource(fn))
-        ast.parse(source)
-    except (OSError, TypeError, SyntaxError):  # the last: a lambda in the middle of a line
-        return _("the source of {name} is not at hand", name=name)
-    if inspect.isfunction(fn) and not _is_the_same(fn, source):
-        return _("{name} is made in a way that its source alone does not repeat", name=name)
-    if found.functions.setdefault(name, source) != source:
-        return _("two functions are called {name}", name=name)
-    for captured, value in [*ship.captured(fn), *_at_its_head(fn, source)]:
-        if captured == ship.DEFAULT_VALUE:
-            continue  # the source has it
-        line = _of_value(captured, value)
-        if line is None:
-            kind = type(value).__name__
-            return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=kind)
-        if line.startswith(("import ", "from ")):
-            found.imports[line] = None
-        elif line and found.values.setdefault(captured, line) != line:
-            return _("{name} has two values", name=captured)
-    return ""
-
-
-def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """What default values, decorators and annotations name: not the function's code, but its source needs it."""
-    for statement in ast.parse(source).body:
-        heads: list[ast.AST | None] = [statement]
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            # Names inside of a function may be its own, such as `_`, which IPython has as well.
-            heads = [statement.args, *statement.decorator_list, statement.returns]
-        for head in heads:
-            if head is not None:
-                yield from _named(fn, head)
-
-
-def _named(fn: Any, tree: ast.AST) -> Iterator[tuple[str, Any]]:
-    """The names in a piece of source that are there where the function was made."""
-    known = getattr(fn, "__globals__", {})
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in known:
-            yield node.id, known[node.id]
-
-
-def _is_the_same(fn: types.FunctionType, source: str) -> bool:
-    """Whether a source compiles to this function: not where a decorator or a factory has made it."""
-    # Python 3.11 and later compile a method call in another way where the file imports the name, so that it counts.
-    known = [(name, value) for name, value in _named(fn, ast.parse(source)) if not ship.is_own(value)]
-    imported = [name for name, value in known if isinstance(value, types.ModuleType) or callable(value)]
-    for head in ("".join(f"import {name}\n" for name in dict.fromkeys(imported)), ""):
-        codes = [
-            each for each in compile(head + source, "source", "exec").co_consts if isinstance(each, types.CodeType)
-        ]
-        for each in codes:
-            if each.co_name == fn.__name__ and _alike(each, fn.__code__):
-                return True
-    return False
-
-
-def _alike(one: types.CodeType, other: types.CodeType) -> bool:
-    if other.co_freevars:  # captured by cells: other instructions for these values, which become the program's own
-        return one.co_argcount == other.co_argcount and one.co_varnames == other.co_varnames
-    return list(ship.code(one)) == list(ship.code(other))
-
-
-def _of_value(name: str, value: Any) -> str | None:
-    """The line that makes a captured value: an import, or what follows `name = `; "" for a function of the program."""
-    if isinstance(value, types.ModuleType):
-        home = value.__name__
-        return f"import {home}" if name in (home, home.partition(".")[0]) else f"import {home} as {name}"
-    if ship.is_plain(value) or (isinstance(value, (list, dict)) and reads_back(value)):
-        return repr(value)
-    if inspect.isroutine(value) or inspect.isclass(value):
-        if ship.is_own(value):
-            return "" if value.__name__ == name else None
-        home, own = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
-        if home and "." not in own:
-            return f"from {home} import {own}" if own == name else f"from {home} import {own} as {name}"
-    return None
-
-
-def reads_back(value: Any) -> bool:
-    try:
-        return bool(ast.literal_eval(repr(value)) == value)
-    except (ValueError, SyntaxError):
-        return False

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import math
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
-from dtk.errors import ClusterConfigError, whole_number
-from dtk.faults import Fault
+from dtk.errors import ClusterConfigError, seconds, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch import program
 from dtk.launch.program import Program
 from dtk.launch.warm import is_warm
 from dtk.worker import ship
+
+if TYPE_CHECKING:
+    from dtk.faults import Fault
 
 __all__ = [
     "Layout",
@@ -29,7 +33,6 @@ __all__ = [
     "checked_faults",
     "checked_gpus",
     "checked_keras",
-    "checked_restarts",
     "checked_seed",
     "fork",
     "gpu_environment",
@@ -42,7 +45,6 @@ __all__ = [
     "uses_estimator",
 ]
 
-MOST_RESTARTS = 100
 MOST_WORKERS = 1024  # on other machines
 MOST_REPLICAS = 16  # on Colab, in place of workers
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
@@ -65,8 +67,6 @@ class Options:
         record: True records every Keras `fit`, as if `dtk.Recorder()` were among its callbacks.
         gpus_per_worker: how many of this machine's GPUs each worker sees, as its own; several take `replicas=` as many.
             An evaluator sees none. None: each sees all.
-        isolate: True gives the processes a network of their own with loopback alone, so that no other user of this
-            machine can connect to them, and they to nothing outside; Linux. None: as DTK_ISOLATE says (1 or 0).
     """
 
     faults: Sequence[Fault] = ()
@@ -76,7 +76,6 @@ class Options:
     argv: Sequence[str] = ()
     record: bool = False
     gpus_per_worker: int | None = None
-    isolate: bool | None = None
 
 
 def options(call: str, given: Mapping[str, Any], only: Sequence[str] = ()) -> Options:
@@ -124,9 +123,7 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
     """What each worker sees of this machine's GPUs, () for all; here: the workers are on this machine."""
     if asked is None:
         return ()
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        words = N_("{name}={value!r}: it takes a whole number of at least 1, or None")
-        raise ClusterConfigError(_(words, name="gpus_per_worker", value=asked))
+    whole_number("gpus_per_worker", asked)
     if not here:
         words = N_(
             "gpus_per_worker={asked} with on=: it divides the GPUs of this machine; elsewhere the place's own "
@@ -150,15 +147,14 @@ def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[s
             **{"asked": asked, "workers": workers, "seen": len(seen), "source": source},
         )
         raise ClusterConfigError(words)
-    return tuple(divided_gpus(seen, workers, asked))
+    return tuple(",".join(seen[k * asked : (k + 1) * asked]) for k in range(workers))
 
 
 def check_times(timeout: Any, stall_timeout: Any) -> None:
     """Seconds above 0, or None for no limit."""
     for name, value in (("timeout", timeout), ("stall_timeout", stall_timeout)):
-        if value is not None and not (isinstance(value, (int, float)) and value > 0):
-            words = N_("{name}={value!r}: it takes seconds above 0, or None for no limit")
-            raise ClusterConfigError(_(words, name=name, value=value))
+        if value not in (None, math.inf):
+            seconds(name, value)
 
 
 def checked_seed(seed: Any) -> int | None:
@@ -168,16 +164,12 @@ def checked_seed(seed: Any) -> int | None:
     return seed
 
 
-def checked_restarts(restarts: Any) -> int:
-    """How often the cluster may start again."""
-    if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= MOST_RESTARTS:
-        words = N_("restarts={restarts!r}: it takes a whole number from 0 to {most}")
-        raise ClusterConfigError(_(words, restarts=restarts, most=MOST_RESTARTS))
-    return restarts
-
-
 def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
     """Faults that can come: on a worker that there is, in a start of the cluster that there may be."""
+    if isinstance(faults, tuple) and not faults:
+        return ()
+    from dtk.faults import Fault  # which a run without faults does without
+
     if isinstance(faults, Fault) or not isinstance(faults, (list, tuple)):
         words = N_("faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
         raise ClusterConfigError(_(words, faults=faults))
@@ -190,6 +182,8 @@ def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[F
 
 def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
     """Why a fault can't come; "" where it can."""
+    from dtk.faults import Fault
+
     words = ""
     if not isinstance(fault, Fault):
         words = N_(
@@ -273,6 +267,8 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
         words = N_("`{function}` is a coroutine or generator; write an ordinary function")
         raise ClusterConfigError(_(words, function=label))
+    if ship.uses(fn, "datasets"):  # cloudpickle names what is loaded: so the same function is the same bytes
+        importlib.import_module("dtk.datasets")
     given = tuple(args), dict(kwargs or {})
     filled = ship.fill_strategy(fn, *given, None) if ship.takes_strategy(fn) else given
     try:
@@ -360,7 +356,7 @@ def _has_estimator() -> bool:
 
 def uses_estimator(fn: Any) -> bool:
     """Whether the function or program uses dtk.estimator."""
-    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses_estimator(fn)
+    return fn.uses("estimator") if isinstance(fn, Program) else ship.uses(fn, "estimator")
 
 
 # ---- which of this machine's GPUs each worker sees, so that none takes another's
@@ -383,15 +379,6 @@ def visible_gpus() -> tuple[list[str], str]:
         return [], _("nvidia-smi, which lists none or is not there")
     count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
     return [str(number) for number in range(count)], "nvidia-smi"
-
-
-def divided_gpus(gpus: Sequence[str], workers: int, each: int) -> list[str]:
-    """What each worker sees: worker k the GPUs k * each to k * each + each - 1.
-
-    >>> divided_gpus(["0", "1", "2", "3", "4"], workers=2, each=2)
-    ['0,1', '2,3']
-    """
-    return [",".join(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
 
 
 def gpu_environment(shares: Sequence[str], member: int) -> dict[str, str]:
@@ -423,7 +410,7 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     if not isinstance(force, bool):
         words = N_("force={force!r}: it takes True, to start several workers also on Colab, or False")
         raise ClusterConfigError(_(words, force=force))
-    if workers == 1 or force or not environment.on_colab() or ship.uses_ring(fn):
+    if workers == 1 or force or not environment.on_colab() or ship.uses(fn, "ring"):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1

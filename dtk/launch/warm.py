@@ -11,17 +11,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from dtk import environment
 from dtk.compat.versions import the_other_keras_2
 from dtk.errors import DtkError
 from dtk.language import N_, _
-from dtk.launch import messages, owned
+from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker.spec import WorkerSpec
-from dtk.worker.vitals import Vitals, ask, listening, vitals
+from dtk.worker.vitals import Vitals, ask, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 
@@ -37,6 +37,9 @@ START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this somet
 # 0.40 of a cold process's memory, and more examples/s (docs/explanation/facts.md). glibc reads it as a process starts.
 _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
+
+
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import guard; guard.main()"
 
 
 class ParentProcess:
@@ -60,20 +63,18 @@ class ParentProcess:
         self._problem: str | None = None
         self._incoming = Incoming()
         self._asked = self._answered = 0
-        self._swept = False
-        self.mark = owned.new_mark()
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
         modules = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
         options = {"fork": self.fork, "isolated": self.isolated, "idle": idle_seconds(), "log": str(self.log)}
         with self.log.open("wb", buffering=0) as log:
             log.write(first_line.encode())
             self._process = subprocess.Popen(
-                [sys.executable, "-c", owned.BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                env={**MALLOC, **os.environ, owned.MARK: self.mark, "DTK_SCRATCH": str(self.log.parent)},
+                env={**MALLOC, **os.environ, "DTK_SCRATCH": str(self.log.parent)},
                 start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
             )
         self._selector = selectors.DefaultSelector()
@@ -96,40 +97,35 @@ class ParentProcess:
         return self._out.fileno()
 
     def lives(self) -> bool:
-        if self._process.poll() is None:
-            return True
-        if self._process.returncode < 0 and not self._swept:
-            self._swept = True
-            owned.sweep(self.mark)  # its guard was killed: only this process can end what is left
-        return False
+        return self._process.poll() is None
 
     def wait_ready(self, tick: Callable[[], None]) -> None:
         """Returns when workers can be started; calls `tick` about ten times a second while it waits."""
-        mark = self.mark
-        if self.ready and not self._answers(mark, tick):
-            self.replace(mark)
+        pid = self.pid
+        if self.ready and not self._answers(pid, tick):
+            self.replace(pid)
         self._wait_start(tick)
 
-    def _answers(self, mark: str, tick: Callable[[], None]) -> bool:
+    def _answers(self, pid: int, tick: Callable[[], None]) -> bool:
         """Whether it is still there, asked and not guessed; a question counts as use, and puts off its end."""
         with self._lock:
             self._asked += 1
             asked = self._asked
         self._send(messages.Query(asked, "alive"))
         deadline = time.monotonic() + ANSWER_SECONDS
-        while self._answered < asked and self.mark == mark:  # another thread may replace it meanwhile
+        while self._answered < asked and self.pid == pid:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
                 return False
             self.poll(0.1)
             tick()
         return True
 
-    def replace(self, mark: str) -> None:
-        """Starts another in the place of the parent with that mark, if that is still the present one."""
+    def replace(self, pid: int) -> None:
+        """Starts another in the place of the parent with that pid, if that is still the present one."""
         with self._lock:
-            if self.mark == mark:
+            if self.pid == pid:
                 self.close()
-                self._begin(f"dtk: in place of parent {self.pid}, which {_ended(self._process.returncode)}\n")
+                self._begin(f"dtk: in place of parent {pid}, which {_ended(self._process.returncode)}\n")
 
     def _wait_start(self, tick: Callable[[], None]) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -168,11 +164,6 @@ class ParentProcess:
 
     def ask(self, key: str) -> None:
         ask(self.started[key])
-
-    def listening(self, ports: Mapping[str, int]) -> set[str]:
-        """Which of these workers listen, as far as they were started; ports: by key."""
-        found = listening(ports.values(), next((self.started[key] for key in ports if key in self.started), None))
-        return {key for key, port in ports.items() if port in found}
 
     def _send(self, message: Message) -> None:
         try:
@@ -254,7 +245,7 @@ _parents: dict[tuple[int, bool, bool], ParentProcess] = {}
 
 
 def isolates() -> bool:
-    """Whether runs are isolated that don't say: DTK_ISOLATE=1, which a hub can set for everybody."""
+    """Whether runs here have a network of their own (`dtk.worker.isolation`): DTK_ISOLATE=1, which a hub can set."""
     return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
 
 
@@ -268,7 +259,7 @@ def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
     known = _parents.get(key)
     if known is None or not known.lives():
         if known is not None and known.ready:
-            known.replace(known.mark)
+            known.replace(known.pid)
             return known
         if known is not None:
             known.close()
@@ -276,9 +267,9 @@ def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
     return _parents[key]
 
 
-def is_warm(fork: bool, isolated: bool | None = None) -> bool:
+def is_warm(fork: bool) -> bool:
     """Whether this process's parent for that way of starting is there, with its imports behind it."""
-    known = _parents.get((os.getpid(), fork, isolates() if isolated is None else isolated))
+    known = _parents.get((os.getpid(), fork, isolates()))
     return known is not None and known.ready and known.lives()
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
 from dtk.live import Live
-from dtk.live.follow import Follower
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 
@@ -27,6 +26,8 @@ class Counting(Live):
     SOONEST, EVERY = 2.0, 0.5  # seconds: what is over by then needs no line, and how often the line is renewed
 
     def __init__(self, reader: Reader, replicas: int, title: str, steps: int):
+        from dtk.live.follow import Follower  # which a run without a live view does without
+
         self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
         reader.follow(self._follower)
         self._next, self._width = time.monotonic() + self.SOONEST, 0
@@ -53,20 +54,18 @@ class Counting(Live):
         self._width = len(words)
 
 
-def show(
-    workers: int, replicas: int, mode: str, reader: Reader, title: str = "", note: str = "", program: str = ""
-) -> Live:
+def show(workers: int, replicas: int, mode: str, reader: Reader, note: str = "", program: str = "") -> Live:
     """Return a view of the run that `reader` reads, as `live_mode` has it.
 
-    replicas: in each worker. mode: "cluster", "mirrored" or "single". title: what the view is headed with; note: what
-    is added to that. program: its name, in the run of one, whose lines are all printed.
+    replicas: in each worker. mode: "cluster", "mirrored" or "single". note: what is added to the heading. program: its
+    name, in the run of one, whose lines are all printed.
     """
     if (which := live_mode()) == "off":
         return Live()
-    named = heading(workers, replicas, mode, program)
+    label = heading(workers, replicas, mode, program)
     if reader.folder.has_evaluator:
-        named = _("{run} and an evaluator", run=named)
-    label = (title or named) + note
+        label = _("{run} and an evaluator", run=label)
+    label += note
     if which == "widgets":
         from dtk.live.dashboard import Dashboard
 

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from dtk.language import _
 from dtk.live import Live
-from dtk.live.fold import Fold
 from dtk.live.follow import Follower
-from dtk.live.log_lines import LogLines
+from dtk.live.lines import Fold, LogLines
+from dtk.records import RunFolder
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["TextView"]
+__all__ = ["Printer", "TextView"]
 
 _CHARACTERS = 20_000  # of one worker's output that are printed; the log file has the rest
 _PIECE = 1 << 16  # bytes read from a log at once
@@ -24,22 +24,65 @@ _EVERY = 2.0  # seconds between lines of progress
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 
 
-class TextView(Live):
-    """Prints complete lines as `[worker 0] ...`, and equal lines of several workers once: `[worker 0-3] ...`.
+class Printer:
+    """What members write to their logs: `[worker 0] ...`, and equal lines of several workers once, `[worker 0-3] ...`.
 
-    Of each worker at most 20,000 characters; with `whole`, as for a program, all. A progress bar that is redrawn by
-    carriage returns is printed once, in its last state. Empty lines and the notes of TensorFlow's C++ start-up
-    (`dtk.watch.explain.is_chatter`) are left out here; the log file has them.
+    A progress bar that is redrawn by carriage returns is printed once, in its last state. Empty lines and the notes of
+    TensorFlow's C++ start-up (`dtk.watch.explain.is_chatter`) are left out here; the log file has them.
     """
+
+    def __init__(self, folder: RunFolder, most: int):
+        """most: characters of each member that are printed, until `begin` is called."""
+        self.logs = [LogLines(member.path / "log.txt") for member in folder.members]
+        self._most, self._room = most, [most] * len(self.logs)
+        self._fold = Fold(folder.workers, [_("evaluator")] * folder.has_evaluator)
+
+    def begin(self) -> None:
+        """Give each member room again. What it wrote when it had none any more is left out."""
+        for member, log in enumerate(self.logs):
+            if self._room[member] <= 0:
+                log.skip()
+            self._room[member] = self._most
+
+    def show(self, last: bool = False) -> None:
+        """Print the lines that need not wait for another member's; with `last` all, unfinished ones too."""
+        for member, log in enumerate(self.logs):
+            self._fold.add(member, self._new(member, log, last))
+        for label, line in self._fold.ready(last):
+            self.print_line(label, line)
+        sys.stdout.flush()
+
+    def print_line(self, label: str, line: str) -> None:
+        """Print what `shown` made of a line."""
+        print(f"{label} {line}")
+
+    def shown(self, member: int, line: str) -> str:
+        """Return what is printed of a line of a member's log, "" for nothing."""
+        return line if line.strip() and not is_chatter(line) else ""
+
+    def _new(self, member: int, log: LogLines, last: bool) -> Iterator[str]:
+        """A member's new lines while there is room."""
+        ended = False
+        while self._room[member] > 0 and not ended:
+            lines, ended = log.read(_PIECE), not last or log.caught_up
+            for line in [*lines, *(log.rest() if last and ended else [])]:
+                room, shown = self._room[member], self.shown(member, line)
+                if room > 0 and shown:
+                    yield shown[:room]
+                    self._room[member] -= len(shown)
+                    if self._room[member] <= 0:
+                        yield _("... more is not shown here; all of it is in {path}", path=log.path)
+
+
+class TextView(Live):
+    """Prints what each worker does: 20,000 characters at most or, with `whole`, as for a program, all; and progress."""
 
     def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False):
         self.reader, folder = reader, reader.folder
         self.follower = Follower(folder, replicas * folder.workers)
         reader.follow(self.follower)
-        self.logs = [LogLines(member.path / "log.txt") for member in folder.members]
-        self.room = [sys.maxsize if whole else _CHARACTERS] * len(self.logs)  # for each one's characters
-        self.names = [member_name(k, folder.workers) for k in range(len(self.logs))]
-        self.fold = Fold(folder.workers, [_("evaluator")] * folder.has_evaluator)
+        self.output = Printer(folder, sys.maxsize if whole else _CHARACTERS)
+        self.names = [member_name(k, folder.workers) for k in range(len(folder.members))]
         self.title = title
         self._step, self._evaluated = 0, ""  # that were printed
         self._at = time.monotonic()
@@ -47,7 +90,7 @@ class TextView(Live):
         print(_("dtk: {words}", words=title), flush=True)
 
     def update(self, states: Sequence[Line | str]) -> None:
-        self._print_all(last=False)
+        self.output.show()
         now = time.monotonic()
         if now - self._at >= _EVERY:
             self._at = now
@@ -59,7 +102,7 @@ class TextView(Live):
             self._tell_waits(states)
 
     def close(self, outcome: str, finished: bool = False) -> None:
-        self._print_all(last=True)
+        self.output.show(last=True)
         self.reader.look()
         self._tell_evaluation()
         if self.follower.step:
@@ -82,22 +125,3 @@ class TextView(Live):
         if self.follower.evaluated != self._evaluated:
             self._evaluated = self.follower.evaluated
             print(_("dtk: {title}: {words}", title=_("evaluator"), words=self.follower.evaluated), flush=True)
-
-    def _print_all(self, last: bool) -> None:
-        for member in range(len(self.logs)):
-            self.fold.add(member, self._new(member, last))
-        if lines := self.fold.ready(last):
-            print("\n".join(lines), flush=True)
-
-    def _new(self, member: int, last: bool) -> Iterator[str]:
-        """A member's new lines while there is room; at the `last` call all that is left, with an unfinished line."""
-        log, ended = self.logs[member], False
-        while self.room[member] > 0 and not ended:
-            lines, ended = log.read(_PIECE), not last or log.caught_up
-            for line in [*lines, log.partial] if last and ended else lines:
-                room = self.room[member]
-                if room > 0 and line.strip() and not is_chatter(line):
-                    yield line[:room]
-                    self.room[member] -= len(line)
-                    if self.room[member] <= 0:
-                        yield _("... more is not shown here; all of it is in {path}", path=log.path)

@@ -9,7 +9,7 @@ import itertools
 import queue
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,6 @@ class Remote:
         self._member: dict[str, int] = {}
         self._refused: dict[str, tuple[int, str]] = {}
         self._vitals: dict[str, Vitals] = {}
-        self._listening: set[str] = set()
         self._answers: dict[int, messages.Answer] = {}
         self._numbers = itertools.count(1)
         self._newest: dict[int, messages.VitalSigns] = {}  # of each agent, which nobody may look at for hours
@@ -171,7 +170,8 @@ class Remote:
     def cut(self) -> list[tuple[int, int, str]]:
         """(who, whom, the system's words) of members whose machine can't reach another's server."""
         lost = self.lost()
-        there = {self._member[key]: self.addresses()[self._member[key]] for key in self._listening}
+        running = [self._member[key] for key in self.started if key in self._member and key not in self.exited]
+        there = {member: self.addresses()[member] for member in running}
         by_address = {address: member for member, address in there.items()}
         asked = [member for member in there if member not in lost]
         others = {member: [each for each in by_address if each != there[member]] for member in asked}
@@ -181,7 +181,7 @@ class Remote:
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
                 answer = self._answer(member, number, partial(self._still_there, member), ANSWER_SECONDS)
                 for address, (error, words) in answer.found["failed"].items():
-                    # Refused: the machine is reached, and its worker has ended; what became of that, its agent says.
+                    # Refused: the machine is reached, and its worker has no server, or no more; its agent says why.
                     if error != errno.ECONNREFUSED:
                         found.append((member, by_address[address], words))
         return found
@@ -239,16 +239,12 @@ class Remote:
                 self.lent[member].carrier.send(messages.Forget([key]))
             for known in (self.started, self.exited, self._refused, self._vitals):
                 known.pop(key, None)  # type: ignore[attr-defined]
-        self._listening -= {*keys}
 
     def vitals(self, key: str) -> Vitals | None:
         return self._vitals.get(key)
 
     def ask(self, key: str) -> None:
         self.lent[self._member[key]].carrier.send(messages.WriteStacks(key))
-
-    def listening(self, ports: Mapping[str, int]) -> set[str]:
-        return self._listening & {*ports}
 
     def close(self) -> None:
         """Ends the agents, and with them all that they have started."""
@@ -280,7 +276,6 @@ class Remote:
         """An agent may have said something of workers before it heard that they are forgotten."""
         for message in [self._newest.pop(member) for member in list(self._newest)]:
             self._vitals.update({k: Vitals(*each) for k, each in message.vitals.items() if k in self._member})
-            self._listening |= self._member.keys() & {*message.listening}
 
     def _take(self, member: int, message: Message) -> None:
         lent = self.lent[member]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +16,17 @@ from typing import Any
 from dtk import datasets, environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import cluster_of, launch, program, request
+from dtk.launch import launch, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
-from dtk.launch.outside import PROGRAM
-from dtk.published import page
+from dtk.launch.outside import PORT, PROGRAM
 from dtk.worker import local_modules as beside
 from dtk.worker import ship
 
-__all__ = ["export", "job_name"]
+__all__ = ["Written", "export", "job_name", "written"]
 
 KINDS = ("script", "slurm", "kubernetes")
+_ENTRY = "python -m dtk worker {where}"
 
 
 def export(
@@ -37,7 +40,6 @@ def export(
     keras: int | None = None,
     record: bool = False,
     image: str | None = None,
-    plain: bool = False,
 ) -> Path:
     """Writes a directory that runs `fn` on a cluster of several machines, without a notebook and without a kernel.
 
@@ -53,8 +55,6 @@ def export(
         workers: a worker a machine.
         args, kwargs, seed, keras, record: as for `dtk.run`.
         image: of the containers, for "kubernetes", such as "registry.example/me/train:1".
-        plain: a `train.py` that needs no dtk: TF_CONFIG and seeds written out, Keras as tf_keras. Not for a function
-            that uses dtk.
 
     Returns:
         The directory.
@@ -66,15 +66,13 @@ def export(
     folder = _checked(kind, path, image)
     request.check_sizes(workers, here=False)
     payload = request.pack(fn, args, kwargs)
-    found, call = program.written(fn), _call(fn, args, kwargs)
+    found, call = written(fn), _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or _("an argument has no text that reads back as the same value")
     if PROGRAM in beside.modules(beside.imports(found.text(), PROGRAM)):
         words = N_("it imports a module of yours that has the program's name, {name}")
         found.reason = found.reason or _(words, name=PROGRAM)
-    if plain:
-        _check_plain(found, keras)
-    text = None if found.reason else _program(found, fn, str(call), seed, plain)
+    text = None if found.reason else _program(found, fn, str(call))
     job = Job(
         states=record,
         payload=payload,
@@ -91,8 +89,8 @@ def export(
         job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
     _write(folder, job, text)
     start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
-    said = start(folder, job, image or "", plain)
-    (folder / "README.md").write_text(_readme(fn, said, found.reason, plain))
+    said = start(folder, job, image or "")
+    (folder / "README.md").write_text(_readme(fn, said, found.reason))
     return folder
 
 
@@ -111,21 +109,10 @@ def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
     return folder
 
 
-def _check_plain(found: program.Written, keras: int | None) -> None:
-    if found.reason:
-        raise ClusterConfigError(_("plain=True: no program can be written, as {reason}", reason=found.reason))
-    if found.uses_dtk:
-        words = N_("plain=True: the function uses dtk; {page} has what to write in its place")
-        raise ClusterConfigError(_(words, page=page("guide/without_dtk.md")))
-    if keras == 3:
-        words = N_("plain=True with keras=3: Keras 3's fit fails over several workers without dtk's corrections")
-        raise ClusterConfigError(_(words), remedy=_("leave keras= out, for tf_keras"))
-
-
 def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
     """The call as source; None where an argument can't be written."""
     given = {**{f"*{k}": value for k, value in enumerate(args)}, **(kwargs or {})}
-    if not all(program.reads_back(value) for value in given.values()):
+    if not all(_reads_back(value) for value in given.values()):
         return None
     written = [repr(value) if name.startswith("*") else f"{name}={value!r}" for name, value in given.items()]
     if ship.takes_strategy(fn):
@@ -137,38 +124,14 @@ def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str
     return f"{fn.__name__}({', '.join(written)})"
 
 
-def _program(found: program.Written, fn: Any, call: str, seed: int | None, plain: bool) -> str:
+def _program(found: Written, fn: Any, call: str) -> str:
     """`train.py`, which ends with what plain Python runs of it; under `dtk worker`, which seeds, as well."""
-    ends = []
-    if plain:
-        ends += [
-            "config = find(os.environ)",
-            "if config is not None:",
-            '    os.environ["TF_CONFIG"] = json.dumps(config)',
-        ]
-        ends += ["import tf_keras", "", f"tf_keras.utils.set_random_seed({seed})"] if seed is not None else []
-    else:
-        ends += ["import dtk", "", "dtk.correct_keras()  # Keras 3's fit fails over several workers without"]
+    ends = ["import dtk", "", "dtk.correct_keras()  # Keras 3's fit fails over several workers without"]
     if ship.takes_strategy(fn):
         ends += ["import tensorflow as tf", "", "strategy = tf.distribute.MultiWorkerMirroredStrategy()"]
-    parts = [f'"""`{fn.__name__}`, for each worker of a cluster; written by dtk.export."""']
-    if plain:
-        own = inspect.getsource(cluster_of)
-        parts += [_PLAIN, own[own.index("PORT = ") :].strip()]
+    head = f'"""`{fn.__name__}`, for each worker of a cluster; written by dtk.export."""'
     main = 'if __name__ == "__main__":\n' + "".join(f"    {line}".rstrip() + "\n" for line in [*ends, f"print({call})"])
-    return "\n\n\n".join([*parts, found.text(), main])
-
-
-_PLAIN = """from __future__ import annotations
-
-import json
-import os
-import re
-import subprocess
-from collections.abc import Mapping
-from typing import Any
-
-os.environ["TF_USE_LEGACY_KERAS"] = "1"  # tf_keras, whose fit runs on several workers as it is"""
+    return "\n\n\n".join([head, found.text(), main])
 
 
 def _write(folder: Path, job: Job, text: str | None) -> None:
@@ -184,10 +147,6 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (home / name).write_bytes(content)
 
 
-def _entry(plain: bool, where: str) -> str:
-    return f"python {where}/{PROGRAM}" if plain else f"python -m dtk worker {where}"
-
-
 def _filled(template: str, **values: Any) -> str:
     """A file of `templates/`, with each @name@ replaced."""
     text = (Path(__file__).parent / "templates" / template).read_text()
@@ -196,46 +155,39 @@ def _filled(template: str, **values: Any) -> str:
     return text
 
 
-def _script(folder: Path, job: Job, image: str, plain: bool) -> str:
-    entry = _entry(plain, '"$here"')
+def _script(folder: Path, job: Job, image: str) -> str:
     script = folder / "start.sh"
-    script.write_text(_filled("start.sh", workers=job.workers, entry=entry))
+    script.write_text(_filled("start.sh", workers=job.workers, entry=_ENTRY.format(where='"$here"')))
     script.chmod(0o755)
-    return _(SCRIPT_WORDS, workers=job.workers, entry=_entry(plain, "."))
+    return _(SCRIPT_WORDS, workers=job.workers, entry=_ENTRY.format(where="."))
 
 
-def _slurm(folder: Path, job: Job, image: str, plain: bool) -> str:
-    entry = _entry(plain, '"$SLURM_SUBMIT_DIR"')
+def _slurm(folder: Path, job: Job, image: str) -> str:
+    entry = _ENTRY.format(where='"$SLURM_SUBMIT_DIR"')
     (folder / "job.sbatch").write_text(_filled("job.sbatch", workers=job.workers, entry=entry))
     return _(SLURM_WORDS, workers=job.workers)
 
 
-def _kubernetes(folder: Path, job: Job, image: str, plain: bool) -> str:
+def _kubernetes(folder: Path, job: Job, image: str) -> str:
     name = job_name(folder.name)
-    command = '["python", "/job/train.py"]' if plain else '["python", "-m", "dtk", "worker", "/job"]'
+    entry = json.dumps(_ENTRY.format(where="/job").split())
     (folder / "job.yaml").write_text(
-        _filled("job.yaml", name=name, workers=job.workers, image=image, command=command, port=cluster_of.PORT)
+        _filled("job.yaml", name=name, workers=job.workers, image=image, command=entry, port=PORT)
     )
-    versions = environment.versions("tensorflow", "dtk", "tf_keras")
+    versions = environment.versions("tensorflow", "dtk")
     minor = ".".join(str(versions["Python"]).split(".")[:2])
     install = INSTALL.format(**versions)
-    if plain:
-        tensorflow = str(versions["tensorflow"])
-        tf_keras = versions["tf_keras"] or f"{tensorflow.rpartition('.')[0]}.*"  # of the same minor version
-        install = f"RUN pip install --no-cache-dir tensorflow=={tensorflow} tf_keras=={tf_keras}"
-    entry = json.dumps(_entry(plain, "/job").split())
     (folder / "Dockerfile").write_text(_filled("Dockerfile", python=minor, install=install, entry=entry))
     return _(KUBERNETES_WORDS, image=image, name=name, workers=job.workers)
 
 
-def _readme(fn: Any, said: str, reason: str, plain: bool) -> str:
+def _readme(fn: Any, said: str, reason: str) -> str:
     what = (
         _("`function.pkl`, because {reason}; it needs the same minor version of Python", reason=reason)
         if reason
         else _("`{program}`, a program that can be read and changed", program=PROGRAM)
     )
-    also, records = ("tf_keras", "") if plain else ("dtk", _(RECORDS))
-    return _(README, name=fn.__name__, what=what, said=said, records=records, also=also)
+    return _(README, name=fn.__name__, what=what, said=said)
 
 
 SCRIPT_WORDS = N_("""`./start.sh` starts {workers} workers on this machine.
@@ -258,10 +210,6 @@ INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`)
 COPY *.whl /wheels/
 RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
 
-RECORDS = N_("""Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` a page.
-
-""")
-
 KUBERNETES_WORDS = N_("""    docker build -t {image} . && docker push {image}
     kubectl apply -f job.yaml
     kubectl logs -f -l job-name={name} --prefix --max-log-requests {workers}
@@ -276,7 +224,9 @@ README = N_("""# {name}
 Written by `dtk.export`. The function is {what}.
 
 {said}
-{records}What every machine needs: the same versions of Python, TensorFlow and {also}; the data, at the same place;
+Each worker writes into `runs/`; `dtk show runs/run*` prints a table, `dtk report runs/run*` a page.
+
+What every machine needs: the same versions of Python, TensorFlow and dtk; the data, at the same place;
 ports above 1023 open between all of them, both ways.
 """)
 
@@ -288,3 +238,129 @@ def job_name(name: str) -> str:
     'my-train-v2'
     """
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "dtk"
+
+
+# ---- a function as a program that a person can read and change: its source, what it calls, and what it captures
+
+
+class Written:
+    """The parts of a program. imports: lines; values: assignments; functions: sources, each after those it needs.
+
+    reason: why there is no such program; "" where there is one.
+    """
+
+    def __init__(self) -> None:
+        self.imports: dict[str, None] = {}
+        self.values: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+        self.reason = ""
+
+    def text(self) -> str:
+        """Imports, values and functions as one text."""
+        values = "\n".join(f"{name} = {value}" for name, value in self.values.items())
+        head = "\n\n".join(part for part in ("\n".join(sorted(self.imports)), values) if part)
+        return "\n\n\n".join(part for part in [head, *(source.rstrip() for source in self.functions.values())] if part)
+
+
+def written(fn: Any) -> Written:
+    """The program of a function from a cell or a file; with a reason where its source alone is not the function."""
+    found = Written()
+    if not inspect.isfunction(fn) or fn.__name__ == "<lambda>":
+        name = getattr(fn, "__name__", type(fn).__name__)
+        found.reason = _("{name} is no function that a def makes", name=name)
+        return found
+    for each in reversed(list(ship.own_functions(fn, set()))):  # those that a function calls come before it
+        found.reason = _take_in(each, found)
+        if found.reason:
+            break
+    return found
+
+
+def _take_in(fn: Any, found: Written) -> str:
+    """Puts one function and what it captures into `found`; returns the reason why that can't be, or ""."""
+    name = fn.__name__
+    try:
+        source = textwrap.dedent(inspect.getsource(fn))
+        ast.parse(source)
+    except (OSError, TypeError, SyntaxError):  # the last: a lambda in the middle of a line
+        return _("the source of {name} is not at hand", name=name)
+    if inspect.isfunction(fn) and not _is_the_same(fn, source):
+        return _("{name} is made in a way that its source alone does not repeat", name=name)
+    if found.functions.setdefault(name, source) != source:
+        return _("two functions are called {name}", name=name)
+    for captured, value in [*ship.captured(fn), *_at_its_head(fn, source)]:
+        if captured == ship.DEFAULT_VALUE:
+            continue  # the source has it
+        line = _of_value(captured, value)
+        if line is None:
+            kind = type(value).__name__
+            return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=kind)
+        if line.startswith(("import ", "from ")):
+            found.imports[line] = None
+        elif line and found.values.setdefault(captured, line) != line:
+            return _("{name} has two values", name=captured)
+    return ""
+
+
+def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
+    """What default values, decorators and annotations name: not the function's code, but its source needs it."""
+    for statement in ast.parse(source).body:
+        heads: list[ast.AST | None] = [statement]
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            # Names inside of a function may be its own, such as `_`, which IPython has as well.
+            heads = [statement.args, *statement.decorator_list, statement.returns]
+        for head in heads:
+            if head is not None:
+                yield from _named(fn, head)
+
+
+def _named(fn: Any, tree: ast.AST) -> Iterator[tuple[str, Any]]:
+    """The names in a piece of source that are there where the function was made."""
+    known = getattr(fn, "__globals__", {})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in known:
+            yield node.id, known[node.id]
+
+
+def _is_the_same(fn: types.FunctionType, source: str) -> bool:
+    """Whether a source compiles to this function: not where a decorator or a factory has made it."""
+    # Python 3.11 and later compile a method call in another way where the file imports the name, so that it counts.
+    known = [(name, value) for name, value in _named(fn, ast.parse(source)) if not ship.is_own(value)]
+    imported = [name for name, value in known if isinstance(value, types.ModuleType) or callable(value)]
+    for head in ("".join(f"import {name}\n" for name in dict.fromkeys(imported)), ""):
+        codes = [
+            each for each in compile(head + source, "source", "exec").co_consts if isinstance(each, types.CodeType)
+        ]
+        for each in codes:
+            if each.co_name == fn.__name__ and _alike(each, fn.__code__):
+                return True
+    return False
+
+
+def _alike(one: types.CodeType, other: types.CodeType) -> bool:
+    if other.co_freevars:  # captured by cells: other instructions for these values, which become the program's own
+        return one.co_argcount == other.co_argcount and one.co_varnames == other.co_varnames
+    return list(ship.code(one)) == list(ship.code(other))
+
+
+def _of_value(name: str, value: Any) -> str | None:
+    """The line that makes a captured value: an import, or what follows `name = `; "" for a function of the program."""
+    if isinstance(value, types.ModuleType):
+        home = value.__name__
+        return f"import {home}" if name in (home, home.partition(".")[0]) else f"import {home} as {name}"
+    if ship.is_plain(value) or (isinstance(value, (list, dict)) and _reads_back(value)):
+        return repr(value)
+    if inspect.isroutine(value) or inspect.isclass(value):
+        if ship.is_own(value):
+            return "" if value.__name__ == name else None
+        home, own = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
+        if home and "." not in own:
+            return f"from {home} import {own}" if own == name else f"from {home} import {own} as {name}"
+    return None
+
+
+def _reads_back(value: Any) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False

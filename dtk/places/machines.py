@@ -7,7 +7,6 @@ import os
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +129,6 @@ class LentMachine:
 # ---- machines that will not do are found before a worker starts: each in one sentence, with its name
 
 
-_CLOCK_SECONDS = 60.0  # beyond that certificates, file times and logs of two machines don't fit together
 _ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apart
 _MUST = ("tensorflow", "keras")  # the same on each machine, or they don't compute the same
 
@@ -142,10 +140,6 @@ def check_versions(lent: Sequence[LentMachine]) -> None:
         what = _other_versions(each, own, lent)
         if what:
             raise ClusterConfigError(_("worker {worker} on {host}: {what}", worker=worker, host=each.host, what=what))
-        apart = each.facts["wall"] - time.time()
-        if abs(apart) > _CLOCK_SECONDS:
-            words = N_("the clock of {host} is {apart:+.0f} s from this machine's; its log's times are its own")
-            environment.say(_(words, host=each.host, apart=apart))
 
 
 def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> str:
@@ -160,18 +154,11 @@ def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[Le
     if there["dtk"] != own["dtk"]:
         return _("dtk {there} there, {here} here; install the same", there=there["dtk"], here=own["dtk"])
     for package in _MUST:
-        usual, other = _usual(package, own, lent)
-        if there[package] != usual:
-            words = N_("{package} {there} there, {usual} on {other}; install the same on every machine")
-            return _(words, package=package, there=there[package], usual=usual, other=other)
+        first = lent[0].facts["versions"][package]
+        if there[package] != first:
+            words = N_("{package} {there} there, {first} on {other}; install the same on every machine")
+            return _(words, package=package, there=there[package], first=first, other=lent[0].host)
     return ""
-
-
-def _usual(package: str, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> tuple[str | None, str]:
-    """The version that most machines have, and the first with it. This one counts: of two it says which is odd."""
-    found = [each.facts["versions"][package] for each in lent]
-    usual = Counter([*found, own[package]]).most_common(1)[0][0]  # of as many, the first machine's
-    return usual, lent[found.index(usual)].host
 
 
 def _minor(version: str | None) -> list[str]:

@@ -93,7 +93,8 @@ class Ray(Engine):
     resources that they were given; `close()` gives them back sooner.
 
     Args:
-        address: of the cluster; None: of RAY_ADDRESS, or of one that runs on this machine, or else a new one here.
+        address: of the cluster, where this process is not connected to one already; None: of RAY_ADDRESS, or of one
+            that runs on this machine, or else a new one here.
         resources: of each worker, such as {"CPU": 4, "GPU": 1}.
         environment: Ray's runtime environment for the workers, such as {"pip": ["dtk-toolkit"], "working_dir": "."}.
         storage: a directory that all nodes share; needed for `restarts`.
@@ -148,12 +149,6 @@ class Ray(Engine):
             except (ConnectionError, RuntimeError, ValueError) as error:
                 words = _("no Ray cluster answers at {address}: {why}", address=address, why=_in_short(error))
                 raise ClusterConfigError(words) from None
-        elif self.address and _are_two(self.address, there := str(ray.get_runtime_context().gcs_address)):
-            words = N_(
-                "Ray's cluster at {address} is another than the one that this process is connected to, {there}: call "
-                "ray.shutdown() before"
-            )
-            raise ClusterConfigError(_(words, address=self.address, there=there))
         return ray
 
     def _check(self, ray: Any, count: int) -> None:
@@ -204,15 +199,6 @@ def _reach(address: str | None) -> None:
         what = _("no Ray cluster answers at {address} ({why})", address=address, why=why)
         remedy = _("`ray start --head` on its first node prints the address")
         raise ClusterConfigError(what, remedy=remedy) from None
-
-
-def _are_two(address: str, other: str) -> bool:
-    """Whether these are certainly of two clusters: a machine has several names, and Ray's client a port of its own."""
-    one, two = _port(address), _port(other)
-    if one is None or two is None or address.startswith("ray://"):
-        return False
-    numbers = all(host.replace(".", "").isdecimal() and not host.startswith("127.") for host in (one[0], two[0]))
-    return one[1] != two[1] or (numbers and one[0] != two[0])
 
 
 def _remove(group: Any) -> None:

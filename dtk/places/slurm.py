@@ -14,6 +14,7 @@ from pathlib import Path
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
+from dtk.launch.outside import node_address, slurm_says
 from dtk.places.engine import Engine
 from dtk.places.machines import LentMachine, OnMessage, Pipes
 from dtk.records import RunFolder
@@ -60,7 +61,7 @@ class Slurm(Engine):
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
-        names = _said(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
+        names = slurm_says(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
         if len(names) < len(heard):
             words = ngettext(
                 "{processes} processes in Slurm's job {job}, which has {n} node",
@@ -71,7 +72,7 @@ class Slurm(Engine):
             )
             raise ClusterConfigError(words, remedy=_("ask for as many nodes, or for fewer workers"))
         return [
-            LentMachine(_address(name), self._agent(job, name, takes), name)
+            LentMachine(node_address(name), self._agent(job, name, takes), name)
             for name, takes in zip(names, heard, strict=False)
         ]
 
@@ -83,7 +84,7 @@ class Slurm(Engine):
 
     @staticmethod
     def _nodes_of(job: str) -> str:
-        return _said(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
+        return slurm_says(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
 
     # ---- an allocation of its own
 
@@ -101,7 +102,7 @@ class Slurm(Engine):
         wanted += [f"--time={self.time}"] * (self.time is not None)
         wanted += ["--output=/dev/null", "--parsable"]
         script = _HOLD.format(file=shlex.quote(str(alive)))
-        self._job = _said(["sbatch", *wanted], script).strip().partition(";")[0]
+        self._job = slurm_says(["sbatch", *wanted], script).strip().partition(";")[0]
         self.given_back.callback(_cancel, self._job)
         self._wait(tick)
         return self._job
@@ -110,7 +111,7 @@ class Slurm(Engine):
         """Until it has its nodes, however long the queue is; interrupted, it is cancelled."""
         said = ""
         while True:
-            queued = _said(["squeue", "--noheader", f"--jobs={self._job}", "--format=%T %r"])
+            queued = slurm_says(["squeue", "--noheader", f"--jobs={self._job}", "--format=%T %r"])
             state, _space, why = queued.strip().partition(" ")
             if state == "RUNNING":
                 return
@@ -144,25 +145,3 @@ def _keep_alive(file: Path) -> None:
         except FileNotFoundError:  # it was taken away: nobody is to be kept alive any more
             return
         time.sleep(ALIVE_SECONDS)
-
-
-def _address(node: str) -> str:
-    """The address by which Slurm reaches a node: a name need not be known to the others' resolvers."""
-    fields = dict(word.partition("=")[::2] for word in _said(["scontrol", "show", "node", "-o", node]).split())
-    return fields.get("NodeAddr", node)
-
-
-def _said(command: Sequence[str], given: str = "") -> str:
-    """What one of Slurm's programs prints; ClusterConfigError with its words where it fails."""
-    try:
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
-    except FileNotFoundError:
-        words = N_("on Slurm: there is no {command} on this machine; run it on a login node")
-        raise ClusterConfigError(_(words, command=command[0])) from None
-    except subprocess.TimeoutExpired:
-        words = N_("on Slurm: {command} has not answered for {seconds} s")
-        raise ClusterConfigError(_(words, command=command[0], seconds=60)) from None
-    if done.returncode:
-        words = (done.stderr.strip().splitlines() or [_("exit code {code}", code=done.returncode)])[-1]
-        raise ClusterConfigError(_("on Slurm: {why}", why=words.removeprefix(f"{command[0]}: error: ")))
-    return done.stdout

@@ -180,11 +180,7 @@ class Journal:
     def __init__(self, folder: WorkerFolder):
         self.folder = folder
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._records = os.open(folder.path / "records.jsonl", flags, 0o600)
-        self._events = os.open(folder.path / "events.jsonl", flags, 0o600)
-        self._marks = os.open(folder.path / "marks.jsonl", flags, 0o600)
-        self._losses: int | None = None
+        self._files = {name: self._open(name) for name in ("records", "events", "marks")}
         self.silent = False
 
     @contextlib.contextmanager
@@ -198,18 +194,17 @@ class Journal:
 
     def record(self, records: Iterable[Record]) -> None:
         """Appends rows; their `worker` is this folder's and is not written again."""
-        _append(self._records, "".join(json.dumps(record[1:]) + "\n" for record in records))
+        _append(self._files["records"], "".join(json.dumps(record[1:]) + "\n" for record in records))
 
     def losses(self, rows: Iterable[tuple[int, int, list[float]]]) -> None:
         """Appends (replica, step, each loss's share) where a step has several; an event "losses" has their names."""
-        if self._losses is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self._losses = os.open(self.folder.path / "losses.jsonl", flags, 0o600)
-        _append(self._losses, "".join(json.dumps(row) + "\n" for row in rows))
+        if "losses" not in self._files:
+            self._files["losses"] = self._open("losses")
+        _append(self._files["losses"], "".join(json.dumps(row) + "\n" for row in rows))
 
     def event(self, event: Event) -> None:
         """Appends an event (`events`)."""
-        _append(self._events, write(event))
+        _append(self._files["events"], write(event))
 
     def mark(self, kind: str, began: float, ended: float, size: int) -> None:
         """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.compat.steps.marks`.
@@ -220,14 +215,14 @@ class Journal:
         if self.silent:
             return
         begin = "NaN" if began != began else f"{began - 5e-7:.6f}"
-        _append(self._marks, f'["{kind}", {begin}, {ended - 5e-7:.6f}, {size}]\n')
+        _append(self._files["marks"], f'["{kind}", {begin}, {ended - 5e-7:.6f}, {size}]\n')
+
+    def _open(self, name: str) -> int:
+        return os.open(self.folder.path / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def close(self) -> None:
-        os.close(self._marks)
-        os.close(self._records)
-        os.close(self._events)
-        if self._losses is not None:
-            os.close(self._losses)
+        for descriptor in self._files.values():
+            os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -351,8 +346,7 @@ def _whole(path: Path) -> bytes:
 def _append(descriptor: int, text: str) -> None:
     """Whole lines or none: a disk that fills up in the middle of one must not leave half of it to the reader."""
     data, before = text.encode(), os.fstat(descriptor).st_size
-    written = os.write(descriptor, data)
-    if written < len(data):
+    if os.write(descriptor, data) < len(data):
         os.ftruncate(descriptor, before)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

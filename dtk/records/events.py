@@ -366,16 +366,14 @@ class Tail:
         self.path = path
         self.offset = 0  # bytes handed out so far
 
-    def lines(self, limit: int | None = None) -> list[bytes]:
-        """Complete lines written since the last call; `limit` bounds the bytes read at once."""
+    def lines(self) -> list[bytes]:
+        """Complete lines written since the last call."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
-                data = file.read(-1 if limit is None else limit)
+                data = file.read()
         except FileNotFoundError:
             return []
         end = data.rfind(b"\n") + 1
-        if end == 0 and limit is not None and len(data) == limit:
-            end = limit  # a line longer than the bound is handed out in pieces rather than waited for
         self.offset += end
         return data[:end].splitlines()

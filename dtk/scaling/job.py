@@ -28,9 +28,8 @@ each step takes as long as that worker's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
@@ -60,12 +59,14 @@ __all__ = [
     "slowest_mean",
 ]
 
+_SECONDS, _ABOVE_0 = N_("seconds from 0 up"), N_("a number above 0")
+
 
 def in_range(name: str, value: object, least: float, most: float, what: str) -> None:
-    """Raises ClusterConfigError where `value` is no finite number from `least` to `most`; what: it takes, in words."""
+    """Raise ClusterConfigError where `value` is no finite number from `least` to `most`; what: it takes, in words."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
-        raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=what))
+        raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=_(what)))
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        in_range(f"{self.name}: latency", self.latency, 0, math.inf, _("seconds from 0 up"))
-        in_range(f"{self.name}: bandwidth", self.bandwidth, math.ulp(0), math.inf, _("bytes/s above 0"))
+        in_range(f"{self.name}: latency", self.latency, 0, math.inf, _SECONDS)
+        in_range(f"{self.name}: bandwidth", self.bandwidth, math.ulp(0), math.inf, _ABOVE_0)
 
     def __str__(self) -> str:
         delay = f"{three(self.latency * 1e6)} µs" if self.latency < 1e-3 else f"{three(self.latency * 1e3)} ms"
@@ -134,34 +135,25 @@ class Cost(NamedTuple):
         return self.latency + self.transfer
 
 
-def _cost(steps: int, sent: float, link: Link) -> Cost:
+ALGORITHMS = ("ring", "halving_doubling", "tree")
+
+
+def _flat(algorithm: str, workers: int, size: float, link: Link) -> Cost:
+    """An all-reduce over workers that one kind of link connects; the table above has the formulas."""
+    rounds = 2 * math.ceil(math.log2(workers))
+    steps, sent = {
+        "ring": (2 * (workers - 1), 2 * size * (workers - 1) / workers),
+        "halving_doubling": (rounds, 2 * size * (workers - 1) / workers),
+        # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
+        "tree": (rounds, size if workers == 2 else 2 * size),
+    }[algorithm]
     return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
-
-
-def _ring(workers: int, size: float, link: Link) -> Cost:
-    return _cost(2 * (workers - 1), 2 * size * (workers - 1) / workers, link)
-
-
-def _halving_doubling(workers: int, size: float, link: Link) -> Cost:
-    return _cost(2 * math.ceil(math.log2(workers)), 2 * size * (workers - 1) / workers, link)
-
-
-def _tree(workers: int, size: float, link: Link) -> Cost:
-    # Of two workers each is the root of one tree: half the bytes go up in one and down in the other.
-    return _cost(2 * math.ceil(math.log2(workers)), size if workers == 2 else 2 * size, link)
-
-
-ALGORITHMS: dict[str, Callable[[int, float, Link], Cost]] = {
-    "ring": _ring,
-    "halving_doubling": _halving_doubling,
-    "tree": _tree,
-}
 
 
 def all_reduce(
     workers: int, size: float, link: Link, algorithm: str = "ring", per_machine: int = 1, inside: Link | None = None
 ) -> Cost:
-    """What an all-reduce of `size` bytes over that many workers costs; nothing with one worker, or without bytes.
+    """Return the cost of an all-reduce of `size` bytes over that many workers: none with one worker, or without bytes.
 
     algorithm: "ring", "halving_doubling" or "tree". With several workers on a machine, connected by `inside`, the ring
     is one ring through all of them, which leaves each machine once and goes at the pace of the slower link.
@@ -182,17 +174,17 @@ def all_reduce(
     >>> all_reduce(1000, 1e6, link).steps, all_reduce(1000, 1e6, link, "tree").steps
     (1998, 20)
     """
-    check(workers, size, algorithm, per_machine)
+    check(workers, algorithm, per_machine)
     if workers == 1 or size == 0:
         return Cost(0, 0.0, 0.0, 0.0)
     near = link if inside is None else inside
     together = min(per_machine, workers)
     machines = math.ceil(workers / together)
     if machines == 1 or together == 1:
-        return ALGORITHMS[algorithm](workers, size, near if machines == 1 else link)
+        return _flat(algorithm, workers, size, near if machines == 1 else link)
     if algorithm == "ring":
         return _mixed_ring(workers, size, link, near, together)
-    local, far = _ring(together, size, near), ALGORITHMS[algorithm](machines, size, link)
+    local, far = _flat("ring", together, size, near), _flat(algorithm, machines, size, link)
     parts = local.latency + far.latency, local.transfer + far.transfer
     return Cost(local.steps + far.steps, far.bytes, *parts)
 
@@ -212,14 +204,13 @@ def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int)
     return Cost(hops, hops * chunk, max(slower.latency, way - transfer), transfer)
 
 
-def check(workers: int, size: float, algorithm: str, per_machine: int) -> None:
-    """Raises ClusterConfigError where nothing can be computed for these."""
+def check(workers: int, algorithm: str, per_machine: int) -> None:
+    """Raise ClusterConfigError where nothing can be computed for these."""
     whole = _("a whole number from 1 to {most:,}", most=BIGGEST_CLUSTER)
     for name, value in (("workers", workers), ("per_machine", per_machine)):
         in_range(name, value, 1, BIGGEST_CLUSTER, whole)
         if int(value) != value:
             raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=whole))
-    in_range(_("an all-reduce's bytes"), size, 0, math.inf, _("bytes from 0 up"))
     if algorithm not in ALGORITHMS:
         known = _(", ").join(repr(name) for name in ALGORITHMS)
         what = N_("algorithm={algorithm!r} is not known; it takes one of {known}")
@@ -230,24 +221,16 @@ MOST_SPREAD = 2.0
 _POINTS = 2001
 
 
-@lru_cache(maxsize=1)
-def _normal() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Standard normal quantiles, the logarithms of their density and of their distribution function."""
-    at = np.linspace(-9.0, 13.0, _POINTS)
-    tail = np.array([0.5 * math.erfc(abs(z) / math.sqrt(2)) for z in at])  # exact in both tails
-    return at, -0.5 * at**2 - 0.5 * math.log(2 * math.pi), np.where(at < 0, np.log(tail), np.log1p(-tail))
-
-
 def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
-    """The distribution of the slowest worker's time, in units of the mean time of one: values and their weights.
+    """Return the distribution of the slowest worker's time, in units of the mean time of one: values and their weights.
 
-    Both `(points,)`; the weights add up to 1, so the mean of f(slowest) is `(weights * f(values)).sum()`. Raises
-    ClusterConfigError for a spread below 0 or above 2.
+    Both `(points,)`; the weights add up to 1, so the mean of f(slowest) is `(weights * f(values)).sum()`.
     """
-    in_range("spread", spread, 0, MOST_SPREAD, _("a standard deviation of 0 to 2 times the mean"))
     if spread == 0:
         return np.ones(1), np.ones(1)
-    at, density, below = _normal()
+    at = np.linspace(-9.0, 13.0, _POINTS)  # standard normal quantiles
+    tail = np.array([0.5 * math.erfc(abs(z) / math.sqrt(2)) for z in at])  # exact in both tails
+    density, below = -0.5 * at**2 - 0.5 * math.log(2 * math.pi), np.where(at < 0, np.log(tail), np.log1p(-tail))
     sigma = math.sqrt(math.log1p(spread**2))
     weights = np.exp(math.log(workers) + density + (workers - 1) * below)
     return np.exp(sigma * at - 0.5 * sigma**2), weights / weights.sum()
@@ -268,17 +251,15 @@ class Job:
     """What a replica does in a step.
 
     Attributes:
-        per_example: s; a step's computation takes fixed + per_example × examples, on average.
+        per_example: s; a step's computation takes per_example × batch, on average.
         batch: examples per replica.
         gradient_bytes: a number, or the buckets in the order in which the backward pass makes them.
-        fixed: s of computation in each step, whatever the batch.
         pack_bytes: cuts a number of gradient bytes into equal buckets of at most so many (`bytes_per_pack`); 0: one.
         backward: the share of the computation that is the backward pass.
         ready: for each bucket the share of the backward pass after which it is ready; None: by its bytes.
         overlap: all-reduces may run in the last `overlap` of the backward pass; 0: only after it, 1: as soon as a
             bucket is ready.
         spread: standard deviation over mean of a replica's computation, 0 to 2.
-        cores: that a replica keeps busy.
         critical_batch: Bc, in examples (McCandlish et al. 2018); None: no limit.
 
     Raises:
@@ -288,26 +269,20 @@ class Job:
     per_example: float
     batch: float
     gradient_bytes: float | Sequence[float]
-    fixed: float = 0.0
     pack_bytes: float = 0.0
     backward: float = 2 / 3
     ready: Sequence[float] | None = None
     overlap: float = 0.0
     spread: float = 0.0
-    cores: float = 1.0
     critical_batch: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("per_example", "fixed"):
-            in_range(name, getattr(self, name), 0, math.inf, _("seconds from 0 up"))
-        for name in ("batch", "cores", "critical_batch"):
-            if getattr(self, name) is not None:
-                in_range(name, getattr(self, name), math.ulp(0), math.inf, _("a number above 0"))
+        for name in ("per_example", "batch", "critical_batch"):
+            if name != "critical_batch" or self.critical_batch is not None:
+                in_range(name, getattr(self, name), math.ulp(0), math.inf, _ABOVE_0)
         for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD)):
             in_range(name, getattr(self, name), 0, most, _("a number from 0 to {most:g}", most=most))
-        in_range("pack_bytes", self.pack_bytes, 0, math.inf, _("bytes from 0 up; 0 is one bucket"))
-        if self.seconds(self.batch) <= 0:
-            raise ClusterConfigError(_("per_example=0 and fixed=0: a step that computes nothing has no throughput"))
+        in_range("pack_bytes", self.pack_bytes, 0, math.inf, N_("bytes from 0 up; 0 is one bucket"))
         sizes = np.asarray(self.gradient_bytes)
         if sizes.dtype.kind not in "iuf" or not sizes.size or not ((sizes >= 0) & np.isfinite(sizes)).all():
             what = N_("gradient_bytes={value!r}, but it takes bytes from 0 up")
@@ -317,9 +292,10 @@ class Job:
             what = N_("ready has {numbers} numbers for {buckets} buckets; it takes one each, from 0 to 1")
             raise ClusterConfigError(_(what, numbers=len(shares), buckets=len(self.buckets)))
 
-    def seconds(self, examples: float) -> float:
-        """The mean computation of a step with that many examples, in s."""
-        return self.fixed + self.per_example * examples
+    @property
+    def compute(self) -> float:
+        """The mean computation of a step, in s."""
+        return self.per_example * self.batch
 
     @property
     def buckets(self) -> tuple[float, ...]:
@@ -333,25 +309,20 @@ class Job:
     @property
     def shares(self) -> tuple[float, ...]:
         """How much of the backward pass is done when each bucket may be all-reduced."""
-        made = self.ready
-        if made is None:
-            total = sum(self.buckets)
-            made = (
-                tuple(float(each) for each in np.cumsum(self.buckets) / total) if total else (1.0,) * len(self.buckets)
-            )
-        return tuple(max(share, 1 - self.overlap) for share in made)
+        done = np.cumsum(self.buckets)
+        made = (done / done[-1] if done[-1] else np.ones(len(done))) if self.ready is None else self.ready
+        return tuple(max(float(share), 1 - self.overlap) for share in made)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What connects the workers.
+    """What connects the workers, each of which has its own cores.
 
     Attributes:
         link: between machines.
         algorithm: of the all-reduce: "ring", "halving_doubling" or "tree".
         per_machine: workers on a machine.
         inside: the link between the workers of a machine; None: as between machines.
-        cores: of the one machine that all workers run on; None: each worker has cores of its own.
 
     Raises:
         ClusterConfigError: a number out of its range, or an algorithm that is not known.
@@ -361,16 +332,9 @@ class Cluster:
     algorithm: str = "ring"
     per_machine: int = 1
     inside: Link | None = None
-    cores: float | None = None
 
     def __post_init__(self) -> None:
-        check(1, 0, self.algorithm, self.per_machine)
-        if self.cores is not None:
-            in_range("cores", self.cores, math.ulp(0), math.inf, _("a number above 0, or None"))
+        check(1, self.algorithm, self.per_machine)
 
     def all_reduce(self, workers: int, size: float) -> Cost:
         return all_reduce(workers, size, self.link, self.algorithm, self.per_machine, self.inside)
-
-    def slowdown(self, job: Job, workers: int) -> float:
-        """How many times longer the computation takes because the workers share the machine's cores."""
-        return 1.0 if self.cores is None else max(1.0, workers * job.cores / self.cores)

@@ -7,7 +7,7 @@ up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,40 +19,17 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
     from dtk.records.tables import Recorded
 
-__all__ = ["PARTS", "step_messages", "step_parts", "step_reductions"]
+__all__ = ["PARTS", "step_parts", "step_reductions"]
 
 PARTS = ("python", "input", "compute", "all_reduce", "waiting")
 _LARGE = 0.05  # of a step's largest all-reduce: a pack of gradients; below, a metric or a check for the end of the data
-# Added to a worker's times, once for each worker before it, so that one sweep over all times keeps workers apart.
-_APART = 1e7
 
 
-class Steps(NamedTuple):
-    """Steps, an array for each field, sorted by worker, then by time. lo: when the step before ended."""
-
-    worker: np.ndarray
-    step: np.ndarray
-    lo: np.ndarray
-    started: np.ndarray
-    ended: np.ndarray
-
-
-class Marks(NamedTuple):
-    """Waits for data and all-reduces, an array for each field, in any order; see `dtk.compat.steps.marks`."""
-
-    worker: np.ndarray
-    reduce: np.ndarray  # whether it is an all-reduce
-    begin: np.ndarray
-    end: np.ndarray
-    bytes: np.ndarray
-
-
-def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas.DataFrame:
+def step_parts(run: Recorded) -> pandas.DataFrame:
     """Where the seconds of each step went.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
-        records: the records of the run's last start, where they have been read already.
 
     Returns:
         One row for each (worker, step), without the first step, which is traced and compiled; empty without records.
@@ -66,10 +43,25 @@ def step_parts(run: Recorded, records: pandas.DataFrame | None = None) -> pandas
         - all_reduce: in all-reduces after that.
         - compute: the rest: forward, backward, the optimizer's update, metrics.
     """
-    table, steps, marks = _recorded(run.folder, records)
-    edges = np.stack([steps.lo, steps.ended], axis=1) + _APART * steps.worker[:, None]
-    found = _parts(steps, marks, edges)
-    return table[["worker", "step", "period"]].assign(**{name: found[name][:, 0] for name in PARTS})
+    steps, marks = _recorded(run.folder)
+    takes, reductions = marks[~marks.reduce], _reductions(marks)
+    asked = takes.groupby("row").begin.min().reindex(steps.index)
+    start = asked.fillna(steps.started).clip(steps.lo, steps.ended)
+    had = takes.groupby("row").end.max().reindex(steps.index).clip(upper=steps.ended)
+    had = np.fmax(had, start)
+    # Packs of gradients are reduced while earlier layers' gradients are computed: they count from the last pack on.
+    row, begin, end = reductions.row, reductions.begin, reductions.end
+    last_pack = begin.where(reductions.gradients).groupby(row).transform("max")
+    begin = begin.mask(reductions.gradients, last_pack)
+    waited = np.maximum(reductions.waited, begin)
+    reducing, waiting = _covered(row, begin, end, steps.index), _covered(row, begin, waited, steps.index)
+    in_input = _covered(row, np.maximum(begin, row.map(start)), np.minimum(end, row.map(had)), steps.index)
+
+    found = steps[["worker", "step", "period"]].copy()
+    found["python"], found["input"] = start - steps.lo, had - start - in_input
+    found["compute"] = found.period - found.python - found["input"] - reducing
+    found["all_reduce"], found["waiting"] = reducing - waiting, waiting
+    return found
 
 
 def step_reductions(run: Recorded) -> pandas.DataFrame:
@@ -83,158 +75,53 @@ def step_reductions(run: Recorded) -> pandas.DataFrame:
         Columns: worker, step, period (s, as in `step_parts`), bytes, and in seconds since the step before ended: begin
         (this worker has its gradients), waited (the last worker has them, too), end. Empty without marks (DTK_MARKS=0).
     """
-    found = _reductions(run.folder)
-    found = found[found.gradients]
-    return found[["worker", "step", "period", "bytes", "begin", "waited", "end"]].reset_index(drop=True)
+    found = _reductions(_recorded(run.folder)[1])
+    found = found[found.gradients].reset_index(drop=True)
+    for name in ("begin", "waited", "end"):
+        found[name] -= found.lo
+    return found[["worker", "step", "period", "bytes", "begin", "waited", "end"]]
 
 
-def step_messages(run: Recorded) -> pandas.DataFrame:
-    """All all-reduces in each step: those of gradients, and small ones, of metrics or of the question who has data.
+def _recorded(folder: RunFolder) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """The steps without each worker's first, with `lo`, when the step before ended; and the marks in these steps.
 
-    Args:
-        run: from `dtk.run`, or the error of a run that failed.
-
-    Returns:
-        One row for each all-reduce in a worker's step, without the first step. Columns: worker, step, bytes, gradients
-        (whether it is one of gradients: the largest of its step, and packs like it). Empty without marks (DTK_MARKS=0).
+    Marks: worker, reduce (or else a wait for data), begin, end, bytes; row, the step's place; and the step's columns.
     """
-    return _reductions(run.folder)[["worker", "step", "bytes", "gradients"]]
-
-
-def _recorded(folder: RunFolder, records: pandas.DataFrame | None = None) -> tuple[pandas.DataFrame, Steps, Marks]:
-    """The times of the steps, without each worker's first; the same as arrays; the marks."""
-    times = step_times(folder.own_records if records is None else records)
-    later = times.step > times.groupby("worker").step.transform("min")
-    table = times[later].sort_values(["worker", "ended"], ignore_index=True)
-    columns = (table.worker, table.step, table.ended - table.period, table.started, table.ended)
-    rows = [(worker.worker, kind == "reduce", *rest) for worker in folder.each for kind, *rest in worker.marks]
-    marks = np.array(rows, float).reshape(-1, 5).T
-    return table, Steps(*(each.to_numpy() for each in columns)), Marks(marks[0].astype(int), marks[1] > 0, *marks[2:])
-
-
-def _reductions(folder: RunFolder) -> pandas.DataFrame:
-    """All all-reduces in the steps, sorted by when they began; times in seconds since the step before ended."""
     import pandas as pd
 
-    table, steps, marks = _recorded(folder)
-    row, marks = _of_steps(steps, marks)
-    kept = np.flatnonzero(marks.reduce)[np.argsort(marks.begin[marks.reduce], kind="stable")]
-    row, begin, end, size = row[kept], marks.begin[kept], marks.end[kept], marks.bytes[kept]
-    last = _last(row, steps, begin, size)
-    found = {
-        "worker": steps.worker[row],
-        "step": steps.step[row],
-        "period": table.period.to_numpy()[row],
-        "bytes": size,
-        "begin": begin - steps.lo[row],
-        "waited": np.clip(last, begin, np.maximum(begin, end)) - steps.lo[row],
-        "end": end - steps.lo[row],
-        "gradients": _large(row, size, len(steps.worker)),
-    }
-    return pd.DataFrame(found)
+    times = step_times(folder.own_records)
+    later = times.step > times.groupby("worker").step.transform("min")
+    steps = times[later].sort_values(["worker", "ended"], ignore_index=True)
+    steps["lo"] = steps.ended - steps.period
+    rows = [(corner.worker, kind == "reduce", *rest) for corner in folder.each for kind, *rest in corner.marks]
+    marks = pd.DataFrame(rows, columns=["worker", "reduce", "begin", "end", "bytes"])
+    marks = marks.astype({"worker": steps.worker.dtype, "reduce": bool, "begin": float, "end": float, "bytes": float})
+    places = steps.reset_index(names="row")[["worker", "row", "step", "period", "lo", "ended"]].sort_values("ended")
+    how: Any = {"by": "worker", "left_on": "end", "right_on": "ended", "direction": "forward"}
+    marks = pd.merge_asof(marks.sort_values("end", kind="stable"), places, **how)
+    marks = marks[marks.end > marks.lo].astype({"row": int, "step": int})  # and not what ended in the first step
+    return steps, marks.assign(begin=np.maximum(marks.begin, marks.lo))
 
 
-def _parts(steps: Steps, marks: Marks, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """The seconds of each part between each two edges, `(rows, edges - 1)`; edges are `_APART` by worker."""
-    row, marks = _of_steps(steps, marks)
-    marks, waited = _exposed(row, marks, steps)
-    lag = steps.worker * _APART
-    lo, started, ended = steps.lo + lag, steps.started + lag, steps.ended + lag
-    asked, had = _taken(row, marks, len(steps.worker))
-    start = np.clip(np.where(np.isfinite(asked), asked, started), lo, ended)
-    had = np.maximum(np.minimum(had, ended), start)
-    kept = marks.reduce
-    row, begin, end, waited = row[kept], marks.begin[kept], marks.end[kept], waited[kept]
-    in_input = _covered(np.maximum(begin, start[row]), np.minimum(end, had[row]), edges)
-    found = {"waiting": _covered(begin, waited, edges)}
-    found["all_reduce"] = _covered(begin, end, edges) - found["waiting"]
-    found["input"] = _covered(start, had, edges) - in_input
-    found["python"] = _covered(lo, start, edges)
-    found["compute"] = _covered(lo, ended, edges) - sum(found.values())
-    return found
+def _reductions(marks: pandas.DataFrame) -> pandas.DataFrame:
+    """The all-reduces, by when they began, with two columns more: waited, until when, and gradients.
 
-
-def _of_steps(steps: Steps, marks: Marks) -> tuple[np.ndarray, Marks]:
-    """The step that each mark lies in, as a row of `steps`, and the marks that lie in one, from its beginning on."""
-    row = np.searchsorted(steps.ended + steps.worker * _APART, marks.end + marks.worker * _APART)
-    inside = row < len(steps.worker)
-    row, marks = row[inside], Marks(*(column[inside] for column in marks))
-    inside = (steps.worker[row] == marks.worker) & (marks.end > steps.lo[row])
-    row, marks = row[inside], Marks(*(column[inside] for column in marks))
-    return row, marks._replace(begin=np.maximum(marks.begin, steps.lo[row]))  # NaN stays NaN
-
-
-def _exposed(row: np.ndarray, marks: Marks, steps: Steps) -> tuple[Marks, np.ndarray]:
-    """The marks, all-reduces from where they are exposed on; until when each mark waited.
-
-    Packs of gradients are reduced while earlier layers' gradients are computed: they are exposed from the last pack on.
-    Times from here on are `_APART`.
+    The last worker's part of an all-reduce is there when it begins its nth of so many bytes in that step. One is of
+    gradients if it is the largest of its step, or a pack like it.
     """
-    lag, reduce = marks.worker * _APART, marks.reduce
-    last = np.full(len(row), -np.inf)
-    last[reduce] = _last(row[reduce], steps, marks.begin[reduce], marks.bytes[reduce])
-    begin, end = marks.begin + lag, marks.end + lag
-    large, there = np.zeros(len(row), dtype=bool), np.full(len(steps.worker), -np.inf)
-    large[reduce] = _large(row[reduce], marks.bytes[reduce], len(steps.worker))
-    np.maximum.at(there, row[large], begin[large])
-    begin[large] = np.maximum(begin, there[row])[large]
-    waited = np.clip(last + lag, begin, np.maximum(begin, end))
-    return marks._replace(begin=begin, end=end), waited
+    found = marks[marks.reduce].sort_values("begin", kind="stable")
+    nth = found.groupby(["row", "bytes"]).cumcount()
+    last = found.groupby([found.step, found.bytes, nth]).begin.transform("max")
+    waited = last.clip(found.begin, np.maximum(found.begin, found.end))
+    most = found.groupby("row").bytes.transform("max")
+    return found.assign(waited=waited, gradients=found.bytes >= _LARGE * most)
 
 
-def _taken(row: np.ndarray, marks: Marks, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """When each of `count` steps asked for data first, infinite where that is not known, and had it last."""
-    asked, had = np.full(count, np.inf), np.full(count, -np.inf)
-    np.fmin.at(asked, row[~marks.reduce], marks.begin[~marks.reduce])
-    np.maximum.at(had, row[~marks.reduce], marks.end[~marks.reduce])
-    return asked, had
+def _covered(row: pandas.Series, begin: Any, end: Any, rows: pandas.Index) -> pandas.Series:
+    """How many seconds of each row the given spans of it cover together: spans may overlap."""
+    import pandas as pd
 
-
-def _large(row: np.ndarray, size: np.ndarray, count: int) -> np.ndarray:
-    """Whether each all-reduce is one of gradients: the largest of its step, and packs like it."""
-    most = np.zeros(count)
-    np.maximum.at(most, row, size)
-    return np.asarray(size >= _LARGE * most[row])
-
-
-def _last(row: np.ndarray, steps: Steps, begin: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """When the last worker began each all-reduce, the nth of so many bytes in that step."""
-    order = np.lexsort((begin, size, row))
-    nth = np.empty(len(row), dtype=int)
-    nth[order] = _places(_changes(row[order], size[order]))
-    step = steps.step[row]
-    order = np.lexsort((nth, size, step))
-    new = _changes(step[order], size[order], nth[order])
-    starts, group = np.flatnonzero(new), np.cumsum(new) - 1
-    last = np.empty(len(row))
-    if len(row):
-        last[order] = np.maximum.reduceat(begin[order], starts)[group]
-    return last
-
-
-def _changes(*columns: np.ndarray) -> np.ndarray:
-    """True where a row differs from the one before, and for the first."""
-    new = np.ones(len(columns[0]), dtype=bool)
-    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    return new
-
-
-def _places(new: np.ndarray) -> np.ndarray:
-    """Each row's place in its group, from 0. new: where a group begins."""
-    at = np.arange(len(new))
-    return at - np.maximum.accumulate(np.where(new, at, 0))
-
-
-def _covered(begin: np.ndarray, end: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """How much of each span between two edges the given spans cover together: `(rows, edges - 1)`."""
-    kept = end > begin
-    begin, end = begin[kept], end[kept]
-    if not len(begin):
-        return np.zeros((len(edges), edges.shape[1] - 1))
-    order = np.argsort(begin)
-    begin, end = begin[order], np.maximum.accumulate(end[order])
-    begin[1:] = np.maximum(begin[1:], end[:-1])
-    length = np.cumsum(end - begin)
-    known = np.stack([begin, end], axis=1).ravel()
-    total = np.stack([length - (end - begin), length], axis=1).ravel()
-    return np.diff(np.interp(edges, known, total), axis=1)
+    spans = pd.DataFrame({"row": row, "begin": begin, "end": end}).query("end > begin").sort_values(["row", "begin"])
+    before = spans.groupby("row").end.cummax().groupby(spans.row).shift()  # until when those before it cover
+    own = (spans.end - np.fmax(spans.begin, before)).clip(lower=0.0)
+    return own.groupby(spans.row).sum().reindex(rows, fill_value=0.0)

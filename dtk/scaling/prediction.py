@@ -1,17 +1,14 @@
 """Step time and throughput for numbers of workers that were not run, up to 10,000, and what limits them.
 
-A step of synchronous SGD: every replica computes (`fixed` seconds, and `per_example` for each example); the slowest
-decides; gradients become ready one bucket after the other during the backward pass, and are all-reduced in that order
-(`dtk.scaling.job` has the formulas of both), one at a time, from the moment the slowest replica has them. What of that
-comes after the backward pass is added to the step. The mean over the slowest replica's distribution is taken of the
-whole step, not of its parts. Left out: that communication takes time of the cores that compute, that a fast worker's
-messages may be waiting when the slowest begins, and the input pipeline, callbacks and validation; those that the
-seconds measured include are in `fixed`. `tests/simulate.py` plays the step message by message.
+A step of synchronous SGD: every replica computes; the slowest decides; gradients become ready one bucket after the
+other during the backward pass, and are all-reduced in that order (`dtk.scaling.job` has the formulas of both), one at a
+time, from the moment the slowest replica has them. What of that comes after the backward pass is added to the step. The
+mean over the slowest replica's distribution is taken of the whole step, not of its parts. To get equally far with a
+batch B takes 1 + B / Bc times the examples that a small batch takes, where Bc is the critical batch (McCandlish et al.
+2018, "An Empirical Model of Large-Batch Training", sections 2.2 and 2.3).
 
-Batches: the learning rate grows with the global batch (Goyal et al. 2017, the linear scaling rule), until the batch
-nears the critical one, Bc. To get equally far with a batch B takes 1 + B / Bc times the examples that a small batch
-takes, and a learning rate of the best one times 1 / (1 + Bc / B) (McCandlish et al. 2018, "An Empirical Model of
-Large-Batch Training", sections 2.2 and 2.3): beyond Bc, more examples a second hardly mean more progress.
+`docs/explanation/scaling_model.md` says what is left out, compares with published efficiencies, with nothing tuned, and
+has the sources of their parameters; `tests/simulate.py` plays the step message by message.
 
 Latency and bandwidth come from measured all-reduces: their formulas are linear in the latency and in the seconds a byte
 takes, so
@@ -20,38 +17,22 @@ takes, so
 
 is fitted by weighted least squares with no coefficient below 0. Errors count relative to the seconds expected, because
 a timing of 100 ms is off by more than one of 1 ms, and less where they are large (Huber's weights, from 1.345 standard
-deviations on), because now and then another process has the core. In 100 made-up sets of 45 timings with errors of 5 %,
-and of 15 %, the 95 % intervals held the truth 91 to 93 times.
-
-Efficiencies that were published are compared with what the model says of them, with nothing tuned. Where each parameter
-comes from, and which had to be assumed, is in `docs/explanation/scaling_model.md`, which holds the table.
+deviations on), because now and then another process has the core.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dtk.digits import three
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.scaling.job import (
-    MOST_SPREAD,
-    Cluster,
-    Cost,
-    Job,
-    Link,
-    all_reduce,
-    check,
-    ethernet,
-    slowest,
-    slowest_mean,
-)
+from dtk.scaling.job import Cluster, Cost, Job, Link, all_reduce, check, ethernet, slowest, slowest_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -67,7 +48,6 @@ __all__ = [
     "fit",
     "predict",
     "schedule",
-    "spread_of",
 ]
 
 LIMITS = (N_("compute"), N_("straggler"), N_("bandwidth"), N_("latency"), N_("batch too large"))
@@ -83,31 +63,30 @@ def schedule(compute: np.ndarray, job: Job, costs: Sequence[Cost]) -> np.ndarray
     return np.maximum(end, compute)
 
 
-def predict(job: Job, cluster: Cluster, workers: Iterable[int], scaling: str = "weak") -> pandas.DataFrame:
+def predict(job: Job, cluster: Cluster, workers: Iterable[int]) -> pandas.DataFrame:
     """Step time and throughput for numbers of workers that were not run, and what limits them.
+
+    Weak scaling: each worker has the job's batch. For a global batch B that n workers share, predict a job of B / n.
 
     Args:
         job: what a replica does in a step.
         cluster: what connects the workers.
         workers: numbers of workers, each from 1 to 10,000.
-        scaling: "weak": the per-replica batch stays; "strong": job.batch is the global batch, which the workers share.
 
     Returns:
         A row for each number of workers, in the order given. Columns:
 
-        - workers, batch (examples per replica), global_batch (examples)
+        - workers, global_batch (examples)
         - seconds: a step's mean, and its parts in s, which add up to it: compute, straggler (waiting for the slowest),
           latency and bandwidth (of the communication, what the backward pass does not hide)
-        - communication: the whole, in s
-        - throughput, ceiling (without communication and stragglers), ideal (n times one worker's), in examples/s;
-          efficiency: throughput over ideal
-        - useful: what an example is worth, in examples of one worker's batch; learning_rate, in one worker's
+        - throughput and ideal (n times one worker's), in examples/s; efficiency: throughput over ideal
+        - useful: what an example is worth, in examples of one worker's batch
         - limit: what costs most, one of "compute", "straggler", "bandwidth", "latency" and "batch too large", once more
           than a tenth of the ideal is lost or the global batch is beyond the critical one; otherwise "compute".
         - slowed_by: the same for examples/s alone, which no batch is too large for
 
     Raises:
-        ClusterConfigError: what can't be computed, such as strong scaling to more workers than examples.
+        ClusterConfigError: what can't be computed.
 
     >>> from dtk.scaling.job import ETHERNET_100
     >>> job = Job(per_example=0.001, batch=100, gradient_bytes=1e8, spread=0.05)
@@ -121,51 +100,35 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int], scaling: str = "
     """
     import pandas
 
-    if scaling not in ("weak", "strong"):
-        raise ClusterConfigError(_("scaling={scaling!r}, but it takes 'weak' or 'strong'", scaling=scaling))
     counts = list(workers)
     if not counts:
         raise ClusterConfigError(_("no number of workers given; it takes one or more, from 1 up"))
-    return pandas.DataFrame([_row(job, cluster, count, scaling) for count in counts])
+    return pandas.DataFrame([_row(job, cluster, count) for count in counts])
 
 
-def _row(job: Job, cluster: Cluster, workers: int, scaling: str) -> dict[str, Any]:
-    check(workers, 0, cluster.algorithm, cluster.per_machine)
-    batch = job.batch if scaling == "weak" else job.batch / workers
-    if batch < 1 and scaling == "strong":
-        what = N_("{workers} workers for a global batch of {batch:g}: some have no example")
-        raise ClusterConfigError(_(what, workers=workers, batch=job.batch))
-    compute = job.seconds(batch) * cluster.slowdown(job, workers)
+def _row(job: Job, cluster: Cluster, workers: int) -> dict[str, Any]:
+    check(workers, cluster.algorithm, cluster.per_machine)
     values, weights = slowest(workers, job.spread)
     costs = [cluster.all_reduce(workers, size) for size in job.buckets]
-    ends = schedule(values * compute, job, costs)
-    last, seconds = compute * float((values * weights).sum()), float((ends * weights).sum())
+    ends = schedule(values * job.compute, job, costs)
+    last, seconds = job.compute * float((values * weights).sum()), float((ends * weights).sum())
     whole = sum(cost.seconds for cost in costs)
     waits = sum(cost.latency for cost in costs) / whole if whole else 0.0
-    alone = job.seconds(job.batch) / job.batch  # s an example with one worker
-    total, ideal = batch * workers, workers / alone
-    useful, rate = 1.0, total / job.batch
-    if job.critical_batch is not None:
-        useful = (job.batch + job.critical_batch) / (total + job.critical_batch)
-        rate = (1 + job.critical_batch / job.batch) / (1 + job.critical_batch / total)
+    total, ideal, critical = job.batch * workers, job.batch * workers / job.compute, job.critical_batch
     row: dict[str, Any] = {
         "workers": workers,
-        "batch": batch,
         "global_batch": total,
         "seconds": seconds,
-        "compute": compute,
-        "straggler": max(0.0, last - compute),
+        "compute": job.compute,
+        "straggler": max(0.0, last - job.compute),
         "latency": max(0.0, seconds - last) * waits,
         "bandwidth": max(0.0, seconds - last) * (1 - waits),
-        "communication": whole,
         "throughput": total / seconds,
-        "ceiling": total / compute,
         "ideal": ideal,
         "efficiency": total / seconds / ideal,
-        "useful": useful,
-        "learning_rate": rate,
+        "useful": 1.0 if critical is None else (job.batch + critical) / (total + critical),
     }
-    row["limit"], row["slowed_by"] = _limit(row, job.critical_batch), _limit(row, None)
+    row["limit"], row["slowed_by"] = _limit(row, critical), _limit(row, None)
     return row
 
 
@@ -174,14 +137,13 @@ def _limit(row: dict[str, Any], critical: float | None) -> str:
     large = critical is not None and row["global_batch"] > critical
     if row["efficiency"] >= 1 - TOLERATED and not large:
         return LIMITS[0]
-    lost = {name: row[name] for name in ("straggler", "bandwidth", "latency")}
-    lost["compute"] = row["compute"] - row["global_batch"] / row["ideal"]
+    lost = {"compute": 0.0, **{name: row[name] for name in ("straggler", "bandwidth", "latency")}}
     lost["batch too large"] = row["seconds"] * (1 / row["useful"] - 1) if large else 0.0
     return max(LIMITS, key=lambda name: lost[name])
 
 
 _COLUMNS = ("workers", "bytes", "seconds")
-_HUBER, _ROUNDS, _RESAMPLES, _LEVEL = 1.345, 12, 600, 0.95
+_HUBER, _ROUNDS, _RESAMPLES, _LEVEL = 1.345, 8, 300, 0.95
 _UNIT = Link("unit", 1.0, 1.0)  # its costs are the steps and the bytes themselves
 
 
@@ -209,10 +171,6 @@ class Fit:
 
     def link(self, name: str = N_("loopback, as measured")) -> Link:
         return Link(_(name), self.latency, self.bandwidth)
-
-    def seconds(self, workers: int, size: float) -> float:
-        """What the fit says of an all-reduce of `size` bytes over that many workers, in s."""
-        return self.overhead + all_reduce(workers, size, self.link(), self.algorithm).seconds
 
     def __str__(self) -> str:
         low, high = (each * 1e6 for each in self.latency_interval)
@@ -258,7 +216,7 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     if (table.workers == 1).any():
         parts.append([1.0] * len(costs))
     columns, seconds = np.array(parts).T, table.seconds.to_numpy(np.float64)
-    (best,) = _solve(columns[None], seconds[None])
+    best = _solve(columns, seconds)
     if best[1] <= 0:
         what = N_(
             "up to {size} MB, larger arrays did not take longer, so the bandwidth can't be known; measure larger ones"
@@ -266,7 +224,7 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
         raise ClusterConfigError(_(what, size=three(table.bytes.max() / 1e6)))
     picks = np.random.default_rng(0).integers(len(seconds), size=(_RESAMPLES, len(seconds)))
     picks = picks[np.linalg.matrix_rank(columns[picks] / columns.max(axis=0)) == len(parts)]
-    many = _solve(columns[picks], seconds[picks])
+    many = np.array([_solve(columns[pick], seconds[pick]) for pick in picks])
     tail = 100 * (1 - _LEVEL) / 2
     low, high = np.percentile(many[:, :2], [tail, 100 - tail], axis=0)
     widest = (1 / high[1], 1 / low[1] if low[1] > 0 else math.inf)
@@ -294,7 +252,7 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
         if wrong.any():
             what = N_("measurement {row} has {name}={value:g}; leave it out")
             raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))
-    check(2, 1, algorithm, 1)
+    check(2, algorithm, 1)
     sizes, least = table.bytes[table.workers > 1].nunique(), 5 if (table.workers == 1).any() else 4
     if sizes < 2 or len(table) < least:  # two rows more than there are unknowns
         what = N_(
@@ -306,43 +264,33 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
 
 
 def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Robust fits side by side: columns `(fits, rows, unknowns)`, seconds `(fits, rows)`, to `(fits, unknowns)`."""
+    """A robust fit of columns, `(rows, unknowns)`, to seconds, `(rows,)`, with no unknown below 0."""
     expected, weights = seconds, np.ones_like(seconds)
     for __ in range(_ROUNDS):
-        found = _nonnegative(columns / expected[:, :, None], seconds / expected, weights)
+        scale = np.sqrt(weights) / expected
+        found = _nonnegative(columns * scale[:, None], seconds * scale)
         # Relative to what is expected: relative to what was measured, a timing that is too short would count for more.
-        expected = np.maximum(np.einsum("frk,fk->fr", columns, found), 0.1 * seconds)
-        errors = np.abs(seconds / expected - 1)
+        expected = np.maximum(columns @ found, 0.1 * seconds)
+        errors = np.maximum(np.abs(seconds / expected - 1), 1e-12)
         # The median of |error| estimates the standard deviation, undisturbed by outliers.
-        spread = np.maximum(1.4826 * np.median(errors, axis=1, keepdims=True), 1e-12)
-        weights = np.minimum(1.0, _HUBER * spread / np.maximum(errors, 1e-12))
+        weights = np.minimum(1.0, _HUBER * max(1.4826 * float(np.median(errors)), 1e-12) / errors)
     return found
 
 
-def _nonnegative(scaled: np.ndarray, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Least squares of `scaled @ x = target`, x >= 0: the best of the solutions with some of the unknowns at 0."""
-    fits, _, unknowns = scaled.shape
-    best, least = np.zeros((fits, unknowns)), np.full(fits, np.inf)
-    for count in range(1, unknowns + 1):
-        for kept in itertools.combinations(range(unknowns), count):
-            part = scaled[:, :, kept]
-            size = np.sqrt(np.einsum("frk,frk->fk", part, part))[:, None, :]
-            size = np.where(size > 0, size, 1.0)
-            unit = part / size  # columns of like size keep the equations well conditioned
-            left = np.einsum("fr,frk,frl->fkl", weights, unit, unit)
-            right = np.einsum("fr,frk->fk", weights * target, unit)
-            found = np.einsum("fkl,fl->fk", np.linalg.pinv(left, hermitian=True), right) / size[:, 0]
-            loss = np.einsum("fr,fr->f", weights, (np.einsum("frk,fk->fr", part, found) - target) ** 2)
-            better = (found >= 0).all(axis=1) & (loss < least)
-            least = np.where(better, loss, least)
-            fresh = np.zeros((fits, unknowns))
-            fresh[:, kept] = found
-            best = np.where(better[:, None], fresh, best)
-    return best
+def _nonnegative(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Least squares of `columns @ x = target`, x >= 0: unknowns that would be negative are 0, the lowest first."""
+    size = np.linalg.norm(columns, axis=0)  # columns of like size keep the equations well conditioned
+    kept, found = np.flatnonzero(size), np.zeros(len(size))
+    while len(kept):
+        part = np.linalg.lstsq(columns[:, kept] / size[kept], target, rcond=None)[0]
+        if part.min() >= 0:
+            found[kept] = part / size[kept]
+            break
+        kept = np.delete(kept, part.argmin())
+    return found
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """An efficiency at `workers` GPUs, relative to `base` GPUs, as published, and what it was measured on."""
 
     paper: str
@@ -354,21 +302,10 @@ class Result:
     cluster: Cluster
 
 
-def spread_of(lost: float, workers: int) -> float:
-    """The spread of workers of whose throughput the slowest costs that share: at most, if other things cost some of it.
-
-    >>> round(slowest_mean(8, spread_of(0.05, 8)), 4) == round(1 / 0.95, 4)
-    True
-    """
-    low, high = 0.0, MOST_SPREAD
-    for __ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slowest_mean(workers, middle) < 1 / (1 - lost) else (low, middle)
-    return low
-
-
-# One machine with 8 P100, 64 examples each, images/s (TensorFlow's benchmarks, May 2017): ResNet-50 on 1 and 8.
-_REAL, _SYNTHETIC = spread_of(1 - 1630 / (8 * 218), 8), spread_of(1 - 1734 / (8 * 219), 8)
+# How much workers' computation varies is nowhere published. One machine with 8 P100, 64 examples each (TensorFlow's
+# benchmarks, May 2017, ResNet-50), made 1,630 of 8 × 218 images/s with real data, 1,734 of 8 × 219 with synthetic data;
+# these are the spreads with which waiting for the slowest alone costs as much.
+_REAL, _SYNTHETIC = 0.048020, 0.007266
 _FLOAT = 4  # bytes
 
 _GOYAL_STEP = 29 * 3600 / (90 * 1_281_167 / 256)  # s: 29 hours for 90 epochs in batches of 256 on 8 GPUs
@@ -409,38 +346,21 @@ RESULTS = (
 )
 
 
-def efficiency(result: Result, job: Job | None = None, cluster: Cluster | None = None) -> float:
-    """The predicted throughput of a worker, relative to that at `base`; with another job or cluster where given."""
-    table = predict(job or result.job, cluster or result.cluster, [result.base, result.workers])
-    rates = table.throughput / table.workers
-    return float(rates.iloc[1] / rates.iloc[0])
-
-
 def compare_published() -> pandas.DataFrame:
     """Scaling efficiencies that were published, and what the model predicts for them; nothing is tuned.
 
     Returns:
         A row for each result. Columns: paper, model, workers, published, predicted (efficiencies, from 0 to 1), points
-        (predicted minus published, in percentage points); and predicted with one parameter changed: slower_network (its
-        bandwidth times 0.8), more_spread (twice as much), no_overlap. Sources are in docs/explanation/scaling_model.md.
+        (predicted minus published, in percentage points). Sources are in docs/explanation/scaling_model.md.
     """
     import pandas
 
-    rows = []
-    for result in RESULTS:
-        link, job = result.cluster.link, result.job
-        slower = replace(result.cluster, link=replace(link, bandwidth=0.8 * link.bandwidth))
-        predicted = efficiency(result)
-        row: dict[str, object] = {
-            "paper": result.paper,
-            "model": result.model,
-            "workers": result.workers,
-            "published": result.published,
-            "predicted": predicted,
-            "points": 100 * (predicted - result.published),
-            "slower_network": efficiency(result, cluster=slower),
-            "more_spread": efficiency(result, replace(job, spread=2 * job.spread)),
-            "no_overlap": efficiency(result, replace(job, overlap=0.0)),
-        }
-        rows.append(row)
-    return pandas.DataFrame(rows)
+    table = pandas.DataFrame(RESULTS)[["paper", "model", "workers", "published"]]
+    table["predicted"] = [efficiency(result.job, result.cluster, result.base, result.workers) for result in RESULTS]
+    return table.assign(points=100 * (table.predicted - table.published))
+
+
+def efficiency(job: Job, cluster: Cluster, base: int, workers: int) -> float:
+    """The predicted throughput of each of so many workers, relative to that of each of `base` workers."""
+    few, many = predict(job, cluster, [base, workers]).efficiency
+    return float(many / few)

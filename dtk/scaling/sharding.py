@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dtk.language import N_, _, ngettext
 
 if TYPE_CHECKING:
@@ -22,9 +20,9 @@ class Sharding:
     """What the replicas of a cluster saw in one pass over a dataset, and what one device sees in it.
 
     table: one row for each example that a replica was given, columns worker, replica, step (from 1) and example, its
-    number, in the order in which they came. alone: the columns step and example of one device's pass; its step
-    is 0 where only the numbers are known. replicas counts over all workers, those without any example too. policy: the
-    autoshard policy that was in force, "input_context" where the function divided the data itself, "" if unknown.
+    number, in the order in which they came. alone: the columns step and example of one device's pass.
+    replicas counts over all workers, those without any example too. policy: the autoshard policy that was in force,
+    "input_context" where the function divided the data itself, "" if unknown.
     """
 
     table: pandas.DataFrame
@@ -62,13 +60,10 @@ class Sharding:
 
     @property
     def parts_at(self) -> int | None:
-        """The first step at which the replicas together did not see what one device sees then; None if none is.
-
-        None too where one device's steps are not known.
-        """
+        """The first step at which the replicas together did not see what one device sees then; None if none is."""
         together, alone = _by_step(self.table), _by_step(self.alone)
         apart = [step for step in together.keys() | alone.keys() if together.get(step) != alone.get(step)]
-        return min(apart) if apart and 0 not in alone else None
+        return min(apart, default=None)
 
     def __repr__(self) -> str:
         policy = f" policy={self.policy}" if self.policy else ""
@@ -76,38 +71,35 @@ class Sharding:
         return f"<Sharding{policy} workers={self.workers} replicas={self.replicas} {counts}>"
 
 
-def from_lists(
-    workers: Sequence[Any], alone: Sequence[Any] | int | None = None, policy: str = "", replicas: int = 1
-) -> Sharding:
-    """A `Sharding` from what functions returned: by worker, then by step, the numbers of the examples it saw.
+def from_lists(workers: Sequence[Any], alone: Sequence[Any], policy: str = "", replicas: int = 1) -> Sharding:
+    """Make a `Sharding` of the numbers of the examples that each worker saw, by worker, then by step.
 
-    A worker of several replicas has, by step, one list per replica; `replicas` is their number in each worker.
-    alone: what one device saw, in the same form without the workers; or how many examples there are, numbered
-    from 0; by default as many as the largest number seen says. Raises ValueError for anything else.
+    Args:
+        workers: of one worker, by step, a list of numbers; with several replicas in a worker, a list of each.
+        alone: the same of one device.
+        policy: the autoshard policy in force.
+        replicas: in each worker.
 
     Policy DATA deals each global batch of 4 out; with OFF each worker reads all by itself:
 
-    >>> from_lists([[[0, 1], [4, 5]], [[2, 3], [6, 7]]], alone=[[0, 1, 2, 3], [4, 5, 6, 7]], policy="DATA")
+    >>> alone = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    >>> from_lists([[[0, 1], [4, 5]], [[2, 3], [6, 7]]], alone, policy="DATA")
     <Sharding policy=DATA workers=2 replicas=2 examples=8 repeated=0 gaps=0>
-    >>> from_lists([[[0, 1], [2, 3]], [[0, 1], [2, 3]]], alone=6)
-    <Sharding workers=2 replicas=2 examples=6 repeated=4 gaps=2>
+    >>> from_lists([[[0, 1], [2, 3]], [[0, 1], [2, 3]]], alone)
+    <Sharding workers=2 replicas=2 examples=8 repeated=4 gaps=4>
     """
     import pandas
 
-    rows = []
-    for worker, steps in enumerate(workers):
-        for step, parts in enumerate(_steps(steps, replicas, _("worker {worker}", worker=worker)), 1):
-            for local, numbers in enumerate(parts):
-                rows += [(worker, worker * replicas + local, step, number) for number in numbers]
+    rows = [
+        (worker, worker * replicas + local, step, number)
+        for worker, steps in enumerate(workers)
+        for step, parts in enumerate(steps, 1)
+        for local, numbers in enumerate([parts] if replicas == 1 else parts)
+        for number in numbers
+    ]
     table = pandas.DataFrame(rows, columns=["worker", "replica", "step", "example"]).astype("int64")
     table = table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
-    if alone is None:
-        alone = int(table.example.max()) + 1 if len(table) else 0
-    if isinstance(alone, int):
-        whole = [(0, number) for number in range(alone)]
-    else:
-        steps = _steps(alone, 1, _("one device"))
-        whole = [(step, number) for step, parts in enumerate(steps, 1) for number in parts[0]]
+    whole = [(step, number) for step, numbers in enumerate(alone, 1) for number in numbers]
     reference = pandas.DataFrame(whole, columns=["step", "example"]).astype("int64")
     return Sharding(table, reference, len(workers), len(workers) * replicas, policy)
 
@@ -115,11 +107,11 @@ def from_lists(
 def in_words(sharding: Sharding) -> str:
     """What happened to the examples, in one sentence.
 
-    >>> in_words(from_lists([[[0, 1]], [[2, 3]]], alone=4))
+    >>> in_words(from_lists([[[0, 1]], [[2, 3]]], [range(4)]))
     'Each of 4 examples went to one replica'
-    >>> in_words(from_lists([[[0, 1]], [[0, 1]]], alone=2))
+    >>> in_words(from_lists([[[0, 1]], [[0, 1]]], [range(2)]))
     'Every replica saw all 2 examples'
-    >>> in_words(from_lists([[[0, 1]], [[0, 2]]], alone=4))
+    >>> in_words(from_lists([[[0, 1]], [[0, 2]]], [range(4)]))
     'Of 4 examples, 1 was seen more than once and 1 by no worker'
     """
     count, more, fewer = sharding.examples, len(sharding.repeated), len(sharding.gaps)
@@ -138,27 +130,6 @@ def in_words(sharding: Sharding) -> str:
             less = N_("{seen} and {fewer:,} by no worker")
         seen = _(less, seen=seen, fewer=fewer)
     return _("Of {count:,} examples, {seen}", count=count, seen=seen)
-
-
-def _steps(steps: Any, replicas: int, who: str) -> list[list[list[int]]]:
-    """By step and replica the numbers, from lists or arrays that may leave out the replicas' level."""
-    result, part = [], steps
-    try:
-        for part in steps:
-            parts = [np.asarray(part)] if replicas == 1 and np.ndim(_first(part)) == 0 else [*map(np.asarray, part)]
-            if len(parts) != replicas or any(p.ndim != 1 or (p.size and p.dtype.kind not in "iu") for p in parts):
-                raise ValueError
-            result.append([p.astype(int).tolist() for p in parts])
-    except (TypeError, ValueError):
-        words = N_("{who}: expected, by step, a list of the numbers of the examples that it saw; got {part!r}")
-        if replicas > 1:
-            words = N_("{who}: expected, by step and replica, a list of the numbers of the examples; got {part!r}")
-        raise ValueError(_(words, who=who, part=part)[:200]) from None
-    return result
-
-
-def _first(part: Any) -> Any:
-    return part[0] if len(part) else 0
 
 
 def _by_step(table: pandas.DataFrame) -> dict[int, list[int]]:

@@ -8,7 +8,7 @@ out of these cores.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def facts(run: Kept) -> dict[str, Any]:
         "global_batch": int(steps.sum(axis=1).max()),
         "first_loss": _finite(losses[0]),
         "last_loss": _finite(losses[-1]),
-        "examples_per_second": _finite(throughput(table).total),
+        "examples_per_second": _finite(throughput(table)),
         "first_step_seconds": _finite(by_step(table, "ended").iloc[0].max()),
     }
 
@@ -126,7 +126,9 @@ def _milliseconds(row: dict[str, Any]) -> str:
 
 GAPS = (N_("smaller batch"), N_("cores"), N_("communication"), N_("stragglers"), N_("input"), N_("other"))
 MEASURES = ("examples_per_second", *PARTS)
-_POINT = ["scaling", "workers", "global_batch"]
+_RANGES = (f"{kind}{end}" for kind in ("measured", "ceiling", "baseline") for end in ("", "_min", "_max", "_n"))
+_COLUMNS = ["scaling", "workers", "global_batch", "per_replica_batch", *_RANGES]
+_COLUMNS += ["ideal", "efficiency", "of_ceiling", *GAPS, "gap", "failed"]
 
 
 def apart(records: pandas.DataFrame) -> float:
@@ -156,7 +158,7 @@ def measures(run: Recorded, kind: str) -> dict[str, float]:
     The parts are medians over the steps, then over the workers. kind: "cluster", "baseline" or "ceiling".
     """
     records = run.folder.records
-    total = apart(records) if kind == "ceiling" else throughput(records).total
+    total = apart(records) if kind == "ceiling" else throughput(records)
     parts = step_parts(run).groupby("worker")[list(PARTS)].median().median()
     return {"examples_per_second": float(total), **{name: float(parts[name]) for name in PARTS}}
 
@@ -181,8 +183,12 @@ def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
     """
     import pandas as pd
 
-    rows = [_row(points, *key) for key in _keys(points)]
-    return pd.DataFrame(rows, columns=_columns())
+    keys = {
+        (scaling, int(row.workers), int(row.global_batch))
+        for row in points[points.kind == "cluster"].itertuples()
+        for scaling in row.scaling.split(", ")
+    }
+    return pd.DataFrame([_row(points, *key) for key in sorted(keys)], columns=_COLUMNS)
 
 
 def losses(row: Mapping[str, Any]) -> dict[str, float]:
@@ -203,67 +209,35 @@ def losses(row: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _columns() -> list[str]:
-    several = [f"{kind}{end}" for kind in ("measured", "ceiling", "baseline") for end in ("", "_min", "_max", "_n")]
-    return [*_POINT, "per_replica_batch", *several, "ideal", "efficiency", "of_ceiling", *GAPS, "gap", "failed"]
-
-
-def _keys(points: pandas.DataFrame) -> list[tuple[str, int, int]]:
-    cluster = points[points.kind == "cluster"]
-    found = {
-        (scaling, int(row.workers), int(row.global_batch))
-        for row in cluster.itertuples()
-        for scaling in row.scaling.split(", ")
-    }
-    return sorted(found, key=lambda key: (key[0], _curve(*key), key[1]))
-
-
-def _curve(scaling: str, workers: int, batch: int) -> float:
-    """The batch that is the same all along a curve."""
-    return batch if scaling == "strong" else batch / workers
-
-
 def _row(points: pandas.DataFrame, scaling: str, workers: int, batch: int) -> dict[str, Any]:
+    def at(kind: str, count: int, size: int) -> pandas.DataFrame:
+        return points[(points.kind == kind) & (points.workers == count) & (points.global_batch == size)]
+
     each = batch // workers
-    at = points[(points.workers == workers) & (points.global_batch == batch)]
-    alone = points[points.kind == "baseline"]
-    whole, part = (alone[alone.global_batch == size] for size in (batch if scaling == "strong" else each, each))
-    cluster, ceiling = at[at.kind == "cluster"], at[at.kind == "ceiling"] if workers > 1 else part
-    row: dict[str, Any] = dict(zip(_POINT, (scaling, workers, batch), strict=True))
-    row["per_replica_batch"] = each
+    cluster, part = at("cluster", workers, batch), at("baseline", 1, each)
+    whole = at("baseline", 1, batch) if scaling == "strong" else part
+    ceiling = at("ceiling", workers, batch) if workers > 1 else part
+    row: dict[str, Any] = {"scaling": scaling, "workers": workers, "global_batch": batch, "per_replica_batch": each}
     for name, table in (("measured", cluster), ("ceiling", ceiling), ("baseline", whole)):
-        row |= _median_and_range(name, table)
+        values = _measured(table, "examples_per_second")
+        low, high = (values.min(), values.max()) if len(values) > 1 else (np.nan, np.nan)
+        row |= {name: values.median(), f"{name}_min": low, f"{name}_max": high, f"{name}_n": len(values)}
     row["ideal"] = workers * row["baseline"]
     row["efficiency"], row["of_ceiling"] = row["measured"] / row["ideal"], row["measured"] / row["ceiling"]
-    gaps = _gaps(row, _median(part, "examples_per_second"), cluster, ceiling)
-    row |= gaps
+
+    ideal, top, measured = (batch / row[name] for name in ("ideal", "ceiling", "measured"))  # s
+    alone = each / _measured(part, "examples_per_second").median()
+    row["smaller batch"] = alone - ideal if scaling == "strong" and workers > 1 else 0.0
+    row["cores"] = top - alone
+    row["communication"] = _measured(cluster, "all_reduce").median()
+    row["stragglers"] = _measured(cluster, "waiting").median()
+    row["input"] = _measured(cluster, "input").median() - _measured(ceiling, "input").median()
+    row["other"] = measured - top - sum(row[name] for name in ("communication", "stragglers", "input"))
     known = losses(row)
     row["gap"] = max(known, key=lambda name: known[name]) if known else ""
-    row["failed"] = "; ".join(dict.fromkeys(words for table in (at, whole, part) for words in table.failed if words))
-    return row
+    said = (words for table in (cluster, ceiling, whole, part) for words in table.failed if words)
+    return {**row, "failed": "; ".join(dict.fromkeys(said))}
 
 
-def _gaps(row: dict[str, Any], part_alone: float, cluster: Any, ceiling: Any) -> dict[str, float]:
-    workers, batch, each = row["workers"], row["global_batch"], row["per_replica_batch"]
-    ideal, alone = batch / row["ideal"], each / part_alone
-    top, measured = batch / row["ceiling"], batch / row["measured"]
-    gaps = {"smaller batch": alone - ideal if row["scaling"] == "strong" and workers > 1 else 0.0}
-    gaps["cores"] = top - alone
-    gaps["communication"] = _median(cluster, "all_reduce")
-    gaps["stragglers"] = _median(cluster, "waiting")
-    gaps["input"] = _median(cluster, "input") - _median(ceiling, "input")
-    gaps["other"] = measured - top - sum(gaps[name] for name in ("communication", "stragglers", "input"))
-    return gaps
-
-
-def _median(table: pandas.DataFrame, column: str) -> float:
-    values = table[table.failed == ""][column].dropna()
-    return float(values.median()) if len(values) else float("nan")
-
-
-def _median_and_range(name: str, table: pandas.DataFrame) -> dict[str, Any]:
-    values: Sequence[float] = table[table.failed == ""].examples_per_second.dropna().tolist()
-    many = len(values) > 1
-    low, high = (min(values), max(values)) if many else (np.nan, np.nan)
-    median = float(np.median(values)) if values else np.nan
-    return {name: median, f"{name}_min": low, f"{name}_max": high, f"{name}_n": len(values)}
+def _measured(table: pandas.DataFrame, column: str) -> pandas.Series:
+    return table[table.failed == ""][column].dropna()

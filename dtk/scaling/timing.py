@@ -18,23 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Pace",
-    "Throughput",
     "fates",
     "pace",
-    "parts_of_examples",
     "spans",
     "step_times",
     "throughput",
     "typical_steps",
     "within_epochs",
 ]
-
-
-class Throughput(NamedTuple):
-    """Examples per second: `per_worker` is a Series with the worker as index, `total` is the cluster's."""
-
-    per_worker: pandas.Series
-    total: float
 
 
 def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
@@ -71,41 +62,20 @@ def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
     return table
 
 
-def throughput(records: pandas.DataFrame) -> Throughput:
-    """Examples per second, per worker and together: the median of examples / period over the steps after the first.
+def throughput(records: pandas.DataFrame) -> float:
+    """Examples per second of all workers together: the median of examples / period over the steps after the first.
 
-    For the total, a step's examples are those of all workers, and it ends when the last worker ends it; so the
-    total is a median of its own and need not be the exact sum of the workers' medians. NaN where a worker has no
-    step after its first; an empty Series and NaN without records.
+    A step's examples are those of all workers, and it ends when the last worker ends it. NaN without a step after the
+    first.
 
     >>> from dtk.records import frame
     >>> rows = [(w, w, step, 1, 0.5, 64, step * 0.5, step * 0.5 + 0.25) for step in (1, 2, 3) for w in (0, 1)]
-    >>> throughput(frame(rows)).per_worker.to_dict(), throughput(frame(rows)).total
-    ({0: 128.0, 1: 128.0}, 256.0)
+    >>> throughput(frame(rows))
+    256.0
     """
-    together = step_times(records.assign(worker=0))
-    total = _rates(together)
-    return Throughput(_rates(step_times(records)), float(total.iloc[0]) if len(total) else float("nan"))
-
-
-def parts_of_examples(records: pandas.DataFrame) -> pandas.Series:
-    """Which part of all examples each worker contributed, after its first step; index worker. They add up to 1.
-
-    >>> from dtk.records import frame
-    >>> rows = [(w, w, step, 1, 0.5, (48, 16)[w], step * 0.5, step * 0.5 + 0.25) for step in (1, 2, 3) for w in (0, 1)]
-    >>> parts_of_examples(frame(rows)).to_dict()
-    {0: 0.75, 1: 0.25}
-    """
-    later = records[records.step > records.groupby("worker").step.transform("min")]
-    seen = later.groupby("worker").examples.sum()
-    return (seen / seen.sum()).rename("part")
-
-
-def _rates(table: pandas.DataFrame) -> pandas.Series:
-    first = table.groupby("worker").step.transform("min")
-    period = table.period.where(table.period > 0)  # a period of 0 is a clock too coarse to say anything
-    rate = (table.examples / period).where(table.step > first)
-    return rate.groupby(table.worker).median().rename("examples/s")
+    steps = step_times(records.assign(worker=0))
+    period = steps.period.where(steps.period > 0)  # a period of 0 is a clock too coarse to say anything
+    return float((steps.examples / period)[steps.step > steps.step.min()].median())
 
 
 class Pace(NamedTuple):

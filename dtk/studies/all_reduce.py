@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError, whole_number
+from dtk.errors import ClusterConfigError, DtkError, one_of, whole_number
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.studies.study import measured_job
+from dtk.studies.study import measured_job, refuse_on_colab
 
 if TYPE_CHECKING:
     import pandas
@@ -31,7 +31,6 @@ def benchmark_allreduce(
     sizes: Sequence[int] = SIZES,
     implementation: str = "AUTO",
     repeats: int = 10,
-    threads: int | None = None,
     force: bool = False,
 ) -> pandas.DataFrame:
     """Times all-reduces of float32 through MultiWorkerMirroredStrategy in real workers; prints latency and bandwidth.
@@ -41,8 +40,6 @@ def benchmark_allreduce(
         sizes: bytes of the whole array, on each worker; from 4 to 2^30.
         implementation: "AUTO", "RING" or "NCCL" (GPUs).
         repeats: of each size, sizes in turn, after a warm-up.
-        threads: of each worker; None: the cores divided by the largest number of workers, at least 1, as in
-            `dtk.study`.
         force: also on Colab, where `dtk.run` starts one worker.
 
     Returns:
@@ -57,11 +54,8 @@ def benchmark_allreduce(
 
     _check(workers, sizes, implementation, repeats)
     counts = sorted(set(workers))
-    if counts[-1] > 1 and environment.on_colab() and not force:
-        words = N_("on Colab dtk.run starts one worker; dtk.benchmark_allreduce(..., force=True) measures several")
-        raise ClusterConfigError(_(words))
-    if threads is None:
-        threads = max(1, environment.cores() // counts[-1])
+    refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
+    threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
     rows = []
     with environment.quiet():
         for count in counts:
@@ -92,9 +86,7 @@ def _check(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= MOST_BYTES:
             words = N_("sizes: {size!r}, but it takes bytes from 4 (one float32) to {most:,}")
             raise ClusterConfigError(_(words, size=size, most=MOST_BYTES))
-    if implementation not in IMPLEMENTATIONS:
-        words = N_("implementation={given!r}: it takes one of {names}")
-        raise ClusterConfigError(_(words, given=implementation, names=", ".join(IMPLEMENTATIONS)))
+    one_of("implementation", implementation, IMPLEMENTATIONS)
     whole_number("repeats", repeats)
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from dtk import environment
 from dtk.compat.fingerprint import first_leaf
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.runs import Run, baseline, run
+from dtk.launch import request
+from dtk.runs import Run, carry_out
 from dtk.scaling.sharding import Sharding, from_lists
+from dtk.studies.study import measured_job
 
-__all__ = ["Seen", "see_each_pipeline", "see_examples", "shards"]
+__all__ = ["Seen", "see_examples", "shards"]
 
 POLICIES = ("AUTO", "DATA", "FILE", "OFF")
 
@@ -24,9 +28,10 @@ def shards(
     policy: str | None = None,
     replicas: int = 1,
     seed: int | None = 0,
-    force: bool = False,
 ) -> Sharding:
     """Who sees which example: goes once through a dataset on several processes, and once on one device.
+
+    Nothing is trained, so that it takes no GPU, and on Colab starts as many workers as anywhere.
 
     Args:
         make_dataset: a function that returns a dataset, batched by the global batch, whose first component numbers the
@@ -34,18 +39,16 @@ def shards(
             batch. Lines of text files and records of TFRecord files that hold a number will do. With a parameter
             `input_context` it divides the data itself, by `num_input_pipelines` and `input_pipeline_id`, and batches
             by the replica's batch; TensorFlow then applies no policy.
-        workers: number of processes. On Colab one process deals the batches out to as many replicas, without a policy;
-            a function with `input_context` is called for each worker in turn.
+        workers: number of processes.
         policy: "AUTO", "DATA", "FILE" or "OFF"; None leaves the dataset's own, which is AUTO unless it was set.
         replicas: as for `dtk.run`.
         seed: as for `dtk.run`; with None each worker shuffles in an order of its own.
-        force: several workers also on Colab.
 
     Returns:
         A `Sharding`: `table` (worker, replica, step, example), `repeated`, `gaps`; `dtk.plot.sharding` draws it.
 
     Raises:
-        ClusterConfigError: an argument that can't be used, or one worker that can't show what a policy does.
+        ClusterConfigError: an argument that can't be used.
         WorkerFailed: FILE with fewer files than workers, for one; further what `dtk.run` raises.
     """
     if not callable(make_dataset):
@@ -62,52 +65,25 @@ def shards(
     if policy is not None and policy not in POLICIES:
         words = N_("policy={policy!r}: it takes one of {names}, or None")
         raise ClusterConfigError(_(words, policy=policy, names=", ".join(POLICIES)))
-    single = workers != 1 and not force and environment.on_colab()
-    if single and by_context and replicas == 1:
-        return _in_turn(make_dataset, workers, seed)
-    arguments = (make_dataset, policy, by_context)
-    if single:
-        _refuse(policy, workers)
+    request.check_sizes(workers, replicas)
+    payload = request.pack(see_examples, (make_dataset, policy, by_context), {})
+    mode = "mirrored" if workers == 1 < replicas else "cluster"
     with environment.quiet():
-        cluster = run(see_examples, workers=workers, args=arguments, replicas=replicas, seed=seed, force=force)
-        alone = baseline(see_examples, args=arguments, seed=seed, workers=workers)
-    policy_used = cluster.results[0]["policy"]
-    if single:
-        _refuse(policy_used, workers)
-        policy_used = ""
-        words = N_(
-            "on Colab, 1 worker deals each batch out to {replicas} replicas; what a policy does needs two workers: "
-            "dtk.shards(..., force=True) tries them"
-        )
-        environment.say(_(words, replicas=cluster.replicas))
-    return from_lists(
-        [seen["steps"] for seen in cluster.results], _one_device(alone), policy_used, replicas=cluster.replicas
-    )
+        cluster = _seen(payload, seed, workers=workers, replicas=replicas, mode=mode)
+        alone = _seen(payload, seed, workers=1, replicas=1, mode="single")
+    parts = [seen["steps"] for seen in cluster.results]
+    if replicas == 1:
+        parts = [[step[0] for step in steps] for steps in parts]
+    whole = [step[0] for step in alone.results[0]["steps"]]
+    return from_lists(parts, whole, cluster.results[0]["policy"], replicas)
 
 
-def _one_device(alone: Run) -> list[list[int]]:
-    return [parts[0] for parts in alone.results[0]["steps"]]
-
-
-def _in_turn(make_dataset: Callable[..., Any], workers: int, seed: int | None) -> Sharding:
-    """What each worker's function makes of its own `input_context`, asked for in one process."""
-    with environment.quiet():
-        asked = run(see_each_pipeline, workers=1, args=(make_dataset, workers, seed), seed=seed)
-        alone = baseline(see_examples, args=(make_dataset, None, True), seed=seed, workers=workers)
-    environment.say(
-        _("on Colab, one process calls the function for each of {workers} workers in turn", workers=workers)
-    )
-    return from_lists([seen["steps"] for seen in asked.results[0]], _one_device(alone), "input_context")
-
-
-def _refuse(policy: str | None, workers: int) -> None:
-    """FILE and OFF give workers other examples than MirroredStrategy gives replicas."""
-    if policy in ("FILE", "OFF"):
-        words = N_(
-            "policy {policy} needs two workers, and on Colab 1 stands in for {workers}; dtk.shards(..., force=True) "
-            "tries them"
-        )
-        raise ClusterConfigError(_(words, policy=policy, workers=workers))
+def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:
+    job = measured_job(payload, workers, threads=0)
+    env = {**job.env, "CUDA_VISIBLE_DEVICES": "-1"}  # two workers can't share a GPU, and there is no need to
+    job = replace(job, seed=request.checked_seed(seed), env=env, **layout)
+    request.check_memory(workers, job.fork)
+    return carry_out(job, time.monotonic())
 
 
 # ---- in a worker: goes through the dataset, and reports which examples each of its replicas is given
@@ -146,24 +122,6 @@ def see_examples(make_dataset: Callable[..., Any], policy: str | None, by_contex
         shared = strategy.experimental_distribute_dataset(data)
     parts = (strategy.experimental_local_results(first_leaf(batch)) for batch in shared)
     return Seen(policy=used, steps=_steps(parts))
-
-
-def see_each_pipeline(make_dataset: Callable[..., Any], pipelines: int, seed: int | None) -> list[Seen]:
-    """Goes through what `make_dataset` makes for each of a cluster's `pipelines`, one after the other; by worker.
-
-    An InputContext is all that such a function learns of the cluster, so one process can ask for every worker's part.
-    Each begins from the seed, as each worker of a cluster does.
-    """
-    import tensorflow as tf
-
-    found = []
-    for worker in range(pipelines):
-        if seed is not None:
-            tf.keras.utils.set_random_seed(seed)  # Python's, NumPy's and TensorFlow's
-        data = _checked(make_dataset(tf.distribute.InputContext(pipelines, worker, pipelines)))
-        steps = _steps([first_leaf(batch)] for batch in data)
-        found.append(Seen(policy="input_context", steps=steps))
-    return found
 
 
 def _steps(batches: Iterable[Sequence[Any]]) -> list[list[list[int]]]:

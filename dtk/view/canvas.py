@@ -38,7 +38,6 @@ __all__ = [
     "blank",
     "box",
     "by_step",
-    "check_step",
     "counts",
     "drawn",
     "edges",
@@ -58,16 +57,14 @@ __all__ = [
 
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
 NO_RECORDS = N_("no records: add dtk.Recorder() to the callbacks of fit, or dtk.record_step to a loop")
-_CAPTION, _CAPTION_POINTS = "caption", 8.5
+_CAPTION_POINTS = 8.5
 
 
 class Described(Figure):
-    """A figure whose text form is what it says: a notebook stores it beside the picture, for those who see none."""
-
-    words: str = ""
+    """A figure whose text form is its label: a notebook stores it beside the picture, for those who see none."""
 
     def __repr__(self) -> str:
-        return f"<Figure: {self.words}>" if self.words else super().__repr__()
+        return f"<Figure: {self.get_label()}>" if self.get_label() else super().__repr__()
 
     def draw(self, renderer: Any) -> None:
         lend_font(self)
@@ -122,7 +119,7 @@ _drawn: deque[Figure] = deque(maxlen=_KEPT)
 
 def drawn() -> list[tuple[Figure, str]]:
     """Return the last figures of this kernel and what they say, oldest first; of equal ones the newest."""
-    newest = {figure.words: figure for figure in _drawn if isinstance(figure, Described) and figure.words}
+    newest = {str(figure.get_label()): figure for figure in _drawn if figure.get_label()}
     return [(figure, words) for words, figure in newest.items()]
 
 
@@ -146,8 +143,7 @@ def ink(ax: Axes) -> Any:
 
 def alternative(ax: Axes) -> str:
     """Return a figure's text alternative: its headline and its caption, on one line."""
-    captions = [text.get_text() for text in ax.texts if text.get_gid() == _CAPTION]
-    return _in_a_line(ax.get_title(loc="left"), " ".join(captions))
+    return str(ax.get_label())
 
 
 def headline(ax: Axes, title: str, caption: str) -> None:
@@ -175,10 +171,9 @@ def headline(ax: Axes, title: str, caption: str) -> None:
         fontsize=_CAPTION_POINTS,
         alpha=0.85,
         annotation_clip=False,
-        gid=_CAPTION,
     )
     ax.spines[["top", "right"]].set_visible(False)
-    _describe(ax, _in_a_line(title, caption))
+    _describe(ax, tidy(_("{title}. {caption}", title=title, caption=caption)))
 
 
 def only_text(ax: Axes | None, message: str) -> Axes:
@@ -191,14 +186,11 @@ def only_text(ax: Axes | None, message: str) -> Axes:
 
 
 def _describe(ax: Axes, words: str) -> None:
+    ax.set_label(" ".join(words.split()))
     if isinstance(ax.figure, Described):
-        ax.figure.words = " ".join(words.split())
+        ax.figure.set_label(ax.get_label())
     else:  # a learner's own figure, which does not ask for the letters itself
         lend_font(ax.figure)
-
-
-def _in_a_line(title: str, caption: str) -> str:
-    return " ".join(tidy(_("{title}. {caption}", title=title, caption=caption)).split())
 
 
 # ---- what several figures draw
@@ -269,13 +261,6 @@ def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
     if len(labels) != runs:
         raise ValueError(_("{labels} labels for {runs} runs; give one a run", labels=len(labels), runs=runs))
     return list(labels)
-
-
-def check_step(step: int, steps: Sequence[int]) -> None:
-    """Raise ValueError where `step` is not among the sorted `steps` that were recorded."""
-    if step not in steps:
-        words = N_("step={step}: the run has records of steps {first} to {last}")
-        raise ValueError(_(words, step=step, first=steps[0], last=steps[-1]))
 
 
 # ---- which of very many steps to draw, so that none that stands out is left out

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dtk.language import _
-from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 __all__ = ["ClusterPicture"]
 
@@ -31,6 +30,11 @@ class ClusterPicture(list[dict[str, Any]]):
     def _repr_html_(self) -> str | None:
         if not self:
             return None
+        from dtk.view.palette import (
+            EVALUATOR_COLOR,
+            worker_color,
+        )  # which a run whose picture nobody looks at does without
+
         words = _("cluster: the same for all workers") if self.evaluator else _("cluster: the same in every box")
         boxes = [_box(config, words, worker_color(k)) for k, config in enumerate(self)]
         if self.evaluator:

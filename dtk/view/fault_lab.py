@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtk import environment, faults
-from dtk.errors import ClusterConfigError, DtkError, WorkerFailed, WorkerStalled
+from dtk.errors import DtkError, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
 from dtk.view.controls import STYLE, choice, display_beside, number, styled
@@ -44,16 +43,14 @@ ALONE = {
         "all workers raise after some 7 s: UnavailableError on the chief's side, DeadlineExceededError on the other"
     ),
 }
-SECONDS_PER_STEP, STALL_TIMEOUT = 0.05, 5.0
+_SECONDS_PER_STEP, _STALL_TIMEOUT = 0.05, 5.0
 _NAMES = "4em"  # width of the controls' names
-Runner = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a run with a fault. answer: a key of ANSWERS; None where the fault never came.
+class Outcome(NamedTuple):
+    """The end of a run with a fault. answer: a key of ANSWERS; None where the fault was not triggered.
 
-    words: what dtk said. seconds: from the fault to the end of the run, None where unknown.
+    words: dtk's own. seconds: from the fault to the end of the run, None where unknown.
     """
 
     answer: str | None
@@ -78,7 +75,7 @@ def seen(fault: faults.Fault, outcome: Any) -> Outcome:
 
 
 def fault_lab(
-    run: Runner, fn: Callable[..., Any], workers: int = 2, steps: int = 20, **options: Any
+    run: Callable[..., Any], fn: Callable[..., Any], workers: int = 2, steps: int = 20, **options: Any
 ) -> FaultLab | FaultPage:
     """Choose a fault, its worker and step; predict how the run will end; run, and see who is named, and when.
 
@@ -98,9 +95,7 @@ def fault_lab(
         ClusterConfigError: other numbers of workers or steps.
     """
     for name, count in (("workers", workers), ("steps", steps)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            words = N_("fault_lab: {name}={count!r}, but it takes a whole number from 1 up")
-            raise ClusterConfigError(_(words, name=name, count=count))
+        whole_number(f"fault_lab: {name}", count)
     if environment.on_colab() and not options.get("force"):
         workers = 1  # which is what dtk.run starts there: the lab offers the worker that there is
     if environment.live_mode() != "widgets":
@@ -111,7 +106,7 @@ def fault_lab(
 def make(kind: str, worker: int, step: int) -> faults.Fault:
     """Return the fault of a kind, with the lab's seconds for a slow worker."""
     if kind == "slow":
-        return faults.slow(worker, SECONDS_PER_STEP)
+        return faults.slow(worker, _SECONDS_PER_STEP)
     return getattr(faults, kind)(worker, step)  # type: ignore[no-any-return]
 
 
@@ -123,9 +118,7 @@ class FaultPage(str):
     """The lab as text, which shows itself as it is."""
 
     __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = str.__str__
 
 
 def _page(fn: Callable[..., Any], workers: int, steps: int) -> FaultPage:
@@ -144,23 +137,22 @@ class FaultLab:
     seen: what the last run showed; None before the first.
     """
 
-    def __init__(self, run: Runner, fn: Callable[..., Any], workers: int, steps: int, options: dict[str, Any]):
+    def __init__(self, run: Any, fn: Any, workers: int, steps: int, options: dict[str, Any]):
         import ipywidgets
 
         self._run, self._fn, self._workers = run, fn, workers
-        self._options = {"stall_timeout": STALL_TIMEOUT, **options}
+        self._options = {"stall_timeout": _STALL_TIMEOUT, **options}
         self.seen: Outcome | None = None
         self.kind = choice(_kinds(workers), CHOICES[0], _("fault"), _NAMES)
         self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)
         self.step = number((steps + 1) // 2, 1, steps, _("step"), _NAMES)
-        wide = ipywidgets.Layout(width="auto")
-        self.question = ipywidgets.HTML(f"{STYLE}<b>{_(QUESTION)}</b>")
+        question = ipywidgets.HTML(f"{STYLE}<b>{_(QUESTION)}</b>")
         # (label, value) pairs; None: no answer yet, so that one has to be chosen
         answers = [(_(label), key) for key, label in ANSWERS.items()]
-        self.prediction = ipywidgets.RadioButtons(options=answers, value=None, layout=wide)
+        self.prediction = ipywidgets.RadioButtons(options=answers, value=None, layout={"width": "auto"})
         self.button = ipywidgets.Button(description=_("run"), button_style="primary")
         self.words = ipywidgets.HTML()
-        controls = [self.kind, self.worker, self.step, self.question, self.prediction, self.button, self.words]
+        controls = [self.kind, self.worker, self.step, question, self.prediction, self.button, self.words]
         self.box = styled(ipywidgets.VBox(controls))
         self.button.on_click(lambda button: self.start())
         for control in (self.kind, self.worker, self.step):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas
@@ -17,6 +18,7 @@ from dtk.language import N_, _, ngettext
 from dtk.proof.proof import kept as kept_proof
 from dtk.records.tables import Recorded
 from dtk.scaling import shares as scaling
+from dtk.scaling.timing import spans
 from dtk.view.canvas import (
     NO_RECORDS,
     axes,
@@ -125,14 +127,11 @@ def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
 
 
 def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
-    """Hatches the steps without a finite loss: an empty place alone could be read as a loss of 0."""
-    places, missing = edges(total.index.to_numpy()), np.flatnonzero(total.isna())
-    label = _("no finite loss")
-    for group in np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1):
-        if len(group):
-            span = (places[group[0]], places[group[-1] + 1])
-            ax.axvspan(*span, fill=False, hatch="////", edgecolor=ink(ax), alpha=0.35, lw=0, label=label)
-            label = ""
+    """Hatch the steps without a finite loss: an empty place alone could be read as a loss of 0."""
+    places, label = edges(total.index.to_numpy()), _("no finite loss")
+    for first, last in spans(np.flatnonzero(total.isna()).tolist()):
+        style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": ink(ax), "alpha": 0.35, "lw": 0}
+        ax.axvspan(places[first], places[last + 1], label=label, **style)
 
 
 def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, count: int) -> tuple[str, str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas
 from matplotlib.axes import Axes
@@ -12,10 +11,10 @@ from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
-from dtk.scaling.parts import step_messages
+from dtk.scaling.parts import step_reductions
 from dtk.scaling.shares import by_step
-from dtk.view.canvas import NO_RECORDS, axes, blank, box, check_step, headline, ink, only_text, wrapped
-from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
+from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
+from dtk.view.palette import replica_name, worker_color, worker_name
 
 __all__ = ["fan", "processes"]
 
@@ -37,8 +36,7 @@ _HALF = 0.17  # a little less than half the width of a box in the middle: where 
 # ---- processes
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """One step. records: its rows; rounds: all-reduces of gradients that worker 0 noted; size: their bytes; weights:
     how many numbers training changes."""
 
@@ -49,31 +47,30 @@ class _Step:
     weights: int
 
 
-def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) -> Axes:
+def processes(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw one step: the kernel, a box for each process, in it its replicas, and the messages between them.
 
-    All numbers are the run's own: examples and shares from its records, bytes from what its workers noted of their
-    all-reduces. Where they noted none (`DTK_MARKS=0`, several replicas in one process), there are no bytes. The bar of
-    the all-reduce is no process: workers send to each other.
+    The step is the first after the one that is traced. All numbers are the run's own: examples and shares from its
+    records, bytes from what its workers noted of their all-reduces. Where they noted none (`DTK_MARKS=0`, several
+    replicas in one process), there are no bytes. The bar of the all-reduce is no process: workers send to each other.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
-        step: from 1; None: the first after the one that is traced.
         ax: axes to draw on; None: a new figure.
-
-    Raises:
-        ValueError: no replica recorded that step.
     """
     if run.folder is None or run.records.empty:
         return only_text(ax, NO_RECORDS)
-    seen = _read(run, step)
+    seen = _read(run)
     workers, replicas = run.folder.workers, int(run.records.replica.nunique())
     lowest = -0.01 if replicas > 1 else _FLOOR - 0.01
     (ax,) = axes(ax, size=(7.0, 0.6 + 3.7 * (1.01 - lowest)))
     ax.set(xlim=(-0.005, 1.005), ylim=(lowest, 1.01))
     blank(ax)
     places = _places(workers)
-    _kernel(ax, run.folder.has_evaluator)
+    middle = sum(_KERNEL) / 2
+    _frame(ax, (0.29, 0.71), _KERNEL, ink(ax))
+    _write(ax, 0.5, middle + 0.025, _("kernel: this notebook's process"), fontweight="bold")
+    _write(ax, 0.5, middle - 0.03, _("starts the others, reads their records"))
     inside = workers == 1 and replicas > 1  # what is added up is added up within the process
     for worker, (left, right) in places.items():
         own = seen.records[seen.records.worker == worker]
@@ -90,13 +87,11 @@ def processes(run: Recorded, step: int | None = None, ax: Axes | None = None) ->
     return ax
 
 
-def _read(run: Recorded, step: int | None) -> _Step:
-    table, messages = run.records, step_messages(run)
+def _read(run: Recorded) -> _Step:
+    table, sent = run.records, step_reductions(run)
     steps = sorted(set(table.step))
-    if step is None:
-        step = int(messages.step.min()) if len(messages) else int(steps[min(1, len(steps) - 1)])
-    check_step(step, steps)
-    given = messages[(messages.step == step) & (messages.worker == 0) & messages.gradients.astype(bool)].bytes
+    step = int(sent.step.min()) if len(sent) else int(steps[min(1, len(steps) - 1)])
+    given = sent[(sent.step == step) & (sent.worker == 0)].bytes
     found = run.folder.worker(0).weights("final") or run.folder.worker(0).weights("initial")
     pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
     arrays = [a for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]
@@ -123,17 +118,6 @@ def _write(ax: Axes, x: float, y: float, words: str, **style: Any) -> None:
     ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": 8.5, **style})
 
 
-def _kernel(ax: Axes, evaluator: bool) -> None:
-    low, high = _KERNEL
-    boxes = [(0.29, 0.71, ink(ax), _("kernel: this notebook's process"), _("starts the others, reads their records"))]
-    if evaluator:
-        boxes.append((0.77, 1.0, EVALUATOR_COLOR, _("evaluator"), _("no part in the step")))
-    for left, right, color, name, words in boxes:
-        _frame(ax, (left, right), _KERNEL, color, dashed=color == EVALUATOR_COLOR)
-        _write(ax, (left + right) / 2, (low + high) / 2 + 0.025, name, fontweight="bold")
-        _write(ax, (left + right) / 2, (low + high) / 2 - 0.03, words)
-
-
 def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame, weights: int, lowest: float) -> None:
     """A process's box, with a box for each replica; its replicas' numbers are those of the step."""
     _frame(ax, x, (lowest, _TOP), worker_color(int(own.worker.iloc[0])) if len(own) else ink(ax), dashed=own.empty)
@@ -152,9 +136,9 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         words = _(_REPLICA, replica=row.replica, examples=examples, share=row.loss)
         _write(ax, left + each / 2, (_FLOOR + 0.01 + _TOP) / 2, words, fontsize=8.5 if each > 0.13 else 7.0)
     if weights:
-        copies = N_("a copy each of the {weights:,} weights")
-        if len(rows) == 1:
-            copies = N_("a copy of the {weights:,} weights")
+        copies = (
+            N_("a copy of the {weights:,} weights") if len(rows) == 1 else N_("a copy each of the {weights:,} weights")
+        )
         lines = wrapped(_(copies, weights=weights), 20 if wide < 0.27 else 60)
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
 
@@ -214,7 +198,9 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     examples = by_step(records, "examples").dropna() if len(records) else records
     if examples.empty:
         return only_text(ax, NO_RECORDS)
-    check_step(step, list(examples.index))
+    if step not in examples.index:
+        words = N_("step={step}: the run has records of steps {first} to {last}")
+        raise ValueError(_(words, step=step, first=examples.index[0], last=examples.index[-1]))
     loss, seen = by_step(records, "loss").loc[step], examples.loc[step]
     count, rows = len(loss), max(len(loss), 2)
     (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * rows))

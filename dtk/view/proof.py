@@ -31,10 +31,11 @@ def difference(
     baseline: Recorded,
     *more: Recorded,
     labels: Sequence[str] | None = None,
-    rtol: float = RTOL,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the distance of the cluster's loss from the baseline's at each step, and a bound for it, as a line.
+
+    In correct runs rounding may grow beyond the bound, so that `dtk.verify` proves each step instead.
 
     The axis of the distance is logarithmic, and below the smallest distance linear down to 0, where equal losses stand.
     A step where one of the two losses is no finite number has no point, and the headline says so.
@@ -44,8 +45,6 @@ def difference(
         baseline: from `dtk.baseline`.
         more: further runs, each followed by its own baseline: `difference(tanh, tanh_alone, relu, relu_alone)`.
         labels: one for each run; None: numbers.
-        rtol: the bound, as a part of the loss. In correct runs rounding may grow beyond it, so that
-            `dtk.verify` proves each step instead.
         ax: axes to draw on; None: a new figure.
 
     Raises:
@@ -62,7 +61,7 @@ def difference(
     names = canvas.names_of(labels, len(runs))
     if any(each.records.empty for each in (*runs, *alone)):
         return canvas.only_text(ax, canvas.NO_RECORDS)
-    tables = [differences(*pair, rtol) for pair in zip(runs, alone, strict=True)]
+    tables = [differences(*pair) for pair in zip(runs, alone, strict=True)]
     if not any(table.difference.notna().any() for table in tables):
         return canvas.only_text(ax, NO_STEP)
     (ax,) = canvas.axes(ax)
@@ -78,7 +77,7 @@ def difference(
     ax.set_yscale("symlog", linthresh=lowest, linscale=0.5)
     ax.set(ylim=(-0.3 * lowest if zeros else lowest, highest), ylabel=_("|cluster − baseline|"))  # noqa: RUF001
     canvas.legend_below(ax, ncols=2)
-    canvas.headline(ax, *_words(tables, names, rtol))
+    canvas.headline(ax, *_words(tables, names))
     return ax
 
 
@@ -93,7 +92,7 @@ def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> N
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
 
 
-def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float) -> tuple[str, str]:
+def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str]) -> tuple[str, str]:
     if len(tables) > 1:
         pairs = zip(names, map(_largest, tables), strict=True)
         title = _("Largest difference: {words}", words=_("; ").join(f"{name} {largest}" for name, largest in pairs))
@@ -102,7 +101,7 @@ def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str], rtol: float
         title = _("{name}: {words}", name=names[0], words=f"{title[0].lower()}{title[1:]}") if names[0] else title
     # Without the word for what is compared: notebooks' comparison replaces no line that has it.
     caption = N_("Each point is a step. Dashed: a bound of {rtol} of the loss (and {atol}, for float32).")
-    return title, _(caption, rtol=scientific(rtol), atol=rounded(CANCELLING))
+    return title, _(caption, rtol=scientific(RTOL), atol=rounded(CANCELLING))
 
 
 def _verdict(table: pandas.DataFrame) -> str:
@@ -137,13 +136,12 @@ def _largest(table: pandas.DataFrame) -> str:
     return _("{part} of the bound", part=part)
 
 
-def differences(run: Recorded, baseline: Recorded, rtol: float = RTOL) -> pandas.DataFrame:
+def differences(run: Recorded, baseline: Recorded) -> pandas.DataFrame:
     """Return the distance of two losses by step, for the steps that all replicas of both have recorded.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
         baseline: from `dtk.baseline`.
-        rtol: the bound, as a part of the loss.
 
     Returns:
         Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
@@ -157,7 +155,7 @@ def differences(run: Recorded, baseline: Recorded, rtol: float = RTOL) -> pandas
     with np.errstate(invalid="ignore"):  # infinite minus infinite
         apart = np.abs(ours - theirs)
     apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
-    return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, rtol)}, index=both)
+    return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, RTOL)}, index=both)
 
 
 def _losses(run: Recorded) -> pandas.Series:

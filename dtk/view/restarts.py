@@ -43,7 +43,9 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
     (ax,) = axes(ax, size=(7.0, 1.75 + 0.62 * count))
     for row in range(count):
         mine = table[table.attempt == row + 1]
-        _row(ax, row, mine)
+        for kind, part in mine.groupby("kind"):
+            bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
+            ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
         _reason(ax, row, said.get(row + 1), mine)
         if row and len(mine):
             at = int(mine.step.min()) - 0.5
@@ -54,13 +56,6 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
     legend_below(ax, [Patch(label=_(_KINDS[kind]), **_style(ax, kind)) for kind in seen])
     headline(ax, *_words(table))
     return ax
-
-
-def _row(ax: Axes, row: int, table: pandas.DataFrame) -> None:
-    """A bar for each span of steps that are alike."""
-    for kind, part in table.groupby("kind"):
-        bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
-        ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
 
 
 def _style(ax: Axes, kind: str) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
+from dtk.records import RunFolder
+from dtk.records.events import Finished, Ring, RingReceived, RingSent, RingSplit, RingUsed, of_kind
 from dtk.records.tables import Recorded
-from dtk.scaling.ring import RingMessage, Story, story
 from dtk.view.canvas import axes, blank, headline, ink, legend_below, only_text
 from dtk.view.palette import worker_color, worker_name
 
-__all__ = ["ring"]
+__all__ = ["RingMessage", "Story", "ring", "story"]
 
 NO_MESSAGES = N_("no messages: let the function exchange chunks with dtk.ring()")
 _GAP = 0.34  # between two rows of a grid, in cells: the room for an arrow
@@ -25,8 +27,92 @@ _WIDEST = 19.0  # cells side by side; more steps go into the next line
 _INCHES = 7.0
 
 
-def ring(run: Recorded, number: int = 1, ax: Axes | None = None) -> Axes:
-    """Draw what each worker's chunks held after each step of an all-reduce with `dtk.ring`.
+# ---- what became of the messages
+
+Parts = tuple[int, ...] | None  # workers whose gradient is in a chunk's sum, with repetitions; None: unknown
+
+
+@dataclass(frozen=True)
+class RingMessage:
+    """A chunk's way from a worker to the next. arrived: whether the receiver wrote down that it came."""
+
+    step: int
+    sender: int
+    chunk: int
+    arrived: bool
+
+
+@dataclass(frozen=True)
+class Story:
+    """One all-reduce. `holds[step][worker][chunk]`: the parts in that worker's chunk after that step, from step 0.
+
+    holds[step][worker] is None where that worker did not get as far. steps: how many there were; where the run was
+    interrupted, how many there should have been, 2 (workers - 1), if that is more.
+    """
+
+    workers: int
+    steps: int
+    interrupted: bool
+    messages: list[RingMessage]
+    holds: list[list[list[Parts] | None]]
+
+
+# What the workers wrote of one all-reduce: the events of each kind by worker and step, a split's step being 0.
+_Seen = dict[type[Ring], dict[tuple[int, int], Any]]
+
+
+def story(folder: RunFolder) -> Story | None:
+    """Reconstruct the run's first all-reduce from its messages; None where no worker wrote of one."""
+    seen: _Seen = {kind: {} for kind in (RingSplit, RingSent, RingReceived, RingUsed)}
+    finished = 0
+    for corner in folder.each:
+        events = corner.events
+        finished += bool(of_kind(events, Finished))
+        for event in of_kind(events, Ring):
+            if event.round == 1:
+                seen[type(event)][corner.worker, getattr(event, "step", 0)] = event
+    steps = max((step for found in seen.values() for _, step in found), default=None)
+    if steps is None:
+        return None
+    workers, interrupted = folder.workers, finished < folder.workers
+    if interrupted:
+        steps = max(steps, 2 * (workers - 1))
+    holds = [_holdings(seen, worker, workers, steps) for worker in range(workers)]
+    by_step = [[holds[worker][step] for worker in range(workers)] for step in range(steps + 1)]
+    return Story(workers, steps, interrupted, _messages(seen, workers, steps), by_step)
+
+
+def _messages(seen: _Seen, workers: int, steps: int) -> list[RingMessage]:
+    """What at least one end wrote down: a worker that is killed may have sent without a chance to say so."""
+    messages = []
+    for step in range(1, steps + 1):
+        for sender in range(workers):
+            received = seen[RingReceived].get(((sender + 1) % workers, step))
+            message = seen[RingSent].get((sender, step)) or received
+            if message is not None:
+                messages.append(RingMessage(step, sender, message.chunk, received is not None))
+    return messages
+
+
+def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[Parts] | None]:
+    """A worker's chunks after each step; None from the first step on whose message it did not get."""
+    known = (worker, 0) in seen[RingSplit]
+    chunks: list[Parts] = [(worker,)] * workers
+    held: list[list[Parts] | None] = [list(chunks) if known else None]
+    for step in range(1, steps + 1):
+        received, used = (seen[kind].get((worker, step)) for kind in (RingReceived, RingUsed))
+        known = known and received is not None
+        if received is not None:
+            chunks[received.chunk] = None if used is None or used.parts is None else tuple(used.parts)
+        held.append(list(chunks) if known else None)
+    return held
+
+
+# ---- the figure
+
+
+def ring(run: Recorded, ax: Axes | None = None) -> Axes:
+    """Draw what each worker's chunks held after each step of the run's first all-reduce with `dtk.ring`.
 
     One grid per step: a row per worker, a column per chunk; a cell has one stripe for each worker whose gradient is in
     the chunk's sum, in that worker's colour, and its frame is thick once all are. An arrow is a message that arrived. A
@@ -35,10 +121,9 @@ def ring(run: Recorded, number: int = 1, ax: Axes | None = None) -> Axes:
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
-        number: which of the workers' all-reduces, from 1.
         ax: axes to draw on; None: a new figure.
     """
-    seen = story(run.folder, number) if run.folder is not None else None
+    seen = story(run.folder) if run.folder is not None else None
     if seen is None:
         return only_text(ax, NO_MESSAGES)
     places, width, depth = _places(seen)
@@ -129,6 +214,7 @@ def _labels(ax: Axes, seen: Story, places: list[tuple[float, float]]) -> None:
 
 def _words(seen: Story) -> tuple[str, str]:
     held = [parts for row in seen.holds[-1] for parts in row or []]
+    arrived = sum(message.arrived for message in seen.messages)
     caption = [
         _("One stripe a worker whose gradient is in the chunk's sum; thick frame: all are. Arrows are messages.")
     ]
@@ -136,7 +222,8 @@ def _words(seen: Story) -> tuple[str, str]:
         caption.append(_("Below worker {worker} the ring closes: it sends to worker 0.", worker=seen.workers - 1))
     if seen.interrupted:
         title = N_("The all-reduce was interrupted: {missing} of {count} messages never arrived")
-        title = _(title, missing=seen.missing, count=seen.steps * seen.workers)
+        count = seen.steps * seen.workers  # one a worker and step
+        title = _(title, missing=count - arrived, count=count)
         caption.append(_("Hatched: that worker did not get so far. Cross: sent, not arrived. ?: not known."))
         return title, " ".join(caption)
     cells = sum(_whole(parts, seen.workers) for parts in held)
@@ -148,7 +235,6 @@ def _words(seen: Story) -> tuple[str, str]:
             caption.append(_("A figure: added so many times."))
         if None in held:
             caption.append(_("A question mark: no sum of the workers' gradients."))
-    arrived = sum(message.arrived for message in seen.messages)
     return _(title, steps=seen.steps, messages=arrived, cells=cells, count=seen.workers**2), " ".join(caption)
 
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from dtk.language import _
-from dtk.scaling.sharding import Sharding, from_lists, in_words
+from dtk.scaling.sharding import Sharding, in_words
 from dtk.scaling.timing import spans
 from dtk.view.canvas import axes, headline, ink, name_rows
 from dtk.view.palette import replica_name, worker_color, worker_name
@@ -37,23 +37,15 @@ class _Tiles(NamedTuple):
     height: float
 
 
-def sharding(seen: Sharding | Any, baseline: Any = None, ax: Axes | None = None) -> Axes:
+def sharding(seen: Sharding, ax: Axes | None = None) -> Axes:
     """Draw which example went to which replica at which step; outlined if seen twice, those not seen in a last row.
 
     Where the numbers can't be read in 7 by 7 inches, the picture has bars without numbers and leaves the steps out.
 
     Args:
-        seen: what `dtk.shards` returned; or a run whose function returned, by step, the numbers of the examples that
-            its worker saw (with several replicas in a worker: by step and replica).
-        baseline: with a run: one of the same function on one device, which says what there was to see.
+        seen: from `dtk.shards`.
         ax: axes to draw on; None: a new figure.
-
-    Raises:
-        ValueError: a run's function returned something else.
     """
-    if not isinstance(seen, Sharding):
-        alone = None if baseline is None else baseline.results[0]
-        seen = from_lists(seen.results, alone, replicas=seen.replicas)
     tiles = _layout(seen)
     rows = seen.replicas + bool(seen.gaps) + (tiles is None and bool(seen.repeated))
     (ax,) = axes(ax, size=(7.0, 1.45 + rows * (tiles.height if tiles else 0.5)))
@@ -158,8 +150,8 @@ def _draw_spans(ax: Axes, seen: Sharding) -> None:
 
 
 def _steps(seen: Sharding) -> list[str]:
-    """Whether the steps can be compared with one device's, where that is known."""
-    if 0 in set(seen.alone.step) or not len(seen.table) or seen.replicas == 1:
+    """Whether the steps are one device's."""
+    if not len(seen.table) or seen.replicas == 1:
         return []
     if seen.parts_at is None:
         return [_("Step by step, together, they see what one device sees.")]

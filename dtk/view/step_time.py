@@ -69,8 +69,7 @@ def _of_run(run: Any) -> pandas.DataFrame:
     """By worker, ms; empty without records."""
     if run.folder is None or run.records.empty:
         return pandas.DataFrame(columns=list(PARTS))
-    read = None if run.folder.earlier else run.records  # after restarts those hold the earlier starts' steps as well
-    table = step_parts(run, read).groupby("worker")[list(PARTS)].median() * 1e3
+    table = step_parts(run).groupby("worker")[list(PARTS)].median() * 1e3
     return table.rename(index=worker_name)
 
 
@@ -109,8 +108,7 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
 
     Args:
         runs: from `dtk.run`; several are drawn one above the other, on the same scale.
-        step: from 2 on, as the first is traced; None: of the steps that all runs have, the one whose duration is
-            nearest to the median of each run.
+        step: from 2 on, as the first is traced; None: the middle one of those that all runs have.
         labels: one for each run; None: numbers.
         ax: axes to draw on; None: a new figure.
 
@@ -161,11 +159,8 @@ def _chosen(tables: list[pandas.DataFrame], step: int | None) -> list[pandas.Dat
     if not full:
         return tables
     if step is None:
-        periods = [table.groupby("step").period.first() for table in full]
-        off = sum(np.abs(np.log(each / each.median())) for each in periods).dropna()
-        if off.empty:
-            raise ValueError(_("the runs have no step in common: draw each by itself"))
-        step = int(off.idxmin())
+        common = sorted(set.intersection(*(set(table.step) for table in full)))
+        step = int(common[len(common) // 2] if common else full[0].step.iloc[0])
     for table in full:
         if step not in set(table.step):
             words = N_("step={step}: this run has all-reduces of the steps {first} to {last}")

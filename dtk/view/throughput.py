@@ -22,16 +22,7 @@ __all__ = ["efficiency", "throughput"]
 
 NO_POINTS = N_("no point of this study was measured: see study.points.failed")
 _MEASURED = worker_color(0)
-_NAMES = {
-    "smaller batch": N_("smaller batch"),
-    "cores": N_("cores"),
-    "communication": N_("communication"),
-    "stragglers": N_("stragglers"),
-    "input": N_("input"),
-    "other": N_("other"),
-    "measured": N_("measured"),
-    "ceiling": N_("ceiling"),
-}
+_MARK: dict[str, Any] = {"lw": 2.2, "solid_capstyle": "butt"}
 _WIDTH = 0.82  # of a bar
 _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 
@@ -60,16 +51,15 @@ def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None 
     if all(run.records.empty for run in runs):
         return canvas.only_text(ax, canvas.NO_RECORDS)
     (ax,) = canvas.axes(ax)
-    rates = [timing.throughput(run.records).total for run in runs]
+    rates = [timing.throughput(run.records) for run in runs]
     sizes = [run.records.replica.nunique() for run in runs]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
     for row, (run, rate, size) in enumerate(zip(runs, rates, sizes, strict=True)):
-        _bar(ax, row, rate, timing.parts_of_examples(run.records))
+        _bar(ax, row, rate, run.records.groupby("worker").examples.sum())
         if single is not None and size > 1:
             ends.append(size * rates[single])
-            ideal: dict[str, Any] = {"color": canvas.ink(ax), "lw": 2.2, "label": _("ideal"), "solid_capstyle": "butt"}
-            ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], **ideal)
+            ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], color=canvas.ink(ax), label=_("ideal"), **_MARK)
     canvas.name_rows(ax, names, 0.1)
     ax.set(xlabel=_("examples/s"), xlim=(0, 1.22 * max(ends, default=0) or 1))
     canvas.counts(ax.xaxis)
@@ -90,10 +80,11 @@ def _label(run: Recorded) -> str:
     return ngettext("{n} worker", "{n} workers", workers)
 
 
-def _bar(ax: Axes, row: int, total: float, parts: pandas.Series) -> None:
-    """One run's rate, with each worker's part of it, and as a number, which may hide the middle of a mark."""
+def _bar(ax: Axes, row: int, total: float, examples: pandas.Series) -> None:
+    """One run's rate, divided like the workers' examples, and as a number, which may hide the middle of a mark."""
     known = bool(np.isfinite(total))
-    blocks = [(part * total, worker_color(worker), worker_name(worker)) for worker, part in parts.items() if known]
+    parts = (examples / examples.sum() * total).items() if known else ()
+    blocks = [(part, worker_color(worker), worker_name(worker)) for worker, part in parts]
     end = canvas.row_of_blocks(ax, row, blocks)
     words = three(total) if known else _("no step after the first")
     canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
@@ -164,7 +155,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     _line(ax, curve, "measured", _("measured"), color=_MEASURED, marker="o")
     for x, row in enumerate(curve.itertuples()):
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
-            canvas.note(ax, _(_NAMES[row.gap]), (x, row.measured), (0, -9), ha="center", va="top")
+            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top")
         elif row.failed and not np.isfinite(row.measured):
             _failed(ax, x, _("failed"))
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
@@ -212,11 +203,10 @@ def _largest(curve: pandas.DataFrame) -> Any:
 
 
 def _repeated(curve: pandas.DataFrame) -> str:
-    repeats = curve.measured_n[curve.measured_n > 0]
-    if repeats.max() == 1:
+    least, most = curve.measured_n[curve.measured_n > 0].agg(["min", "max"])
+    if most == 1:
         return _("One repeat, no range.")
-    least, most = repeats.min(), repeats.max()
-    many = least if least == most else _("{first} to {last}", first=least, last=most)
+    many = most if least == most else _("{first} to {last}", first=least, last=most)
     return _("Medians and ranges of {repeats} repeats.", repeats=many)
 
 
@@ -228,7 +218,12 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
-            mark: dict[str, Any] = {"color": canvas.ink(ax), "lw": 2.2, "label": "ceiling", "solid_capstyle": "butt"}
+            mark: dict[str, Any] = {
+                "color": canvas.ink(ax),
+                "lw": 2.2,
+                "label": N_("ceiling"),
+                "solid_capstyle": "butt",
+            }
             ax.plot([x - 0.46, x + 0.46], [row.ceiling / row.ideal] * 2, **mark)
         if np.isfinite(row.measured_min):
             spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
@@ -238,7 +233,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     first = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
-    ax.legend([first[name] for name in order], [_(_NAMES[name]) for name in order], **place)
+    ax.legend([first[name] for name in order], [_(name) for name in order], **place)
     canvas.headline(ax, *_efficiency_words(curve))
 
 
@@ -248,9 +243,9 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
     room: letters that a bar has room for.
     """
     bottom = 0.0
-    for name, height in {"measured": float(row.efficiency), **losses(row.to_dict())}.items():
+    for name, height in {N_("measured"): float(row.efficiency), **losses(row.to_dict())}.items():
         ax.bar(x, height, _WIDTH, bottom, color=PART_COLORS.get(name, _MEASURED), label=name, lw=0)
-        words = f"{height:.0%}" if name == "measured" else _(_NAMES[name]) if name == row.gap else ""
+        words = f"{height:.0%}" if name == "measured" else _(name) if name == row.gap else ""
         if height > _SHOWN and columns(words) <= room:
             color = "white" if name in ("measured", "cores") else "black"
             ax.text(x, bottom + height / 2, words, ha="center", va="center", color=color, fontsize=8.5)
@@ -267,12 +262,12 @@ def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
         title = N_("{workers} workers: {part:.0%} of ideal, {of_ceiling:.0%} of what these cores can do")
     caption = [_("{sentence}.", sentence=_name(curve).capitalize())]
     if last.gap and last.efficiency < 1:
-        caption.append(_("Most of the rest: {gap}.", gap=_(_NAMES[last.gap])))
+        caption.append(_("Most of the rest: {gap}.", gap=_(last.gap)))
     caption += [_("Thick mark: the ceiling."), _repeated(curve)]
     values = {"workers": last.workers, "part": last.efficiency, "of_ceiling": last.of_ceiling}
     return _(title, **values), " ".join(caption)
 
 
-def _failed(ax: Axes, x: int, said: str) -> None:
-    words: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
-    ax.text(x, 0.02, said, transform=ax.get_xaxis_transform(), **words)
+def _failed(ax: Axes, x: int, words: str) -> None:
+    style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
+    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), **style)

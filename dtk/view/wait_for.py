@@ -13,7 +13,7 @@ from dtk.language import N_, _, columns
 from dtk.records.tables import Recorded
 from dtk.view.canvas import axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import worker_color
-from dtk.watch.waiting import State, Waiting, graph, names
+from dtk.watch.waiting import State, Waiting, load, names
 
 __all__ = ["wait_for"]
 
@@ -31,7 +31,7 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     A box per worker (with more than four, one for all that do the same): what it was doing, and its last line of the
     learner's code where dtk asked for it. An arrow leads from a worker that could not go on to one that it waited for.
     A thick frame is one that others wait for and that waits for none: look there. A ring of arrows without one is a
-    deadlock. Of a run that ended well there are boxes and no arrows.
+    deadlock.
 
     Args:
         run: a WorkerStalled, a WorkerFailed, or a `Run`.
@@ -39,7 +39,9 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     """
     if run.folder is None:
         return only_text(ax, NOTHING)
-    found = graph(run.folder)
+    found = load(run.folder)
+    if found is None:
+        return only_text(ax, N_("the run ended well or goes on, so there is no worker that could not go on"))
     boxes = _boxes(found)
     places = _places(len(boxes))
     low, high = min(y for __, y in places), max(y for __, y in places)
@@ -119,8 +121,6 @@ def _title(run: Recorded, found: Waiting) -> str:
     if said:
         return said[0].upper() + said[1:]
     done = sum(state.what == "finished" for state in found.states)
-    if done == len(found.states):
-        return _("Nobody waits: every worker has finished")
     return _("{done} of {count} workers have finished", done=done, count=len(found.states))
 
 

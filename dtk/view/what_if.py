@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,8 @@ from matplotlib.ticker import NullFormatter
 from dtk.digits import three
 from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext
-from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, LINKS, Cluster, Job, Link, check
-from dtk.scaling.prediction import LIMITS, TOLERATED, predict
+from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, ETHERNET_100, LINKS, Cluster, Job, check
+from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
 from dtk.view.controls import Lab
 
@@ -40,23 +40,12 @@ EXAMPLE = Job(
 # Of Okabe and Ito's palette; no worker has a colour here.
 LIMIT_COLORS = dict(zip(LIMITS[:4], ("#009E73", "#E69F00", "#0072B2", "#CC79A7"), strict=True))
 _POINTS = 49
-_FEW = 256  # workers, up to which the axis counts in powers of 2
-_MOST_A_CORE = 32  # workers on one machine, to which the axis goes
-_LIMITS = {
-    "compute": N_("compute"),
-    "straggler": N_("straggler"),
-    "bandwidth": N_("bandwidth"),
-    "latency": N_("latency"),
-}
-_LOST_BY = {**_LIMITS, "compute": N_("no limit but the computation"), "straggler": N_("waiting for stragglers")}
+_LOST_BY = {"compute": N_("no limit but the computation"), "straggler": N_("waiting for stragglers")}
 _ALGORITHMS = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"), "tree": N_("tree")}
 _SETTING = N_(
     "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
 )
 _COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
-_COLOUR_WITH_CORES = N_(
-    "Colour: where most of the lost throughput goes (compute: at most a tenth is lost, or the cores are too few)."
-)
 
 
 def what_if(
@@ -69,9 +58,8 @@ def what_if(
 
         dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))
 
-    The ceiling, without communication and stragglers, is drawn where it is below the ideal. Where the job has a
-    critical batch, a third picture has what an example is worth, in examples of one worker's batch: a batch that is too
-    large makes no step slower, it makes each example count for less.
+    Where the job has a critical batch, a third picture has what an example is worth, in examples of one worker's batch:
+    a batch that is too large makes no step slower, it makes each example count for less.
 
     Args:
         job: what a replica does in a step.
@@ -102,11 +90,8 @@ def tell(table: pandas.DataFrame, workers: int) -> list[str]:
     """
     row = table[table.workers == workers].iloc[0]
     lines = [_headline(row, workers)]
-    for first, last, limit in _runs(table):
-        words = _(_LOST_BY[limit])
-        if limit == "compute" and table.ceiling[last] < (1 - TOLERATED) * table.ideal[last]:
-            words = _("the computation itself, which takes longer with more workers")
-        lines.append(_("from {workers:,}: {words}", workers=table.workers[first], words=words))
+    for first, __, limit in _runs(table):
+        lines.append(_("from {workers:,}: {words}", workers=table.workers[first], words=_(_LOST_BY.get(limit, limit))))
     large = table.workers[table.limit == "batch too large"]
     if len(large):
         words = _("the batch is too large, which costs more than anything else")
@@ -124,11 +109,7 @@ def _headline(row: Any, workers: int) -> str:
         percent=100 * row.efficiency,
     )
     if row.slowed_by != "compute":
-        words = _("{words}; the limit is {limit}", words=words, limit=_(_LOST_BY[row.slowed_by]))
-    elif row.ceiling < (1 - TOLERATED) * row.ideal:
-        words = _(
-            "{words}, at most {percent:.0f} % with these cores", words=words, percent=100 * row.ceiling / row.ideal
-        )
+        words = _("{words}; the limit is {limit}", words=words, limit=_(_LOST_BY.get(row.slowed_by, row.slowed_by)))
     if row.limit == "batch too large":
         more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
         words = _(more, words=words, percent=100 * row.useful)
@@ -137,9 +118,8 @@ def _headline(row: Any, workers: int) -> str:
 
 def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     """Return predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
-    check(workers, 0, cluster.algorithm, cluster.per_machine)
-    most = BIGGEST_CLUSTER if cluster.cores is None else max(workers, int(_MOST_A_CORE * cluster.cores))
-    spread = np.logspace(0, np.log10(min(most, BIGGEST_CLUSTER)), _POINTS).round().astype(int)
+    check(workers, cluster.algorithm, cluster.per_machine)
+    spread = np.logspace(0, np.log10(BIGGEST_CLUSTER), _POINTS).round().astype(int)
     return predict(job, cluster, sorted({*map(int, spread), workers}))
 
 
@@ -153,11 +133,9 @@ def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
 def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> None:
     top, *below = grid
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
-    if (table.ceiling < 0.99 * table.ideal).any():
-        top.plot(table.workers, table.ceiling, color=ink(top), lw=1.2, ls=":", label=_("ceiling"))
     for first, last, limit in _runs(table):
         part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
-        top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(_LIMITS[limit]))
+        top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(limit))
     row = table[table.workers == workers].iloc[0]
     top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
     top.set(yscale="log", ylabel=_("examples/s"))
@@ -165,12 +143,9 @@ def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster,
         ax.plot([workers, workers], [0, 100], color=ink(ax), lw=0.8, alpha=0.6)
         ax.spines[["top", "right"]].set_visible(False)
         draw(ax, table, job)
-    most = table.workers.max()
     for ax in grid:
-        ax.set(xscale="log", xlim=(0.9, 1.12 * most))
+        ax.set(xscale="log", xlim=(0.9, 1.12 * BIGGEST_CLUSTER))
         ax.tick_params(labelbottom=ax is grid[-1])
-        if most <= _FEW:
-            ax.set_xticks([2**power for power in range(int(np.log2(most)) + 1)])
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
     grid[-1].set_xlabel(_("workers"))
@@ -214,8 +189,6 @@ def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) ->
         spread=100 * job.spread,
     )
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
-    if cluster.cores is not None:
-        caption[1:] = [_("{cores:g} cores for all.", cores=cluster.cores), _(_COLOUR_WITH_CORES)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
     return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
@@ -229,49 +202,42 @@ def _layout(job: Job) -> tuple[tuple[float, ...], tuple[float, float]]:
 # ---- the lab
 
 
-def what_if_lab(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 256) -> Lab | Axes:
+def what_if_lab(workers: int = 256) -> Lab | Axes:
     """`dtk.plot.what_if` with sliders: workers, batch, gradient size, link, algorithm, overlap, stragglers.
 
     Args:
-        job: with the seconds of a step of your own.
-        cluster: `Cluster(fit.link())` adds the loopback as measured to the links; None: `Cluster()`.
         workers: where the slider begins.
 
     Returns:
         The lab; its `controls` are `workers`, `batch`, `megabytes`, `spread`, `link`, `algorithm` and `overlap`,
-        widgets with a `value`. Where widgets don't run (`dtk.environment.live_mode`), the figure for what was given.
+        widgets with a `value`. Where widgets don't run (`dtk.environment.live_mode`), the figure.
 
     Raises:
-        ClusterConfigError: what can't be predicted.
+        ClusterConfigError: a number of workers that can't be predicted.
     """
-    check(workers, 0, "ring", 1)
     if live_mode() != "widgets":
-        return what_if(job, cluster, workers)
+        return what_if(workers=workers)
     import ipywidgets
 
-    cluster = cluster or Cluster()
-    links, size = {**LINKS, cluster.link.name: cluster.link}, round(sum(job.buckets) / 1e6, 3)
-    controls = _controls(job, cluster, workers, links, size)
-
-    def draw(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
-        now = replace(job, **given)
-        if megabytes != size:  # the job's buckets, each as much larger
-            buckets = tuple(each * megabytes / size for each in job.buckets) if size else (megabytes * 1e6,)
-            now = replace(now, gradient_bytes=buckets)
-        there = replace(cluster, link=links[link], algorithm=algorithm)
-        table = predictions(now, there, workers)
-        lines = [html.escape(line) for line in tell(table, workers)[1:]]
-        grid = axes(None, *_layout(now), shown=False)
-        _draw(grid, table, now, there, workers)
-        return _("Workers: {limits}.", limits=_("; ").join(lines)), grid[0]
-
+    check(workers, "ring", 1)
+    controls = _controls(workers)
     every = list(controls.values())
     halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
-    return Lab("what if", controls, draw, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
+    return Lab("what if", controls, _shown, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
 
 
-def _controls(job: Job, cluster: Cluster, workers: int, links: Mapping[str, Link], size: float) -> dict[str, Any]:
-    """The lab's, by name. size: MB of gradients."""
+def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
+    """The lab's words and its figure, by the values of its controls."""
+    job, cluster = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given), Cluster(LINKS[link], algorithm)
+    table = predictions(job, cluster, workers)
+    lines = [html.escape(line) for line in tell(table, workers)[1:]]
+    grid = axes(None, *_layout(job), shown=False)
+    _draw(grid, table, job, cluster, workers)
+    return _("Workers: {limits}.", limits=_("; ").join(lines)), grid[0]
+
+
+def _controls(workers: int) -> dict[str, Any]:
+    """The lab's, by name."""
     import ipywidgets
 
     style, wide = {"description_width": "8.5em"}, ipywidgets.Layout(width="26em")
@@ -281,19 +247,18 @@ def _controls(job: Job, cluster: Cluster, workers: int, links: Mapping[str, Link
         given: dict[str, Any] = {"continuous_update": False, "style": style}
         return ipywidgets.SelectionSlider(options=options, value=value, description=name, **given)
 
-    def menu(name: str, value: str, some: Mapping[str, str]) -> Any:
-        options = [(words, key) for key, words in some.items()]
+    def menu(name: str, value: str, options: Sequence[tuple[str, str]]) -> Any:
         return ipywidgets.Dropdown(options=options, value=value, description=name, style=style, layout=wide)
 
-    powers = [2**power for power in range(14)]
-    kinds = {name: _(_ALGORITHMS[name]) for name in ALGORITHMS}
-    sizes = [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
+    powers, sizes = [2**power for power in range(14)], [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
+    links = [(str(link), name) for name, link in LINKS.items()]
+    kinds = [(_(_ALGORITHMS[name]), name) for name in ALGORITHMS]
     return {
         "workers": slider(_("workers"), workers, [*powers, BIGGEST_CLUSTER]),
-        "batch": slider(_("per-replica batch"), job.batch, powers[:11]),
-        "megabytes": slider(_("gradients, MB"), size, sizes),
-        "spread": slider(_("stragglers ±"), job.spread, [k / 100 for k in range(51)], ".0%"),
-        "link": menu(_("link"), cluster.link.name, {name: str(link) for name, link in links.items()}),
-        "algorithm": menu(_("all-reduce"), cluster.algorithm, kinds),
-        "overlap": slider(_("overlap"), job.overlap, [k / 20 for k in range(21)], ".0%"),
+        "batch": slider(_("per-replica batch"), EXAMPLE.batch, powers[:11]),
+        "megabytes": slider(_("gradients, MB"), sum(EXAMPLE.buckets) / 1e6, sizes),
+        "spread": slider(_("stragglers ±"), EXAMPLE.spread, [k / 100 for k in range(51)], ".0%"),
+        "link": menu(_("link"), ETHERNET_100.name, links),
+        "algorithm": menu(_("all-reduce"), "ring", kinds),
+        "overlap": slider(_("overlap"), EXAMPLE.overlap, [k / 20 for k in range(21)], ".0%"),
     }

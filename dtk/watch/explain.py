@@ -8,7 +8,6 @@ import signal
 from dtk import extras
 from dtk.errors import in_words
 from dtk.language import N_, _
-from dtk.worker.wire import RingPortTaken
 
 __all__ = [
     "KNOWN",
@@ -202,6 +201,7 @@ _LOST_WORDS = (
 )
 _LOST = re.compile("|".join(_LOST_WORDS), re.IGNORECASE)
 _LOST_BY = ("UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError")
+_RING_PORT_TAKEN = "RingPortTaken"  # of dtk.worker.wire, which the kernel does without
 _PORT_TAKEN = re.compile(r"Could not start gRPC server")
 # TensorFlow 2.20 to 2.22's candidate, and 2.15.
 _NO_HEARTBEAT = re.compile(
@@ -222,7 +222,7 @@ def may_have_lost_a_peer(kind: str) -> bool:
 
 def port_was_taken(kind: str, message: str) -> bool:
     """Whether an error is of a port that another program took: TensorFlow's words, or the type of `dtk.ring`'s."""
-    return kind == RingPortTaken.__name__ or bool(_PORT_TAKEN.search(message))
+    return kind == _RING_PORT_TAKEN or bool(_PORT_TAKEN.search(message))
 
 
 def without_heartbeat(message: str) -> int | None:
@@ -309,10 +309,6 @@ KNOWN = [
             "in a cluster estimator.{0} does not run by itself; call dtk.estimator.train_and_evaluate(estimator, "
             "train_spec, eval_spec), which gives every task its part"
         ),
-    ),
-    (
-        re.compile(r"MessageToString\(\) got an unexpected keyword argument 'float_format'"),
-        N_("TensorFlow up to 2.20 can't write a graph with protobuf 7; pip install 'protobuf<7'"),
     ),
     (
         re.compile(r"TensorBoard is not installed, missing implementation for"),

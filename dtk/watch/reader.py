@@ -18,7 +18,6 @@ from dtk.records.events import Event, Tail, parse
 __all__ = ["Member", "Reader", "size"]
 
 _FILES = ("records.jsonl", "events.jsonl", "log.txt")
-_BYTES = 1 << 18  # of records that one look reads from a worker's file; what is left waits for the next
 _ENDS = 100  # looks at which a worker's steps are timed
 _STEADY = 5  # steps that may take longer, being the first
 
@@ -27,14 +26,12 @@ _STEADY = 5  # steps that may take longer, being the first
 class Member:
     """What one member has written so far.
 
-    sizes: bytes of its records, events and log. step: the last that it recorded, 0 before the first. behind: whether
-    the last look has left some records to the next.
+    sizes: bytes of its records, events and log. step: the last that it recorded, 0 before the first.
     """
 
     folder: WorkerFolder
     sizes: list[int] = field(default_factory=lambda: [0] * len(_FILES))
     step: int = 0
-    behind: bool = False
     ends: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_ENDS))  # of a step: number, seconds
     _inode: int = 0
     _events: Tail = field(init=False)
@@ -60,15 +57,14 @@ class Member:
             self._begin()
             self._inode = inode
         self.sizes = [size(path) for path in self._paths]
-        (records, events, _), before = self.sizes, self._records.offset
+        records, events, _ = self.sizes
         # Most looks find nothing new, and open no file.
         found = [parse(line) for line in self._events.lines()] if events > self._events.offset else []
-        lines = self._records.lines(_BYTES) if records > self._records.offset else []
+        lines = self._records.lines() if records > self._records.offset else []
         if lines:
             last = self.folder.record(lines[-1])
             self.step = last.step
             self.ends.append((last.step, last.ended))
-        self.behind = before < self._records.offset < records
         return found, lines
 
     def pace(self) -> float | None:
@@ -114,12 +110,6 @@ class Reader:
             for following in self._following:
                 for each in news:
                     following.take(number, each)
-
-    def catch_up(self) -> None:
-        """Looks until it has read all that was there."""
-        self.look()
-        while any(member.behind for member in self.members):
-            self.look()
 
 
 def _inode(path: str) -> int:

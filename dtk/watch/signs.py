@@ -1,4 +1,4 @@
-"""What each worker of a run is doing, found out without a word from it: its files, its process, its port.
+"""What each worker of a run is doing, found out without a word from it: its files and its process.
 
 Nothing here costs a worker anything while it works. Only one that has been silent for some seconds is asked for its
 Python stack, by a signal whose handler (`faulthandler`, in C) runs also while Python is deep inside a collective.
@@ -96,16 +96,15 @@ class _Pulse:
 class Signs:
     """The states of a run's members, looked at four times a second.
 
-    reader: of the members' files; what it has read by then is what is looked at. ports: each member's own of TF_CONFIG,
-    None where it has none. source: of the processes, wherever they are (`dtk.launch.place`), by each member's key.
+    reader: of the members' files; what it has read by then is what is looked at. source: of the processes, wherever
+    they are (`dtk.launch.place`), by each member's key.
     """
 
-    def __init__(self, reader: Reader, ports: Sequence[int | None], source: Any, keys: Sequence[str]):
+    def __init__(self, reader: Reader, source: Any, keys: Sequence[str]):
         now = time.monotonic()
-        self.folder, self.ports, self.source, self.keys = reader.folder, list(ports), source, list(keys)
+        self.folder, self.source, self.keys = reader.folder, source, list(keys)
         self._pulses = [_Pulse(member, now) for member in reader.members]
-        self._servers: set[int] = set()
-        self._looked = self._listened = float("-inf")
+        self._looked = float("-inf")
         self._away = (0.0, float("-inf"))  # seconds, and when that was over
 
     def look(self, watch: Watch, anew: bool = False) -> None:
@@ -127,14 +126,6 @@ class Signs:
                 self._ask(member)
             elif silent and pulse.activity is None and pulse.asked > pulse.moved:
                 pulse.activity = activity(pulse.answer())
-        self._look_for_servers(now)
-
-    def _look_for_servers(self, now: float) -> None:
-        missing = {k: port for k, port in enumerate(self.ports) if port is not None and k not in self._servers}
-        if missing and now - self._listened >= 1.0:
-            self._listened = now
-            found = self.source.listening({self.keys[member]: port for member, port in missing.items()})
-            self._servers |= {member for member in missing if self.keys[member] in found}
 
     def _pids(self) -> dict[int, int]:
         """Processes that live, by member."""
@@ -199,7 +190,6 @@ class Signs:
     def now(self, watch: Watch) -> list[State]:
         """Each member's state as far as it is known without asking anew."""
         now, pids = time.monotonic(), self._pids()
-        servers = [None if port is None else k in self._servers for k, port in enumerate(self.ports)]
         states = []
         for member, (heard, pulse) in enumerate(zip(watch.heard, self._pulses, strict=True)):
             active, quiet = pulse.activity or Activity(), max(0.0, now - pulse.moved)
@@ -209,14 +199,13 @@ class Signs:
                 State(
                     member=member,
                     name=pulse.written.folder.name,
-                    what=_what(heard, pulse, servers[member], all(servers[: self.folder.workers])),
+                    what=_what(heard, pulse),
                     step=pulse.step,
                     quiet=quiet,
                     silent=works and member in pids and not pulse.stopped and quiet_enough,
                     blocked=active.blocked if works and self.folder.workers > 1 else "",
                     call=active.call,
                     line=active.line,
-                    server=servers[member],
                     planned=heard.planned,
                     pid=pids.get(member),
                 )
@@ -224,7 +213,7 @@ class Signs:
         return states
 
 
-def _what(heard: WorkerStatus, pulse: _Pulse, server: bool | None, all_up: bool) -> str:
+def _what(heard: WorkerStatus, pulse: _Pulse) -> str:
     if heard.state in ("finished", "failed"):
         return heard.state
     if heard.exited is not None:
@@ -233,9 +222,9 @@ def _what(heard: WorkerStatus, pulse: _Pulse, server: bool | None, all_up: bool)
         return "stopped"
     if heard.state == "starting" or pulse.step:
         return "training" if pulse.step else "starting"
-    if heard.state == "training" or (server and all_up):
+    if heard.state == "training":
         return "building"
-    return "server up" if server else "imported" if heard.imported else "running"
+    return "imported" if heard.imported else "running"
 
 
 def _listens_to_us(heard: WorkerStatus) -> bool:

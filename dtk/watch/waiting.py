@@ -10,7 +10,7 @@ from typing import Any
 
 from dtk.errors import in_words
 from dtk.language import N_, _, ngettext
-from dtk.records import RunFolder, WorkerFolder
+from dtk.records import RunFolder
 from dtk.records.events import Failed, Finished, Running, Starting, Training
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "cut",
     "explain",
     "given_up",
-    "graph",
     "load",
     "names",
     "save",
@@ -37,7 +36,7 @@ STAGES = (Starting, Running, Training, Finished, Failed)  # the events that a wo
 _EVALUATES = ("evaluate", "predict")
 
 _WHAT = (
-    *(N_("starting"), N_("imported"), N_("running"), N_("server up"), N_("building"), N_("training")),
+    *(N_("starting"), N_("imported"), N_("running"), N_("building"), N_("training")),
     *(N_("stopped"), N_("finished"), N_("failed"), N_("consequence")),
 )
 _ENDS = {"consequence": N_("failed in consequence"), "stopped": N_("stopped by a signal")}  # of others, their `what`
@@ -78,12 +77,11 @@ class Line:
 class State:
     """What one worker is doing.
 
-    name: of its directory. what: "starting", "imported" (TensorFlow is), "running" (its function), "server up" (it
-    listens on its port of TF_CONFIG), "building" (all servers are up, no step is recorded), "training", "stopped" (by
-    SIGSTOP or its like), "finished", "failed" or "consequence" (failed because of another). step: the last that it
-    recorded, 0 before. quiet: seconds without a record, an event, output or processor time. silent: whether that is
-    long enough to ask where it is; blocked, call, line then say so (`dtk.watch.signs.Activity`). server: whether its
-    port answers, None where that is not known. planned: steps an epoch that its `fit` announced.
+    name: of its directory. what: "starting", "imported" (TensorFlow is), "running" (its function), "building" (a
+    training has begun, no step is recorded), "training", "stopped" (by SIGSTOP or its like), "finished", "failed" or
+    "consequence" (failed because of another). step: the last that it recorded, 0 before. quiet: seconds without a
+    record, an event, output or processor time. silent: whether that is long enough to ask where it is; blocked, call,
+    line then say so (`dtk.watch.signs.Activity`). planned: steps an epoch that its `fit` announced.
     """
 
     member: int
@@ -95,7 +93,6 @@ class State:
     blocked: str = ""
     call: str = ""
     line: str = ""
-    server: bool | None = None
     planned: int | None = None
     pid: int | None = None
 
@@ -194,7 +191,7 @@ def _waits_for(one: State, other: State) -> bool:
     if not one.waits or one is other:
         return False
     if one.blocked == "connecting":
-        # Those whose servers answer wait for the one that has none, or, if unknown, for all that do not connect.
+        # For all that do not connect.
         return other.blocked != "connecting" or other.what == "stopped"
     return not other.waits or _position(one) != _position(other)
 
@@ -259,26 +256,6 @@ def load(folder: RunFolder) -> Waiting | None:
         return None
     edges = [(int(one), int(other)) for one, other in saved["edges"]]
     return Waiting([State(**state) for state in saved["states"]], edges, saved["reason"], saved["sentence"])
-
-
-# ---- the same by what a run's directory says: for figures, during the run and long after it
-
-
-def graph(folder: RunFolder) -> Waiting:
-    """The wait-for graph that was written when the run failed or stalled; where it did not, the workers' ends.
-
-    Of a run that ended well, or that is going on, a directory says how far each worker has come, and no waiting.
-    """
-    found = load(folder)
-    return found if found is not None else Waiting([_state(worker) for worker in folder.each])
-
-
-def _state(worker: WorkerFolder) -> State:
-    records = worker.records
-    step = max((record.step for record in records), default=0)
-    known = [event.state for event in worker.events if isinstance(event, STAGES)]
-    what = known[-1] if known else "starting"
-    return State(member=worker.worker, name=worker.name, what=what, step=step)
 
 
 # What workers do: one, and several.

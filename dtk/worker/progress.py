@@ -14,8 +14,9 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 
@@ -27,7 +28,9 @@ from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import _
 from dtk.records import Record, events
 from dtk.records import weights as files
-from dtk.worker.injecting import Injector, Weights
+
+if TYPE_CHECKING:
+    from dtk.worker.injecting import Injector
 
 __all__ = [
     "Progress",
@@ -81,7 +84,6 @@ class Progress:
     trainings: int = 0
     looping: bool = False
     _ids: dict[Any, Known] = field(default_factory=dict)
-    _injector: Injector | None = None
     _met: bool = False
 
     def known(self, model: Any, weights: Callable[[], list[Any]], label: str = "") -> Known:
@@ -128,7 +130,7 @@ class Progress:
             shares = [[float(loss) for loss in row[2 : 2 + len(names)]] for row in rows]
             self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
 
-    def before_step(self, count: int = 1, weights: Weights | None = None) -> None:
+    def before_step(self, count: int = 1, weights: Callable[[], list[Any]] | None = None) -> None:
         """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).
 
         weights: gives the trainable weights of the model. Every recorder calls this, on every worker.
@@ -136,9 +138,17 @@ class Progress:
         if self.place.mode == "apart" and self.steps and not self._met:
             self._met = True
             meet(self.place)
-        if self._injector is None:
-            self._injector = Injector(self.place)
-        self._injector.before(self.steps + 1, self.steps + count, weights)
+        if self._injector is not None:
+            self._injector.before(self.steps + 1, self.steps + count, weights)
+
+    @cached_property
+    def _injector(self) -> Injector | None:
+        """What brings this run's faults; None in a run without any."""
+        if not (self.place.run.path / "faults.json").exists():
+            return None
+        from dtk.worker.injecting import Injector
+
+        return Injector(self.place)
 
     def begins(self, counted: int | None, offset: int = 0) -> int:
         """A training begins (a `fit`, a loop), at which the optimizer has counted so many steps; None: unknown.

@@ -31,8 +31,7 @@ __all__ = [
     "pack_result",
     "takes_strategy",
     "unpack_sources",
-    "uses_estimator",
-    "uses_ring",
+    "uses",
 ]
 
 
@@ -71,25 +70,22 @@ def fill_strategy(
     return args, {**kwargs, "strategy": strategy}
 
 
-def uses_estimator(fn: Any) -> bool:
-    """Whether the function, or one of the learner's that it calls, uses `dtk.estimator`."""
-    return _uses(fn, "estimator", ("dtk.estimator", "tensorflow_estimator"))
+_HOMES = {
+    "datasets": ("dtk.datasets",),
+    "estimator": ("dtk.estimator", "tensorflow_estimator"),
+    "ring": ("dtk.worker.ring",),
+}
 
 
-def uses_ring(fn: Any) -> bool:
-    """Whether the function, or one of the learner's that it calls, uses `dtk.ring`."""
-    return _uses(fn, "ring", ("dtk.worker.ring",))
-
-
-def _uses(fn: Any, part: str, homes: tuple[str, ...]) -> bool:
-    """Whether a function of the learner's names `dtk.<part>`, or captures something whose module is in `homes`."""
+def uses(fn: Any, part: str) -> bool:
+    """Whether the function, or one of the learner's that it calls, uses `dtk.<part>`: by name, or from its module."""
     for each in own_functions(fn, set()):
         used = set(names(each.__code__)) if inspect.isfunction(each) else set()
         if f"dtk.{part}" in used:  # from dtk.estimator import ..., inside the function
             return True
         for name, value in [("dtk", None), *captured(each)]:
             home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
-            if home.startswith(homes):
+            if home.startswith(_HOMES[part]):
                 return True
             if (home == "dtk" or name == "dtk") and {name, part} <= used:  # dtk.estimator.RunConfig(...)
                 return True

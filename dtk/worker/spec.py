@@ -32,7 +32,6 @@ class WorkerSpec(TypedDict):
     env: dict[str, str]
     host: str  # its machine's name; "" for the kernel's
     listen: str | None  # the name or address that its own server listens on
-    port: int | None  # of that server
     core: int | None  # that it keeps to
     cwd: str  # this and sys_path an agent fills in
     sys_path: list[str]

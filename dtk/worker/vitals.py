@@ -1,20 +1,17 @@
-"""What the system says of a process that dtk started: processor time, whether it is stopped, where it listens."""
+"""What the system says of a process that dtk started: processor time, bytes of disks, whether it is stopped."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-__all__ = ["Vitals", "ask", "listening", "vitals"]
+__all__ = ["Vitals", "ask", "vitals"]
 
-_LISTEN = "0A"  # <net/tcp_states.h>
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
@@ -59,20 +56,3 @@ def ask(pid: int) -> None:
     """Has a worker write its Python stacks to its stacks.txt."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGUSR1)
-
-
-def listening(ports: Iterable[int], pid: int | None = None) -> set[int]:
-    """Those of the ports that a process listens on, by Linux's own tables; none where there are no such tables.
-
-    pid: of a process in whose network they are, if not this one's.
-    """
-    wanted, found = set(ports), set()
-    for table in (f"/proc/{pid or 'self'}/net/{name}" for name in ("tcp", "tcp6")):
-        try:
-            lines = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for fields in (line.split() for line in lines):
-            if fields[3] == _LISTEN:
-                found.add(int(fields[1].rsplit(":", 1)[1], 16))
-    return wanted & found

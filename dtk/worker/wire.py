@@ -1,7 +1,7 @@
 """Messages between a kernel and a worker that stays: JSON, one a line, through a socket in a directory of mode 0700.
 
 No port, and nothing that is unpickled. What a worker prints or shows does not come this way but through files, so that
-a kernel that does not listen stops no worker. Who calls must be of the same user, which the system says (Linux).
+a kernel that does not listen stops no worker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import select
 import socket
-import struct
 import sys
 import threading
 from pathlib import Path
@@ -18,14 +17,13 @@ from typing import Any
 
 from dtk.errors import DtkError
 
-__all__ = ["SOCKET", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "is_own", "listen"]
+__all__ = ["SOCKET", "Message", "RingBroken", "RingPortTaken", "Wire", "call", "listen"]
 
 Message = dict[str, Any]
 
 SOCKET = "socket"  # in the directory of a session, where its workers call
 
 _PATH_BYTES = 100  # of a socket's address, at most 107 on Linux and 103 on macOS
-_CREDENTIALS = struct.Struct("=3i")  # struct ucred: pid, uid, gid
 
 
 class Wire:
@@ -111,14 +109,6 @@ def _at(path: Path, do: Any) -> None:
         do(f"/proc/self/fd/{folder}/{path.name}")
     finally:
         os.close(folder)
-
-
-def is_own(link: socket.socket) -> bool:
-    """Whether a process of this user is there; True where the system can't say, and the directory must do."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    _, uid, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return bool(uid == os.getuid())
 
 
 class RingBroken(DtkError, ConnectionError):

@@ -25,14 +25,14 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, strategies, tuning, versions, without
+from dtk.compat import binding, causes, strategies, tuning, versions
 from dtk.compat.keras import keras3, saves
 from dtk.compat.lazy import tf
 from dtk.compat.steps import marks
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
-from dtk.worker import estimator, follow, ship, states
+from dtk.worker import ship, states
 from dtk.worker.family import die_with
 from dtk.worker.keras import Recorder
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
@@ -135,6 +135,8 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
         marks.listen(functools.partial(_mark, here))
     watch_updates(here)
     if spec["follow"]:
+        from dtk.worker import follow  # which only followers need
+
         follow.follow(here, spec["follow"])
     elif spec["states"]:
         states.listen(here)
@@ -146,20 +148,30 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
         strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))
-    try:
-        result = fn(*args, **kwargs)
-    except follow.Ended:
-        result = None
+    result = _returned(fn, args, kwargs, bool(spec["follow"]))
     if inspect.isawaitable(result):
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     keep_beside(here)
     states.finish()
-    follow.finish()
+    if spec["follow"]:
+        follow.finish()
     progress(here).finish()
     write_updates(here)
     here.folder.save_result(ship.pack_result(result))
     del fn, args, kwargs, result
     gc.collect()  # what the function has left: summary writers flush then
+
+
+def _returned(fn: Any, args: Any, kwargs: Any, follows: bool) -> Any:
+    """What the function returns; None where a follower has seen enough, and has ended it."""
+    if not follows:
+        return fn(*args, **kwargs)
+    from dtk.worker.follow import Ended
+
+    try:
+        return fn(*args, **kwargs)
+    except Ended:
+        return None
 
 
 def _mark(here: Here, kind: str, began: float, ended: float, size: int) -> None:
@@ -174,6 +186,12 @@ def _mark(here: Here, kind: str, began: float, ended: float, size: int) -> None:
 def _imported(here: Here, host: str | None) -> None:
     narrow = binding.narrow(host or "127.0.0.1")
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
+
+
+def _listen_to_estimators(_module: object) -> None:
+    from dtk.worker import estimator  # which a function without an Estimator does without
+
+    estimator.listen()
 
 
 def _prepare_libraries(spec: WorkerSpec) -> None:
@@ -193,10 +211,11 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     saves.when_imported()
     wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
     tuning.leave_datasets_untuned()
-    wrapt.register_post_import_hook(
-        lambda _module: estimator.listen(), "tensorflow_estimator.python.estimator.training"
-    )
-    without.apply(spec["without"])
+    wrapt.register_post_import_hook(_listen_to_estimators, "tensorflow_estimator.python.estimator.training")
+    if spec["without"]:
+        from dtk.compat import without  # which only some followers need
+
+        without.apply(spec["without"])
     if spec["record"]:
         saves.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
@@ -242,7 +261,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
         kind, message = causes.message_of(error)
         if environment.isolated() and causes.wanted_a_network(error):
             words = N_(
-                "{error} (this run is isolated: it has no network; fetch what it needs before, or leave isolate= out)"
+                "{error} (this run is isolated: it has no network; fetch what it needs before, or unset DTK_ISOLATE)"
             )
             message = _(words, error=message)
         here.folder.save_error(kind, message, text, causes.by_a_peer(error))

@@ -16,9 +16,7 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
-from waiting import wait_for
-
-from dtk.launch import owned
+from waiting import wait_for, workers_of
 
 ROOT = Path(__file__).parent.parent.parent
 EXTENSIONS = "@jupyterlab/apputils-extension"
@@ -74,8 +72,7 @@ class Server:
     @property
     def workers(self) -> list[int]:
         """Process numbers of the workers that train for one of its kernels now."""
-        kernels = self.kernels
-        return [each.pid for each in owned.processes() if each.kernel in kernels and each.what.startswith("worker")]
+        return [pid for kernel in self.kernels for pid in workers_of(kernel)]
 
 
 def command(app: str) -> list[str]:

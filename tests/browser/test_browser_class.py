@@ -33,7 +33,7 @@ def test_a_student_solves_a_lesson_and_hands_it_in(server, visit):
     question = page.cell("Each of two workers adds up the losses").locator(".jp-OutputArea").first
     question.get_by_role("radio", name="one device's loss", exact=True).press("Space")
     question.get_by_role("button", name="Keep my answer").press("Enter")
-    expect(question).to_contain_text("You said: one device's loss")
+    expect(question).to_contain_text("you said one device's loss")
     page.shot("class-predicted", question)
     check = page.cell('dtk.check("00.share", share)')
     expect(check).to_contain_text("is not solved yet")

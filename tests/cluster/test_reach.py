@@ -20,9 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.trains]
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
-@pytest.fixture(params=[{}, {"start": "cold"}, {"isolate": True}], ids=["warm", "cold", "isolated"])
-def options(request):
-    return request.param
+@pytest.fixture(params=["warm", "cold", "isolated"])
+def options(request, monkeypatch):
+    monkeypatch.setenv("DTK_ISOLATE", str(int(request.param == "isolated")))
+    return {"start": "cold" if request.param == "cold" else "auto"}
 
 
 @pytest.fixture(params=[held, held_in_cells], ids=["a run", "cells"])
@@ -58,6 +59,6 @@ def test_another_user_sends_no_cells():
         assert cluster.run("1 + 1") == [2]
 
 
-def test_an_isolated_run_is_the_same_training(baseline):
-    dtk.verify(dtk.run(programs.digits, isolate=True), baseline)
-    dtk.verify(dtk.run(programs.digits), dtk.baseline(programs.digits, isolate=True))
+def test_an_isolated_run_is_the_same_training(baseline, monkeypatch):
+    monkeypatch.setenv("DTK_ISOLATE", "1")
+    dtk.verify(dtk.run(programs.digits), baseline)

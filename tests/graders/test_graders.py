@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtk.course.build import build, read
+from dtk.course.lesson_files import build, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains, pytest.mark.timeout(900)]
 

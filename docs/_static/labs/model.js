@@ -66,7 +66,7 @@ export function buckets(job) {
 
 /** A step's seconds and its parts, examples/s, efficiency, what limits: one row of dtk.scaling.prediction.predict. */
 export function predict(job, cluster, workers) {
-  const compute = job.fixed + job.per_example * job.batch;
+  const compute = job.per_example * job.batch;
   const parts = buckets(job).map((each) => ({
     ...each,
     ...allReduce(workers, each.bytes, cluster.link, cluster.algorithm),

@@ -17,8 +17,6 @@ from dtk.course.exercise import Exercise, NotSolved, Trial, tf_config
 from dtk.course.exercises.lesson_04 import CONFIG
 from dtk.language import N_, _
 
-__all__ = ["EXERCISES"]
-
 _CLOSE = 1e-5  # of weights after 28 steps; rounding alone makes 1e-7
 _PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
@@ -71,21 +69,20 @@ _ENVIRONMENT = Exercise(
     given="base, config",
     right=_environment,
     wrong={
-        "{'TF_CONFIG': json.dumps(config)}": N_("the process needs the rest of the environment as well, PATH for one"),
-        "_environment(base, config, ())": N_("with a proxy the workers send their messages there, and wait for ever"),
-        "_environment(base, config, ('http_proxy', 'https_proxy'))": N_(
+        "{'TF_CONFIG': json.dumps(config)}": "the process needs the rest of the environment as well, PATH for one",
+        "_environment(base, config, ())": "with a proxy the workers send their messages there, and wait for ever",
+        "_environment(base, config, ('http_proxy', 'https_proxy'))": (
             "the names of proxies are in use in capital letters, too"
         ),
-        "{**_environment(base, config), 'TF_CONFIG': str(config)}": N_(
+        "{**_environment(base, config), 'TF_CONFIG': str(config)}": (
             "TensorFlow reads JSON, in which strings have double quotes"
         ),
-        _in_place: N_("this changes `base` itself, which may be the notebook's own environment: make a copy"),
-        "{**_environment(base, config), 'TF_CONFIG': config}": N_("a variable of the environment is a text"),
+        _in_place: "this changes `base` itself, which may be the notebook's own environment: make a copy",
+        "{**_environment(base, config), 'TF_CONFIG': config}": "a variable of the environment is a text",
     },
     drawn=_environments,
     play=_with_plain_json,
-    hint=N_("a new dictionary: what is in base without four names, and TF_CONFIG"),
-    using=[_environment],
+    hint="a new dictionary: what is in base without four names, and TF_CONFIG",
 )
 
 
@@ -100,16 +97,14 @@ _PLACE = Exercise(
     given="folder, index",
     right="folder if index == 0 else f'{folder}/worker-{index}'",
     wrong={
-        "folder": N_("two workers that write to one file destroy each other's"),
-        "f'{folder}/worker-{index}'": N_(
-            "the chief's files are those that are read later: they lie in the folder itself"
-        ),
-        "folder if index == 0 else f'{folder}/worker'": N_("from three workers on, two of them share a place"),
+        "folder": "two workers that write to one file destroy each other's",
+        "f'{folder}/worker-{index}'": "the chief's files are those that are read later: they lie in the folder itself",
+        "folder if index == 0 else f'{folder}/worker'": "from three workers on, two of them share a place",
     },
     plain=[("out", 0), ("out", 1), ("runs/7", 0)],
     drawn=lambda draw: [(f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5)],
     play=_as_text,
-    hint=N_("the chief's is the folder itself, another worker's is in it"),
+    hint="the chief's is the folder itself, another worker's is in it",
 )
 
 
@@ -164,4 +159,4 @@ def _apart(ones: Sequence[Any], others: Sequence[Any]) -> float:
     return max(float(np.abs(one - other).max()) for one, other in zip(ones, others, strict=True))
 
 
-EXERCISES = [_CONFIG, _ENVIRONMENT, _PLACE, Trial("lab1.train", _hint_for)]
+EXERCISES = [_CONFIG, _ENVIRONMENT, _PLACE, Trial("lab1.train", _hint_for, of_function=False)]

@@ -12,17 +12,15 @@ from functools import partial
 from typing import Any
 
 from dtk.course.exercise import CheckFailed, Trial, not_solved
-from dtk.course.trials import trains_otherwise
+from dtk.course.trials import failure, trains_otherwise
 from dtk.datasets import load
-from dtk.errors import DtkError
+from dtk.errors import WorkerFailed, WorkerStalled
 from dtk.language import N_, _
 from dtk.proof.diagnose import diagnose
 from dtk.proof.mistakes import MISTAKES
 from dtk.runs import baseline, run
 from dtk.worker.keras import Recorder
 from dtk.worker.loop import record_step
-
-__all__ = ["EXERCISES", "right"]
 
 _CLOSE = 1e-3  # of the losses of a right function on one device
 
@@ -91,8 +89,8 @@ def _what_is_wrong(answer: Callable[..., Any], draw: random.Random, penalty: flo
     try:
         together = run(answer, workers=2, kwargs=kwargs, seed=seed)
         alone = baseline(answer, kwargs=kwargs, seed=seed)
-    except DtkError as error:
-        return _("it does not run: {error}", error=error)
+    except (WorkerFailed, WorkerStalled) as error:
+        return failure(error)
     if trains_otherwise(together, alone):
         return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
     reference = baseline(right, kwargs={**kwargs, "penalty": penalty, "by_fit": by_fit}, seed=seed)

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise
+from dtk.course.exercise import Exercise, Hints
 from dtk.course.rehearsal import Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
-
-__all__ = ["EXERCISES"]
 
 # ---- the step
 
@@ -75,17 +73,17 @@ _UPDATE = Exercise(
     given="ring, weights, gradient, update",
     right=_step,
     wrong={
-        partial(_step, gather=""): N_("each worker has its own new part only: the last half of the ring is missing"),
-        partial(_step, gather="sum"): N_(
+        partial(_step, gather=""): "each worker has its own new part only: the last half of the ring is missing",
+        partial(_step, gather="sum"): (
             "the new parts are added to the old weights; what comes in the second half is finished and is copied"
         ),
-        partial(_step, reduce=False): N_(
+        partial(_step, reduce=False): (
             "your part is updated with this worker's own gradient: the other workers' examples never reach it"
         ),
     },
     drawn=lambda draw: teams(draw, [(2, 4), (4, 8), (3, 10), (5, 7)], -9, 9, shared=True),
     play=_two_steps,
-    hint=N_("which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?"),
+    hint="which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?",
 )
 
 # ---- whose part
@@ -96,13 +94,13 @@ _OWNER = Exercise(
     given="worker, workers",
     right="(worker + 1) % workers",
     wrong={
-        "worker": N_("that chunk left in the first step: others have added to it since"),
-        "worker + 1": N_("the last worker has no chunk by that number: numbers go round"),
-        "workers - 1 - worker": N_("chunks move on by one worker in each step; they don't turn"),
+        "worker": "that chunk left in the first step: others have added to it since",
+        "worker + 1": "the last worker has no chunk by that number: numbers go round",
+        "workers - 1 - worker": "chunks move on by one worker in each step; they don't turn",
     },
     plain=[(0, 4), (3, 4), (1, 2)],
     drawn=lambda draw: [(draw.randrange(n), n) for n in (3, 5, 8, 16)],
-    hint=N_("print what each worker's chunks hold after reduce_scatter, with two workers"),
+    hint="print what each worker's chunks hold after reduce_scatter, with two workers",
 )
 
 # ---- a norm over all parts
@@ -124,15 +122,13 @@ _NORM = Exercise(
     given="ring, part",
     right=_norm,
     wrong={
-        "float(np.linalg.norm(part))": N_(
-            "this is the norm of your own part: each worker would clip by another number"
-        ),
-        partial(_norm, square=False): N_("norms don't add up: 3 and 4 make 5. Which numbers do add up?"),
-        partial(_norm, root=False): N_("this is the square of the norm: the root comes last"),
+        "float(np.linalg.norm(part))": "this is the norm of your own part: each worker would clip by another number",
+        partial(_norm, square=False): "norms don't add up: 3 and 4 make 5. Which numbers do add up?",
+        partial(_norm, root=False): "this is the square of the norm: the root comes last",
     },
     drawn=lambda draw: teams(draw, [(2, 1), (3, 4), (4, 3), (5, 2)], 1, 9),
     play=on_parts,
-    hint=N_("send one number round, workers - 1 times"),
+    hint="send one number round, workers - 1 times",
 )
 
 # ---- memory
@@ -143,15 +139,15 @@ _MEMORY = Exercise(
     given="parameters, workers",
     right="8 * parameters + 8 * parameters / workers",
     wrong={
-        "16 * parameters / workers": N_(
+        "16 * parameters / workers": (
             "every worker still has all weights and a whole gradient: only Adam's numbers are divided"
         ),
-        "4 * parameters + 8 * parameters / workers": N_("weights, gradient, Adam's state: one of the three is missing"),
-        "2 * parameters + 2 * parameters / workers": N_("these are numbers; a float32 has 4 bytes"),
+        "4 * parameters + 8 * parameters / workers": "weights, gradient, Adam's state: one of the three is missing",
+        "2 * parameters + 2 * parameters / workers": Hints.FLOAT32,
     },
     plain=[(1_000_000, 4), (1_000_000, 1), (24, 3)],
     drawn=lambda draw: [(draw.randint(1, 10**9), n) for n in (2, 8, 64)],
-    hint=N_("count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state"),
+    hint="count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state",
 )
 
 EXERCISES = [_OWNER, _UPDATE, _NORM, _MEMORY]

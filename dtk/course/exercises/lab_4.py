@@ -10,9 +10,6 @@ import numpy as np
 
 from dtk.course.exercise import Exercise
 from dtk.course.rehearsal import on_parts, rehearse, teams
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
 
 # ---- partners
 
@@ -22,15 +19,15 @@ _PARTNER = Exercise(
     given="worker, step",
     right="worker ^ 2 ** step",
     wrong={
-        "worker + 2 ** step": N_(
+        "worker + 2 ** step": (
             "if worker 0's partner is worker 1, then worker 1's partner is worker 0: some have to look back"
         ),
-        "worker ^ step": N_("in step 0 everybody would be alone: it is the bit that has this number"),
-        "worker ^ 1": N_("with the same partner in each step nothing new comes after the first"),
+        "worker ^ step": "in step 0 everybody would be alone: it is the bit that has this number",
+        "worker ^ 1": "with the same partner in each step nothing new comes after the first",
     },
     plain=[(0, 0), (3, 0), (1, 2), (6, 1)],
     drawn=lambda draw: [(draw.randrange(16), step) for step in (0, 1, 2, 3)],
-    hint=N_("write the workers as binary numbers: one bit changes"),
+    hint="write the workers as binary numbers: one bit changes",
 )
 
 
@@ -56,15 +53,15 @@ _DOUBLING = Exercise(
     given="ring, numbers",
     right=_doubling,
     wrong={
-        partial(_doubling, own=True): N_(
+        partial(_doubling, own=True): (
             "each step sends this worker's own numbers again; what the partner needs is the sum so far"
         ),
-        partial(_doubling, steps=1): N_("one step gives the sum of two workers; there are log2(N) steps"),
-        partial(_doubling, add=False): N_("what comes takes the place of the sum so far: add it"),
+        partial(_doubling, steps=1): "one step gives the sum of two workers; there are log2(N) steps",
+        partial(_doubling, add=False): "what comes takes the place of the sum so far: add it",
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
     play=on_parts,
-    hint=N_("what does each of two workers hold after a step, and what has a second step to send among four?"),
+    hint="what does each of two workers hold after a step, and what has a second step to send among four?",
 )
 
 
@@ -93,16 +90,16 @@ _HALVING = Exercise(
     given="ring, numbers, distance",
     right=_halving,
     wrong={
-        partial(_halving, deeper=False): N_(
+        partial(_halving, deeper=False): (
             "the halves are summed over one pair of workers; the same function, at half the distance, does the rest"
         ),
-        partial(_halving, back=""): N_("each worker ends with its own part of the sum: the halves don't come back"),
-        partial(_halving, back="sum"): N_("on the way back the partner's half is finished: it is copied, not added"),
-        partial(_halving, add=False): N_("on the way out the partner's half is added to yours, not put in its place"),
+        partial(_halving, back=""): "each worker ends with its own part of the sum: the halves don't come back",
+        partial(_halving, back="sum"): "on the way back the partner's half is finished: it is copied, not added",
+        partial(_halving, add=False): "on the way out the partner's half is added to yours, not put in its place",
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
-    hint=N_("try two workers by hand: which half has each of them after its first swap, and what is missing?"),
+    hint="try two workers by hand: which half has each of them after its first swap, and what is missing?",
 )
 
 
@@ -124,20 +121,19 @@ _CROSSOVER = Exercise(
     given="workers, latency, bandwidth",
     right="latency * bandwidth * _messages(workers) / _bytes(workers)",
     wrong={
-        "latency * bandwidth": N_(
+        "latency * bandwidth": (
             "at this size one message takes twice its latency; how many messages does each of the two have?"
         ),
-        "latency * bandwidth * 2 * (workers - 1) / _bytes(workers)": N_(
+        "latency * bandwidth * 2 * (workers - 1) / _bytes(workers)": (
             "doubling has messages, too, and each has a latency"
         ),
-        "latency * bandwidth * _messages(workers) / math.log2(workers)": N_(
+        "latency * bandwidth * _messages(workers) / math.log2(workers)": (
             "the ring sends bytes, too: what counts is how many more doubling sends"
         ),
     },
     plain=[(4, 1e-4, 1e9)],
     drawn=lambda draw: [(workers, draw.randint(5, 500) * 1e-6, draw.randint(1, 50) * 1e8) for workers in (8, 16, 64)],
-    using=[_messages, _bytes],
-    hint=N_("write both times as messages * latency + bytes / bandwidth, set them equal, and solve for the size"),
+    hint="write both times as messages * latency + bytes / bandwidth, set them equal, and solve for the size",
 )
 
 EXERCISES = [_PARTNER, _DOUBLING, _HALVING, _CROSSOVER]

@@ -10,11 +10,10 @@ from numbers import Integral, Real
 from typing import Any
 
 from dtk import runs
-from dtk.course.exercise import Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
+from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
-
-__all__ = ["EXERCISES"]
 
 # ---- the rate in the warm-up
 
@@ -24,15 +23,14 @@ _WARM_UP = Exercise(
     given="step, rate, warm_up",
     right="rate * min(1.0, (step + 1) / max(1, warm_up))",
     wrong={
-        "rate * min(1.0, step / max(1, warm_up))": N_(
+        "rate * min(1.0, step / max(1, warm_up))": (
             "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"
         ),
-        "rate * (step + 1) / max(1, warm_up)": N_("the rate goes on growing after the warm-up: where does it stop?"),
-        "rate": N_("this is the rate without a warm-up"),
+        "rate * (step + 1) / max(1, warm_up)": Hints.RATE_RISES,
+        "rate": "this is the rate without a warm-up",
     },
     plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
     drawn=lambda draw: [(draw.randint(2, 8), 0.3, 10)],
-    hint=N_("write down the rates of steps 0, 1, 2, 3 and 4 with a warm-up of 4 steps"),
 )
 
 # ---- when the target was reached
@@ -43,11 +41,11 @@ _REACHED = Exercise(
     given="seconds, accuracies, target",
     right="next((at for at, value in zip(seconds, accuracies) if value >= target), math.inf)",
     wrong={
-        "seconds[-1]": N_("this is when training ended, not when the target came"),
-        "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": N_(
+        "seconds[-1]": "this is when training ended, not when the target came",
+        "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": (
             "an accuracy that equals the target has reached it"
         ),
-        "next((at for at, value in zip(seconds, accuracies) if value >= target), seconds[-1])": N_(
+        "next((at for at, value in zip(seconds, accuracies) if value >= target), seconds[-1])": (
             "where the target was never reached there is no time: math.inf"
         ),
     },
@@ -61,7 +59,7 @@ _REACHED = Exercise(
         (sorted(draw.uniform(0, 9) for _ in range(8)), [0.3, 0.5, 0.7, 0.82, 0.79, 0.84, 0.9, 0.86], 0.8)
         for _ in range(2)
     ],
-    hint=N_("go through both lists at once, and stop at the first accuracy that is high enough"),
+    hint="go through both lists at once, and stop at the first accuracy that is high enough",
 )
 
 # ---- the seconds expected
@@ -79,9 +77,9 @@ _EXPECTED = Exercise(
     given="examples, batch, workers, each, reduce",
     right=_seconds,
     wrong={
-        partial(_seconds, alone=True): N_("one worker has no other to all-reduce with"),
-        partial(_seconds, shared=False): N_("the global batch is shared: each worker computes its own part"),
-        "examples * each / workers": N_("the steps' all-reduces are missing: there is one in each step"),
+        partial(_seconds, alone=True): "one worker has no other to all-reduce with",
+        partial(_seconds, shared=False): "the global batch is shared: each worker computes its own part",
+        "examples * each / workers": Hints.REDUCES,
     },
     # (examples needed, global batch, workers, seconds an example, seconds an all-reduce)
     plain=[(6400, 64, 1, 0.0001, 0.002), (6400, 64, 2, 0.0001, 0.002), (12000, 100, 4, 0.0002, 0.001)],
@@ -89,7 +87,7 @@ _EXPECTED = Exercise(
         (256 * draw.randint(10, 90), 256, workers, draw.randint(1, 9) * 1e-4, draw.randint(1, 9) * 1e-3)
         for workers in (1, 2, 8)
     ],
-    hint=N_("how many steps are there, and what does one of them take?"),
+    hint="how many steps are there, and what does one of them take?",
 )
 
 # ---- the choice, which is run
@@ -138,7 +136,7 @@ def _hint_for(
     try:
         mine = _raced(train, choice, settings)
     except WorkerFailed as failed:
-        return _("a worker failed with it: {error}", error=failed)
+        return failure(failed)
     if mine["seconds"] == math.inf:
         return _why_never(choice, mine)
     first = _raced(train, start, settings)
@@ -167,6 +165,6 @@ def _why_slow(times: float, steps: float) -> str:
     return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
 
 
-_CHOICE = Trial("lab5.choice", _hint_for)
+_CHOICE = Trial("lab5.choice", _hint_for, of_function=False)
 
 EXERCISES = [_WARM_UP, _REACHED, _EXPECTED, _CHOICE]

@@ -5,10 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from dtk.course.exercise import Exercise, digits
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
+from dtk.course.exercise import Exercise, Hints, digits
 
 
 def _weighted(means: list[float], examples: list[int]) -> float:
@@ -45,12 +42,9 @@ SHARE = Exercise(
     given="losses, global_batch",
     right="sum(losses) / global_batch",
     wrong={
-        "sum(losses) / len(losses)": N_(
-            "divided by this replica's own examples it is a mean, and means add up to too much; by what would one "
-            "device divide?"
-        ),
-        "sum(losses)": N_("a sum grows with the batch; one device takes a mean"),
-        "sum(losses) / 2": N_("a divisor that is typed in holds for one size of batch only"),
+        "sum(losses) / len(losses)": Hints.OWN_MEAN,
+        "sum(losses)": Hints.GROWS,
+        "sum(losses) / 2": "a divisor that is typed in holds for one size of batch only",
     },
     # (losses of one replica, global batch): the plainest first; the replicas' parts are not all of one size
     plain=[([2.0, 3.0], 4), ([1.0, 2.0, 3.0], 6)],
@@ -61,52 +55,48 @@ WHOLE = Exercise(
     given="means, examples",
     right="_weighted(means, examples) / sum(examples)",
     wrong={
-        "sum(means) / len(means)": N_(
+        "sum(means) / len(means)": (
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
         ),
-        "sum(means)": N_("a sum of means grows with the number of replicas; one device takes one mean"),
-        _weighted: N_("this is the sum of all losses; one device takes the mean"),
+        "sum(means)": "a sum of means grows with the number of replicas; one device takes one mean",
+        _weighted: Hints.GROWS,
     },
     # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
     drawn=lambda draw: [(digits(draw, len(each)), each) for each in ([4, 2], [5, 3, 4], [1, 6, 2, 2])],
-    using=[_weighted],
 )
 EXAMPLES = Exercise(
     "00.examples",
     given="records",
     right="int(records[records.replica == 1].examples.sum())",
     wrong={
-        "int((records.replica == 1).sum())": N_(
+        "int((records.replica == 1).sum())": (
             "this counts rows, so steps; each row's column `examples` says how many there were"
         ),
-        "int(records.examples.sum())": N_("these are the examples of all replicas together"),
-        "int(records[records.replica == 1].examples.iloc[0])": N_(
-            "these are the examples of one step; add up all steps"
-        ),
-        "int(records[records.replica == 0].examples.sum())": N_("these are replica 0's; replicas are counted from 0"),
-        "records.examples.sum() / records.replica.nunique()": N_(
+        "int(records.examples.sum())": "these are the examples of all replicas together",
+        "int(records[records.replica == 1].examples.iloc[0])": "these are the examples of one step; add up all steps",
+        "int(records[records.replica == 0].examples.sum())": "these are replica 0's; replicas are counted from 0",
+        "records.examples.sum() / records.replica.nunique()": (
             "this divides all examples evenly, and the parts of the replicas may differ"
         ),
     },
     drawn=_records,
-    hint=N_("look at run.records.head(4): which column names the replica, and which counts examples?"),
+    hint="look at run.records.head(4): which column names the replica, and which counts examples?",
 )
 APART = Exercise(
     "00.apart",
     given="run, baseline",
     right="float(_difference(run, baseline).abs().max())",
     wrong={
-        "float((_by_step(run) - _by_step(baseline)).abs().max())": N_(
+        "float((_by_step(run) - _by_step(baseline)).abs().max())": (
             "this is the absolute difference; divide each step's by one device's loss at that step"
         ),
-        "float(_difference(run, baseline).max())": N_(
+        "float(_difference(run, baseline).max())": (
             "a step at which the cluster's loss is the smaller one counts as well: take the absolute value first"
         ),
-        "float(_difference(run, baseline).abs().iloc[-1])": N_("this is the last step alone; look at all of them"),
+        "float(_difference(run, baseline).abs().iloc[-1])": Hints.LAST_STEP,
     },
-    hint=N_('both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline'),
+    hint='both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline',
     close=1e-4,
-    using=[_by_step, _difference],
 )
 EXERCISES = [SHARE, WHOLE, EXAMPLES, APART]

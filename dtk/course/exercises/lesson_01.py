@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, NotSolved
+from dtk.course.exercise import Exercise, Hints, NotSolved
 from dtk.course.rehearsal import Outcome, Team, all_gather, on_parts, reduce_scatter, teams
-from dtk.language import N_, _
-
-__all__ = ["EXERCISES"]
+from dtk.language import _
 
 
 def _gathered(gather: Callable[..., Any], team: Team) -> Outcome | None:
@@ -36,20 +34,18 @@ ALL_GATHER = Exercise(
     given="ring, chunks",
     right=all_gather,
     wrong={
-        partial(all_gather, keep="sum"): N_(
-            "what comes is complete already: adding it counts the same gradients again"
-        ),
-        partial(all_gather, keep="as sent"): N_(
+        partial(all_gather, keep="sum"): "what comes is complete already: adding it counts the same gradients again",
+        partial(all_gather, keep="as sent"): (
             "what comes is another chunk than the one you sent; it has a number of its own"
         ),
-        partial(all_gather, keep="nothing"): N_("messages are exchanged, and what comes is not kept"),
-        partial(all_gather, first=0): N_(
+        partial(all_gather, keep="nothing"): "messages are exchanged, and what comes is not kept",
+        partial(all_gather, first=0): (
             "the first chunk that a worker sends has to be the complete one; look at the picture again"
         ),
-        partial(all_gather, more=1): N_("the sum is there, and fewer exchanges are enough"),
+        partial(all_gather, more=1): "the sum is there, and fewer exchanges are enough",
     },
     drawn=lambda draw: teams(draw, [(3, 7), (4, 10), (2, 5), (5, 12)], 1, 99),
-    hint=N_("not every worker has the whole sum; draw your run with dtk.plot.ring"),
+    hint="not every worker has the whole sum; draw your run with dtk.plot.ring",
     play=_gathered,
 )
 CHUNK = Exercise(
@@ -57,11 +53,11 @@ CHUNK = Exercise(
     given="worker, step, workers",
     right="(worker - step) % workers",
     wrong={
-        "worker - step": N_("numbers go round: there is no chunk below 0, see % n"),
-        "(worker + step) % workers": N_(
+        "worker - step": "numbers go round: there is no chunk below 0, see % n",
+        "(worker + step) % workers": (
             "this goes round the wrong way: in its second step a worker passes on what came in its first"
         ),
-        "(worker + 1 - step) % workers": N_(
+        "(worker + 1 - step) % workers": (
             "this is all_gather's line, whose steps count from 0 again; here they go on counting"
         ),
     },
@@ -77,9 +73,9 @@ MESSAGES = Exercise(
     given="workers",
     right="2 * workers * (workers - 1)",
     wrong={
-        "2 * (workers - 1)": N_("these are the messages of one worker"),
-        "workers * (workers - 1)": N_("this is one half: reduce-scatter, or all-gather, alone"),
-        "2 * workers * workers": N_("each half has one step less: its own chunk a worker has"),
+        "2 * (workers - 1)": "these are the messages of one worker",
+        "workers * (workers - 1)": Hints.HALF_RING,
+        "2 * workers * workers": "each half has one step less: its own chunk a worker has",
     },
     plain=[(2,), (3,), (4,)],
     drawn=lambda draw: [(draw.randint(5, 200),) for _ in range(3)],
@@ -89,13 +85,11 @@ BYTES = Exercise(
     given="workers, gradient_bytes",
     right="2 * (workers - 1) * gradient_bytes // workers",
     wrong={
-        "(workers - 1) * gradient_bytes": N_(
+        "(workers - 1) * gradient_bytes": (
             "that is what it costs to send the whole gradient to each of the others; in a ring a message is a chunk"
         ),
-        "(workers - 1) * gradient_bytes // workers": N_(
-            "this is one half; the complete chunks have to go round as well"
-        ),
-        "2 * gradient_bytes": N_("that is where it tends to with many workers; with few it is less"),
+        "(workers - 1) * gradient_bytes // workers": Hints.HALF_RING,
+        "2 * gradient_bytes": "that is where it tends to with many workers; with few it is less",
     },
     # (workers, bytes of the gradient), which the workers divide evenly
     drawn=lambda draw: [(n, 8 * n * draw.randint(10, 1000)) for n in (2, 4, 3, 5, 8, 100)],

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Trial, digits
+from dtk.course.exercise import Exercise, Hints, Trial, digits
 from dtk.course.trials import half_full, hint_for_share
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
 
 
 def _per_example(losses: np.ndarray) -> np.ndarray:
@@ -24,9 +21,9 @@ SHARES = Exercise(
     given="losses",
     right="[sum(mine) / len(flat(losses)) for mine in losses]",
     wrong={
-        "[sum(mine) / len(mine) for mine in losses]": N_("these are the replicas' own means, which add up to too much"),
-        "[sum(mine) / len(losses) for mine in losses]": N_("the number of replicas counts no examples"),
-        "[sum(mine) / len(mine) / len(losses) for mine in losses]": N_(
+        "[sum(mine) / len(mine) for mine in losses]": Hints.OWN_MEAN,
+        "[sum(mine) / len(losses) for mine in losses]": "the number of replicas counts no examples",
+        "[sum(mine) / len(mine) / len(losses) for mine in losses]": (
             "right where all replicas have equally many examples; in the second case they have not"
         ),
     },
@@ -41,13 +38,13 @@ ANY_SHAPE = Exercise(
     given="losses, global_batch",
     right="_per_example(losses).sum() / global_batch",
     wrong={
-        "losses.sum() / global_batch": N_(
+        "losses.sum() / global_batch": (
             "an example with several numbers counts several times; one number per example first"
         ),
-        "losses.mean(axis=-1).sum() / global_batch": N_(
+        "losses.mean(axis=-1).sum() / global_batch": (
             "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),
-        "_per_example(losses).sum()": N_("one number per example is right; their sum grows with the batch"),
+        "_per_example(losses).sum()": Hints.GROWS,
     },
     # (losses, global batch) of one replica: a number per example first, then more of them
     plain=[(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)],
@@ -55,18 +52,17 @@ ANY_SHAPE = Exercise(
         (np.array(digits(draw, math.prod(shape))).reshape(shape), whole)
         for shape, whole in (((1, 2, 2), 4), ((3, 4), 5), ((2, 3, 2), 8), ((4, 2, 2, 3), 12))
     ],
-    using=[_per_example],
 )
 WEIGHTED = Exercise(
     "02.weighted",
     given="losses, weights, global_batch",
     right="float(np.dot(losses, weights)) / global_batch",
     wrong={
-        "float(np.dot(losses, weights)) / sum(weights)": N_(
+        "float(np.dot(losses, weights)) / sum(weights)": (
             "the weights of this replica alone are no common divisor: each replica would divide by another number"
         ),
-        "sum(losses) / global_batch": N_("the weights are left out"),
-        "float(np.dot(losses, weights)) / len(losses)": N_("this divides by the replica's own examples"),
+        "sum(losses) / global_batch": "the weights are left out",
+        "float(np.dot(losses, weights)) / len(losses)": Hints.OWN_MEAN,
     },
     # (losses, weights, global batch) of one replica
     plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dtk.course.exercise import Exercise, digits
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
+from dtk.course.exercise import Exercise, Hints, digits
 
 
 def _files(draw: random.Random) -> list[tuple[list[str]]]:
@@ -32,59 +29,55 @@ EXERCISES = [
         given="epoch, warm, rate",
         right="rate * min(1, (epoch + 1) / warm)",
         wrong={
-            "rate * min(1, epoch / warm)": N_(
+            "rate * min(1, epoch / warm)": (
                 "Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"
             ),
-            "rate * (epoch + 1) / warm": N_("the rate rises on and on after the warm-up"),
-            "rate * min(1, (epoch + 1) / (warm + 1))": N_(
+            "rate * (epoch + 1) / warm": Hints.RATE_RISES,
+            "rate * min(1, (epoch + 1) / (warm + 1))": (
                 "the full rate comes one epoch late: the last epoch of the warm-up has it already"
             ),
         },
         # (epoch, epochs of the warm-up, rate at its end): the first epoch, the last of the warm-up, and later ones
         plain=[(0, 4, 0.1), (3, 4, 0.1), (4, 4, 0.1), (9, 4, 0.1)],
         drawn=lambda draw: [(draw.randint(0, 12), draw.randint(2, 8), draw.choice([0.2, 0.5, 1.0])) for _ in range(4)],
-        hint=N_("write down the rates of epochs 0 to 5 for a warm-up of 4 epochs"),
     ),
     Exercise(
         "03.latest",
         given="names",
         right="max(names, key=_number)",
         wrong={
-            "sorted(names)[-1]": N_('as text, "9" comes after "10": compare numbers'),
-            "names[-1]": N_("the list comes in no order: its last name is no newer than others"),
-            "max(map(_number, names))": N_("the number is right; the name is asked for"),
+            "sorted(names)[-1]": 'as text, "9" comes after "10": compare numbers',
+            "names[-1]": "the list comes in no order: its last name is no newer than others",
+            "max(map(_number, names))": "the number is right; the name is asked for",
         },
         drawn=_files,
-        hint=N_('cut the number out of "ckpt-12.weights.h5", and compare numbers'),
-        using=[_number],
+        hint='cut the number out of "ckpt-12.weights.h5", and compare numbers',
     ),
     Exercise(
         "03.saved_mean",
         given="parts",
         right="mean(parts[0])",
         wrong={
-            "mean(flat(parts))": N_("that is the mean of the whole batch, which one device has, and synchronized=True"),
-            "mean([mean(part) for part in parts])": N_(
-                "nothing combines the replicas' means in Keras 3; tf_keras does"
-            ),
-            "mean(parts[-1])": N_("one replica's mean is saved, but which? Look at what was printed"),
+            "mean(flat(parts))": "that is the mean of the whole batch, which one device has, and synchronized=True",
+            "mean([mean(part) for part in parts])": "nothing combines the replicas' means in Keras 3; tf_keras does",
+            "mean(parts[-1])": "one replica's mean is saved, but which? Look at what was printed",
         },
         # for each replica the numbers that it saw; not always equally many
         plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0, 2.0, 6.0], [4.0, 7.0]],), ([[3.0, 5.0], [8.0, 1.0], [9.0]],)],
         drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((2, 4), (3, 3, 2))],
-        hint=N_("each replica has its own moving mean; which of them is written to the file?"),
+        hint="each replica has its own moving mean; which of them is written to the file?",
     ),
     Exercise(
         "03.bytes",
         given="weights, replicas",
         right="4 * 3 * weights * replicas",
         wrong={
-            "4 * weights * replicas": N_("Adam keeps two more numbers for each weight: its moments"),
-            "4 * 3 * weights": N_("that is one replica; each of them has a copy of everything"),
-            "3 * weights * replicas": N_("numbers, not bytes: a float32 has four"),
+            "4 * weights * replicas": "Adam keeps two more numbers for each weight: its moments",
+            "4 * 3 * weights": "that is one replica; each of them has a copy of everything",
+            "3 * weights * replicas": Hints.FLOAT32,
         },
         plain=[(100, 2), (100, 1)],
         drawn=lambda draw: [(draw.randint(50, 5000), draw.randint(3, 8)) for _ in range(3)],
-        hint=N_("bytes of a number, times numbers for each weight, times copies"),
+        hint="bytes of a number, times numbers for each weight, times copies",
     ),
 ]

@@ -7,13 +7,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial, digits, not_solved, same, tf_config
+from dtk.course.exercise import Exercise, Hints, Trial, digits, not_solved, same, tf_config
+from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.runs import baseline, run
 from dtk.worker.ship import takes_strategy
-
-__all__ = ["CONFIG", "EXERCISES"]
 
 
 def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
@@ -28,8 +27,6 @@ def _clusters(draw: random.Random) -> list[tuple[list[str], int]]:
 
 def _strategy_hint(answer: Any, draw: random.Random) -> str:
     """Runs the function in two workers, in one process with several replicas and on one device."""
-    if not callable(answer):
-        return _("a function is asked for: run its cell after you have changed it")
     replicas = draw.choice((3, 4))
     try:
         found = [*run(answer, workers=2).results, *run(answer, workers=1, replicas=replicas).results]
@@ -39,7 +36,7 @@ def _strategy_hint(answer: Any, draw: random.Random) -> str:
         if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
             remedy = N_("in a worker there is no such name; what dtk is to hand over, the function must ask for")
             raise not_solved("04.strategy", remedy) from None
-        return _("in one of three places it fails: {what}", what=failed.what)
+        return failure(failed)
     right = [*[2] * (len(found) - 2), replicas, 1]
     if same(found, right):
         return ""
@@ -66,18 +63,18 @@ CONFIG = Exercise(
     given="workers, index",
     right="tf_config(workers, index)",
     wrong={
-        "tf_config(workers, index + 1)": N_("workers are counted from 0: the chief is worker 0"),
-        "tf_config([workers[index]], index)": N_("each worker has to know all of them: the same cluster for everybody"),
-        "tf_config(workers, index, 'chief' if index == 0 else 'worker')": N_(
+        "tf_config(workers, index + 1)": "workers are counted from 0: the chief is worker 0",
+        "tf_config([workers[index]], index)": Hints.ALL_ADDRESSES,
+        "tf_config(workers, index, 'chief' if index == 0 else 'worker')": (
             "a task of type chief needs a job `chief` in the cluster; without one, worker 0 is the chief"
         ),
-        "json.dumps(tf_config(workers, index))": N_(
+        "json.dumps(tf_config(workers, index))": (
             "return the dictionary; json.dumps comes when it is put into the environment variable"
         ),
     },
     drawn=_clusters,
     play=_without_chief,
-    hint=N_("look at the two that are printed above: what is the same in both, what is not?"),
+    hint="look at the two that are printed above: what is the same in both, what is not?",
 )
 
 EXERCISES = [
@@ -87,28 +84,28 @@ EXERCISES = [
         given="each, workers, replicas",
         right="each * workers * replicas",
         wrong={
-            "each": N_("the strategy divides what you pass: each replica gets a part of it"),
-            "each * workers": N_("a worker with several replicas divides its part once more"),
-            "each * replicas": N_("all workers take from the same batch, not one alone"),
+            "each": "the strategy divides what you pass: each replica gets a part of it",
+            "each * workers": "a worker with several replicas divides its part once more",
+            "each * replicas": "all workers take from the same batch, not one alone",
         },
         # (examples for each replica, workers, replicas in each)
         plain=[(64, 4, 1), (32, 2, 8), (128, 1, 4)],
         drawn=lambda draw: [(draw.choice([8, 16, 50]), draw.randint(2, 6), draw.randint(2, 4)) for _ in range(3)],
-        hint=N_("how many replicas are there in all?"),
+        hint="how many replicas are there in all?",
     ),
     Exercise(
         "04.uneven",
         given="parts",
         right="mean([mean(part) for part in parts])",
         wrong={
-            "mean(flat(parts))": N_("that is one device's mean, in which each example counts the same"),
-            "sum(mean(part) for part in parts)": N_("added up it grows with the replicas; fit takes a mean"),
-            "sum(flat(parts)) / len(parts)": N_("divide each replica's sum by its own examples first"),
+            "mean(flat(parts))": "that is one device's mean, in which each example counts the same",
+            "sum(mean(part) for part in parts)": "added up it grows with the replicas; fit takes a mean",
+            "sum(flat(parts)) / len(parts)": "divide each replica's sum by its own examples first",
         },
         # the losses of each replica's examples: the first batch is dealt out evenly, the others are not
         plain=[([[2.0, 4.0], [1.0, 1.0]],), ([[2.0, 4.0, 3.0], [1.0, 1.0]],)],
         drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((5, 4), (3, 3, 1))],
-        hint=N_("first each replica's mean, then what fit makes of these"),
+        hint="first each replica's mean, then what fit makes of these",
     ),
     Trial("04.strategy", hint_for=_strategy_hint),
 ]

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
-
-__all__ = ["EXERCISES"]
 
 
 def _short_step(run: Run) -> tuple[list[float], int, int]:
@@ -43,17 +41,15 @@ EXERCISES = [
         given="shares, examples, full",
         right="sum(shares) * full / examples",
         wrong={
-            "sum(shares)": N_(
+            "sum(shares)": (
                 "this is the recorded loss, the sum over the images divided by a full batch; the step has fewer images"
             ),
-            "shares[0] * full / examples": N_(
-                "this is one replica's part; the loss of the step is the sum of all shares"
-            ),
-            "sum(shares) / examples": N_(
+            "shares[0] * full / examples": "this is one replica's part; the loss of the step is the sum of all shares",
+            "sum(shares) / examples": (
                 "this divides by the full batch and by the step's images; undo the first division"
             ),
         },
-        hint=N_("by what was each share of this step divided, and how many images are in the step?"),
+        hint="by what was each share of this step divided, and how many images are in the step?",
         close=1e-3,
         play=lambda formula, run: formula(*_short_step(run)),
     ),
@@ -62,11 +58,11 @@ EXERCISES = [
         given="shares",
         right="sum(flat(shares)) / len(shares)",
         wrong={
-            "mean(flat(shares))": N_(
+            "mean(flat(shares))": (
                 "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
             ),
-            "sum(flat(shares))": N_("that is the sum over the epoch's steps, not their mean"),
-            "sum(shares[-1])": N_("that is the last step's loss, not the epoch's"),
+            "sum(flat(shares))": "that is the sum over the epoch's steps, not their mean",
+            "sum(shares[-1])": Hints.LAST_STEP,
         },
         # shares by step and replica, for one to four replicas
         plain=[([[1.25, 2.25], [1.0, 2.0]],), ([[0.5, 1.0], [0.25, 0.75], [0.5, 0.25]],)],
@@ -80,14 +76,11 @@ EXERCISES = [
         given="guesses, labels, global_batch",
         right="float(np.sum(guesses == labels)) / global_batch",
         wrong={
-            "float(np.mean(guesses == labels))": N_(
-                "this is the mean over the replica's own examples; means of parts of different size do not add up to a "
-                "mean"
-            ),
-            "float(np.sum(guesses == labels))": N_(
+            "float(np.mean(guesses == labels))": Hints.OWN_MEAN,
+            "float(np.sum(guesses == labels))": (
                 "that is a count: what the replicas return is added up, so that it has to be a share of the accuracy"
             ),
-            "float(np.sum(guesses != labels)) / global_batch": N_("this counts the wrong guesses"),
+            "float(np.sum(guesses != labels)) / global_batch": "this counts the wrong guesses",
         },
         drawn=_guesses,
     ),
@@ -97,9 +90,9 @@ EXERCISES = [
         given="step, steps_an_epoch",
         right="(step - 1) // steps_an_epoch + 1",
         wrong={
-            "step // steps_an_epoch": N_("try the first step: it belongs to epoch 1, not 0"),
-            "step // steps_an_epoch + 1": N_("try an epoch's last step: it still belongs to its epoch"),
-            "(step - 1) % steps_an_epoch + 1": N_("that is the number of the step within its epoch"),
+            "step // steps_an_epoch": "try the first step: it belongs to epoch 1, not 0",
+            "step // steps_an_epoch + 1": "try an epoch's last step: it still belongs to its epoch",
+            "(step - 1) % steps_an_epoch + 1": "that is the number of the step within its epoch",
         },
         # (step, steps in an epoch), both counted from 1: first, last and middle steps of epochs
         plain=[(1, 12), (12, 12), (13, 12), (24, 12), (30, 12), (10, 10)],
@@ -110,10 +103,10 @@ EXERCISES = [
         given="run",
         right="sum(weight.size for weight in run.weights)",
         wrong={
-            "len(run.weights)": N_("that counts the arrays; each of them holds many numbers: see `.size`"),
-            "4 * sum(weight.size for weight in run.weights)": N_("that counts bytes; count numbers"),
-            "max(weight.size for weight in run.weights)": N_("that is the largest array alone"),
+            "len(run.weights)": "that counts the arrays; each of them holds many numbers: see `.size`",
+            "4 * sum(weight.size for weight in run.weights)": "that counts bytes; count numbers",
+            "max(weight.size for weight in run.weights)": "that is the largest array alone",
         },
-        hint=N_("how many arrays are in run.weights, and how many numbers are in one of them?"),
+        hint="how many arrays are in run.weights, and how many numbers are in one of them?",
     ),
 ]

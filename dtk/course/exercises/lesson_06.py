@@ -8,12 +8,10 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
 from dtk.scaling.sharding import Sharding, from_lists
-
-__all__ = ["EXERCISES"]
 
 
 def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
@@ -37,8 +35,7 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
     deals = _deals(draw)
-    signature = "my_input_fn(examples, batch, input_context)"
-    orders = tried("06.input", make, signature, functools.partial(_orders, deals=deals), seed=None)
+    orders = tried("06.input", make, functools.partial(_orders, deals=deals), seed=None)
     for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
         order = [number for step in alone for number in step]
         if len(alone) > examples:
@@ -93,11 +90,11 @@ EXERCISES = [
         given="images, batch, steps",
         right="images if steps is None else min(images, steps * batch)",
         wrong={
-            "images": N_("that is the whole test set, which only `steps=None` evaluates"),
-            "images if steps is None else steps * batch": N_(
+            "images": "that is the whole test set, which only `steps=None` evaluates",
+            "images if steps is None else steps * batch": (
                 "a test set that is smaller than the steps would take ends earlier"
             ),
-            "steps or 0": N_("that is the number of batches, not of images"),
+            "steps or 0": "that is the number of batches, not of images",
         },
         # (images, batch, steps of EvalSpec): more images than the steps take, fewer, and all
         plain=[(10_000, 64, 100), (300, 100, 100), (10_000, 64, None)],
@@ -108,11 +105,11 @@ EXERCISES = [
         given="images, batch, mean",
         right="mean * (images % batch or batch) / batch",
         wrong={
-            "mean": N_("the sum over a short batch is divided by the size of a full one"),
-            "mean * (images % batch) / batch": N_(
+            "mean": "the sum over a short batch is divided by the size of a full one",
+            "mean * (images % batch) / batch": (
                 "where nothing is left over the last batch is a full one; this makes its loss 0"
             ),
-            "mean * (images % batch or batch)": N_("that is the sum of the losses; divide it"),
+            "mean * (images % batch or batch)": "that is the sum of the losses; divide it",
         },
         # (images, batch, mean loss): last batches that are short, half and full
         plain=[(60_000, 64, 2.304), (1_497, 128, 1.0), (1_280, 64, 2.0)],
@@ -124,25 +121,22 @@ EXERCISES = [
         given="steps, every",
         right="_saved(steps, every)[-5:]",
         wrong={
-            _saved: N_("these are all that were written; Estimator keeps the last five"),
-            "list(range(0, steps + 1, every))[-5:]": N_("the last step is always saved, also where it is no multiple"),
-            "[step for step in _saved(steps, every) if step][-5:]": N_(
-                "there is one before the first step, too: step 0"
-            ),
+            _saved: "these are all that were written; Estimator keeps the last five",
+            "list(range(0, steps + 1, every))[-5:]": "the last step is always saved, also where it is no multiple",
+            "[step for step in _saved(steps, every) if step][-5:]": "there is one before the first step, too: step 0",
         },
         # (steps, steps between two saves): fewer than five files, more, and a last step that is no multiple
         plain=[(60, 20), (200, 20), (50, 20)],
         drawn=lambda draw: [(draw.randint(90, 99), 10), (1_000, 100), (7, 3)],
-        using=[_saved],
     ),
     Exercise(
         "06.gradients",
         given="weights, images, batch",
         right="images // batch * weights * 4",
         wrong={
-            "images // batch * weights": N_("a float32 number has more than one byte"),
-            "images * weights * 4": N_("gradients are added up once for each batch, not for each image"),
-            "math.ceil(images / batch) * weights * 4": N_("the short batch at the end is dropped here"),
+            "images // batch * weights": Hints.FLOAT32,
+            "images * weights * 4": "gradients are added up once for each batch, not for each image",
+            "math.ceil(images / batch) * weights * 4": "the short batch at the end is dropped here",
         },
         # (weights, images, batch); the last three leave a short batch, in one of them almost a full one
         plain=[(1_000, 1_280, 128), (1_000, 1_280, 512)],

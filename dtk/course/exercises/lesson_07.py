@@ -8,11 +8,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import tried
-from dtk.language import N_, _
-
-__all__ = ["EXERCISES"]
+from dtk.language import _
 
 
 def _waits(draw: random.Random) -> list[tuple[dict[int, int | None]]]:
@@ -77,7 +75,7 @@ def _left(rest: Callable[..., Any], epochs: int, steps: int, seed: int) -> list[
 def _hint_for_rest(rest: Any, draw: random.Random) -> str:
     epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
     work = functools.partial(_left, epochs=epochs, steps=steps, seed=draw.randrange(99))
-    found = tried("07.rest", rest, "rest(data, epochs, done, steps)", work)
+    found = tried("07.rest", rest, work)
     return next(filter(None, (_said_of(given, whole, done, steps) for given, whole, done in found)), "")
 
 
@@ -103,18 +101,16 @@ EXERCISES = [
         given="steps, every, dies",
         right="dies - 1 + steps - (dies - 1) // every * every",
         wrong={
-            "steps": N_("so many count; those whose work was lost were computed, too"),
-            "dies - 1 + steps": N_("this begins again with step 1; what was saved does not have to be computed again"),
-            "steps - (dies - 1) // every * every": N_(
-                "those are the second attempt's; the first attempt computed, too"
-            ),
+            "steps": Hints.LOST_STEPS,
+            "dies - 1 + steps": Hints.FROM_STEP_1,
+            "steps - (dies - 1) // every * every": "those are the second attempt's; the first attempt computed, too",
         },
         # (steps in all, steps between two saves, the step before which a worker dies)
         plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
         drawn=lambda draw: [
             (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
         ],
-        hint=N_("how many steps does the first attempt compute, and after which step does the second one begin?"),
+        hint="how many steps does the first attempt compute, and after which step does the second one begin?",
     ),
     Trial("07.rest", _hint_for_rest),
     Exercise(
@@ -122,58 +118,55 @@ EXERCISES = [
         given="waits",
         right=_followed,
         wrong={
-            "waits[0]": N_("this worker may wait for another one itself: follow the arrows on"),
-            "min(worker for worker, there in waits.items() if there is None)": N_(
+            "waits[0]": "this worker may wait for another one itself: follow the arrows on",
+            "min(worker for worker, there in waits.items() if there is None)": (
                 "this worker waits for no other, but does any other wait for it?"
             ),
-            _awaited: N_("another chain of workers may end elsewhere: follow the one that begins with worker 0"),
-            "0": N_("worker 0 waits: it is where you begin to look, not where you end"),
+            _awaited: "another chain of workers may end elsewhere: follow the one that begins with worker 0",
+            "0": "worker 0 waits: it is where you begin to look, not where you end",
         },
         drawn=_waits,
-        hint=N_("begin with worker 0, and go to the one that it waits for, as long as there is one"),
+        hint="begin with worker 0, and go to the one that it waits for, as long as there is one",
     ),
     Exercise(
         "07.place",
         given="updates, steps",
         right="(updates // steps + 1, updates % steps)",
         wrong={
-            "(updates // steps, updates % steps)": N_("epochs count from 1 here"),
-            "(updates // steps + 1, 0)": N_("this begins the epoch anew, and trains its first batches twice"),
-            "(updates // steps + 1, updates % steps + 1)": N_(
-                "so one batch is left out that the weights have not seen"
-            ),
+            "(updates // steps, updates % steps)": "epochs count from 1 here",
+            "(updates // steps + 1, 0)": "this begins the epoch anew, and trains its first batches twice",
+            "(updates // steps + 1, updates % steps + 1)": "so one batch is left out that the weights have not seen",
         },
         # (updates that the checkpoint has seen, steps an epoch)
         plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
         drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
-        hint=N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch"),
+        hint="after as many updates as an epoch has steps, epoch 2 begins with its first batch",
     ),
     Exercise(
         "07.config",
         given="hosts, number",
         right="tf_config(hosts[:-1], *_role(hosts, number))",
         wrong={
-            "tf_config(hosts, *_role(hosts, number))": N_(
+            "tf_config(hosts, *_role(hosts, number))": (
                 "the evaluator is outside the cluster: no worker may wait for it as for one of their own"
             ),
-            "tf_config(hosts, number)": N_("all machines train; the last is to evaluate"),
-            "tf_config(hosts[:-1], *_role(hosts, number, number))": N_("an index counts machines of one type"),
+            "tf_config(hosts, number)": "all machines train; the last is to evaluate",
+            "tf_config(hosts[:-1], *_role(hosts, number, number))": "an index counts machines of one type",
         },
         drawn=_hosts,
-        hint=N_("which addresses do the workers have to know, and which task has this machine?"),
-        using=[_role],
+        hint="which addresses do the workers have to know, and which task has this machine?",
     ),
     Exercise(
         "07.global_batch",
         given="machines, each",
         right="(machines - 1) * each",
         wrong={
-            "machines * each": N_("one of the machines does not train"),
-            "each": N_("that is one worker's; the global batch is all workers'"),
-            "each / (machines - 1)": N_("the share is given; what do the shares add up to?"),
+            "machines * each": "one of the machines does not train",
+            "each": "that is one worker's; the global batch is all workers'",
+            "each / (machines - 1)": "the share is given; what do the shares add up to?",
         },
         plain=[(8, 32), (2, 64)],
         drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],
-        hint=N_("how many of the machines train?"),
+        hint="how many of the machines train?",
     ),
 ]

@@ -9,26 +9,23 @@ from typing import Any
 
 from dtk.course.exercise import Exercise, Trial
 from dtk.course.trials import tried
-from dtk.language import N_, _
-
-__all__ = ["EXERCISES"]
-
+from dtk.language import _
 
 _EFFICIENCY = Exercise(
     "08.efficiency",
     given="one, many, workers",
     right="many / (workers * one)",
     wrong={
-        "many / one": N_("that is the speed-up; how much of it does each worker bring?"),
-        "workers * one / many": N_("upside down: ideal is what you divide by, not into"),
-        "many / workers": N_("a rate per worker; compare it with one process"),
+        "many / one": "that is the speed-up; how much of it does each worker bring?",
+        "workers * one / many": "upside down: ideal is what you divide by, not into",
+        "many / workers": "a rate per worker; compare it with one process",
     },
     # (examples/s of one process, of all workers together, workers)
     plain=[(1000.0, 1700.0, 2), (5000.0, 4000.0, 2)],
     drawn=lambda draw: [
         (float(draw.randint(500, 9000)), float(draw.randint(500, 40000)), workers) for workers in (3, 4, 8, 64)
     ],
-    hint=N_("how many examples/s would all workers together reach if each did as much as one process alone?"),
+    hint="how many examples/s would all workers together reach if each did as much as one process alone?",
 )
 
 
@@ -61,13 +58,13 @@ _CULPRIT = Exercise(
     given="parts",
     right=_by(lambda parts: parts["waiting"], min),
     wrong={
-        _by(lambda parts: parts["waiting"], max): N_("this worker waits the longest, so it is not the one waited for"),
-        _by(lambda parts: parts["compute"], max): N_("a worker may be late for another reason than computing"),
-        _by(lambda parts: parts["python"], max): N_("a worker may be late for another reason than Python"),
-        _by(lambda parts: sum(parts.values()), max): N_("every worker's step ends with the last one's; look at a part"),
+        _by(lambda parts: parts["waiting"], max): "this worker waits the longest, so it is not the one waited for",
+        _by(lambda parts: parts["compute"], max): "a worker may be late for another reason than computing",
+        _by(lambda parts: parts["python"], max): "a worker may be late for another reason than Python",
+        _by(lambda parts: sum(parts.values()), max): "every worker's step ends with the last one's; look at a part",
     },
     drawn=_tables,
-    hint=N_("which part of a step is short on the worker that all others wait for?"),
+    hint="which part of a step is short on the worker that all others wait for?",
 )
 
 
@@ -76,14 +73,14 @@ _COMMUNICATION = Exercise(
     given="example, examples, reduce",
     right="reduce / (example * examples + reduce)",
     wrong={
-        "reduce / (example * examples)": N_("that compares sending with computing; the share is of the whole step"),
-        "reduce / (example + reduce)": N_("a step computes more than one example"),
-        "example * examples + reduce": N_("that is the whole step in ms; which part of it is the all-reduce?"),
+        "reduce / (example * examples)": "that compares sending with computing; the share is of the whole step",
+        "reduce / (example + reduce)": "a step computes more than one example",
+        "example * examples + reduce": "that is the whole step in ms; which part of it is the all-reduce?",
     },
     # (ms of computing an example, examples of a worker, ms of the all-reduce)
     plain=[(0.1, 100, 10.0), (0.1, 300, 10.0)],
     drawn=lambda draw: [(draw.randint(1, 40) / 100, 2**power, float(draw.randint(1, 30))) for power in (4, 6, 8, 10)],
-    hint=N_("a step is computing, once for each example, and one all-reduce"),
+    hint="a step is computing, once for each example, and one all-reduce",
 )
 
 
@@ -117,8 +114,7 @@ def _watched(pipeline: Callable[..., Any], images: int) -> tuple[list[Any], int]
 def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     many = draw.choice((5, 6, 7))
     work = functools.partial(_watched, images=many)
-    signature = "pipeline(images, decoded, global_batch)"
-    batches, decoded = tried("08.pipeline", pipeline, signature, work)
+    batches, decoded = tried("08.pipeline", pipeline, work)
     return _said_of(batches, decoded, many)
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from dtk.course.exercise import Exercise
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
+from dtk.course.exercise import Exercise, Hints
 
 
 def _step(workers: int, compute: float, size: float, latency: float, bandwidth: float) -> float:
@@ -36,31 +33,27 @@ EXERCISES = [
         given="serial, workers",
         right="1 / (serial + (1 - serial) / workers)",
         wrong={
-            "serial + (1 - serial) / workers": N_(
+            "serial + (1 - serial) / workers": (
                 "that is how long a step takes, compared with one worker's; how many times as fast is it?"
             ),
-            "1 / serial": N_("that is the limit for ever so many workers; it takes these workers"),
-            "1 / (serial / workers + 1 - serial)": N_(
+            "1 / serial": "that is the limit for ever so many workers; it takes these workers",
+            "1 / (serial / workers + 1 - serial)": (
                 "the workers divide the computing; the serial part is what they do not divide"
             ),
         },
         # (serial share of one worker's step, workers)
         plain=[(0.2, 2), (0.2, 1), (0.5, 8)],
         drawn=lambda draw: [(draw.randint(1, 60) / 100, workers) for workers in (2, 4, 16, 100, 1000)],
-        hint=N_("write down how long a step takes, in parts of one worker's step, then divide 1 by it"),
+        hint="write down how long a step takes, in parts of one worker's step, then divide 1 by it",
     ),
     Exercise(
         "09.step",
         given="workers, compute, size, latency, bandwidth",
         right=_step,
         wrong={
-            "compute / workers": N_("the all-reduce is missing"),
-            "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": N_(
-                "count the bytes again: twice what a ring passes on in one half, and nothing with one worker"
-            ),
-            "compute / workers + (workers - 1) * latency + size * (workers - 1) / workers / bandwidth": N_(
-                "that is one half of the ring; after the sums are there they go round once more"
-            ),
+            "compute / workers": Hints.REDUCES,
+            "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": Hints.RING_BYTES,
+            "compute / workers + (workers - 1) * latency + size * (workers - 1) / workers / bandwidth": Hints.HALF_RING,
         },
         # (workers, s of computing, bytes, s of latency, bytes/s)
         plain=[(2, 1.0, 1e8, 50e-6, 1e9), (1, 1.0, 1e8, 50e-6, 1e9), (8, 1.0, 1e8, 50e-6, 1e9)],
@@ -68,31 +61,29 @@ EXERCISES = [
             (workers, draw.randint(1, 9) / 4, draw.randint(1, 400) * 1e6, draw.randint(5, 900) * 1e-6, 1.25e9)
             for workers in (3, 16, 100, 512)
         ],
-        hint=N_("with one worker nothing is sent; then try two workers by hand"),
-        using=[_step],
     ),
     Exercise(
         "09.bandwidth",
         given="small, short, large, long",
         right="(large - small) / (long - short)",
         wrong={
-            "large / long": N_("these seconds hold the latency too; the difference does not"),
-            "(long - short) / (large - small)": N_("that is seconds per byte"),
-            "2 * (large - small) / (long - short)": N_("two workers send each byte once: 2 (n - 1) / n is 1"),
+            "large / long": "these seconds hold the latency too; the difference does not",
+            "(long - short) / (large - small)": "that is seconds per byte",
+            "2 * (large - small) / (long - short)": "two workers send each byte once: 2 (n - 1) / n is 1",
         },
         drawn=_timings,
-        hint=N_("both all-reduces have the same latency; what is left when you subtract?"),
+        hint="both all-reduces have the same latency; what is left when you subtract?",
     ),
     Exercise(
         "09.workers",
         given="serial, divided, times",
         right=_enough,
         wrong={
-            "math.ceil(times)": N_("so many would do if nothing were serial"),
-            "math.ceil(divided / ((serial + divided) / times - serial))": N_(
+            "math.ceil(times)": "so many would do if nothing were serial",
+            "math.ceil(divided / ((serial + divided) / times - serial))": (
                 "for some wishes no number of workers is enough; the answer is 0 there"
             ),
-            "_enough(serial, divided, times) + 1": N_("one worker fewer is enough as well"),
+            "_enough(serial, divided, times) + 1": "one worker fewer is enough as well",
         },
         # (ms that are not divided, ms that workers divide, how many times as fast it is to be)
         plain=[(20, 80, 2.3), (20, 80, 4.7), (20, 80, 5.5)],
@@ -105,7 +96,6 @@ EXERCISES = [
                 (draw.randint(1, 3), 307, 20.5),
             )
         ],
-        hint=N_("how long may a step take, and how much of that is left for what the workers divide?"),
-        using=[_enough],
+        hint="how long may a step take, and how much of that is left for what the workers divide?",
     ),
 ]

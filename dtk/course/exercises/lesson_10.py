@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dtk.course.exercise import Exercise
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
+from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [
     Exercise(
@@ -13,27 +10,25 @@ EXERCISES = [
         given="examples, batch, epochs",
         right="epochs * (examples // batch)",
         wrong={
-            "examples // batch": N_("that is one epoch's"),
-            "epochs * math.ceil(examples / batch)": N_("with drop_remainder the short last batch makes no update"),
-            "epochs * examples // batch": N_(
-                "the rest of an epoch is not kept for the next one: each epoch drops its own"
-            ),
+            "examples // batch": "that is one epoch's",
+            "epochs * math.ceil(examples / batch)": "with drop_remainder the short last batch makes no update",
+            "epochs * examples // batch": "the rest of an epoch is not kept for the next one: each epoch drops its own",
         },
         # (examples, global batch, epochs); the batch seldom divides the examples
         plain=[(1000, 100, 3), (1000, 300, 3), (999, 100, 2)],
         drawn=lambda draw: [(draw.randint(1000, 5000), batch, draw.randint(2, 9)) for batch in (32, 128, 256, 700)],
-        hint=N_("how many full batches does one epoch have?"),
+        hint="how many full batches does one epoch have?",
     ),
     Exercise(
         "10.rate",
         given="rate, batch, each, workers",
         right="rate * each * workers / batch",
         wrong={
-            "rate * workers": N_(
+            "rate * workers": (
                 "the rule counts examples, not workers: the rate may have been found for another batch than a worker's"
             ),
-            "rate * math.sqrt(each * workers / batch)": N_("that is the square-root rule; the linear one is asked for"),
-            "rate * batch / (each * workers)": N_("upside down: a larger batch gets a larger rate"),
+            "rate * math.sqrt(each * workers / batch)": "that is the square-root rule; the linear one is asked for",
+            "rate * batch / (each * workers)": "upside down: a larger batch gets a larger rate",
         },
         # (rate that is good for a batch, that batch, examples of a worker, workers)
         plain=[(0.1, 32, 32, 4), (0.1, 64, 32, 4), (0.1, 64, 64, 1)],
@@ -41,16 +36,16 @@ EXERCISES = [
             (draw.randint(1, 50) / 100, batch, each, workers)
             for batch, each, workers in ((256, 32, 256), (32, 128, 2), (128, 32, 8), (100, 10, 3))
         ],
-        hint=N_("by what was the global batch multiplied?"),
+        hint="by what was the global batch multiplied?",
     ),
     Exercise(
         "10.warm_up",
         given="step, steps, first, last",
         right="first + (last - first) * min(step / steps, 1)",
         wrong={
-            "first + (last - first) * step / steps": N_("after the warm-up the rate goes on rising; it is to stay"),
-            "last * min(step / steps, 1)": N_("this begins with a rate of 0; it is to begin with the small batch's"),
-            "first if step < steps else last": N_("that is a jump; the rate is to rise in equal steps"),
+            "first + (last - first) * step / steps": Hints.RATE_RISES,
+            "last * min(step / steps, 1)": "this begins with a rate of 0; it is to begin with the small batch's",
+            "first if step < steps else last": "that is a jump; the rate is to rise in equal steps",
         },
         # (step, steps of warm-up, rate of the small batch, rate that it ends with)
         plain=[(0, 10, 0.1, 0.4), (5, 10, 0.1, 0.4), (10, 10, 0.1, 0.4), (25, 10, 0.1, 0.4)],
@@ -58,18 +53,15 @@ EXERCISES = [
             (draw.randint(1, end), steps, 0.05, draw.randint(2, 8) / 10)
             for steps, end in ((7, 6), (20, 60), (33, 32), (40, 120))
         ],
-        hint=N_("which rate does step 0 have, and which rate the last step of the warm-up?"),
     ),
     Exercise(
         "10.sooner",
         given="one, many",
         right="one[0] / one[1] / (many[0] / many[1])",
         wrong={
-            "many[1] / one[1]": N_("more examples a second, but of how many epochs?"),
-            "one[0] / many[0]": N_("fewer epochs, but how long does one take?"),
-            "many[0] / many[1] / (one[0] / one[1])": N_(
-                "upside down: this says how many times as long many workers take"
-            ),
+            "many[1] / one[1]": "more examples a second, but of how many epochs?",
+            "one[0] / many[0]": "fewer epochs, but how long does one take?",
+            "many[0] / many[1] / (one[0] / one[1])": "upside down: this says how many times as long many workers take",
         },
         # Of one worker and of many: (epochs to the loss that is asked for, examples/s)
         plain=[((3, 1000.0), (8, 1000.0)), ((3, 1000.0), (3, 2000.0))],
@@ -80,6 +72,6 @@ EXERCISES = [
             )
             for _ in range(5)
         ],
-        hint=N_("how many seconds does each of them take, for data of any size?"),
+        hint="how many seconds does each of them take, for data of any size?",
     ),
 ]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dtk.course.exercise import Exercise
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
 
 EXERCISES = [
     Exercise(
@@ -13,66 +10,63 @@ EXERCISES = [
         given="weights, moments",
         right="weights * (2 + 2 + 4 + 4 * moments)",
         wrong={
-            "2 * weights": N_("these are the weights alone; a step needs more than the model"),
-            "weights * (2 + 4 + 4 * moments)": N_(
+            "2 * weights": "these are the weights alone; a step needs more than the model",
+            "weights * (2 + 4 + 4 * moments)": (
                 "one array is missing: what does the backward pass compute for each weight?"
             ),
-            "weights * (2 + 2 + 4 + 2 * moments)": N_("the optimizer's numbers are float32, which has 4 bytes"),
+            "weights * (2 + 2 + 4 + 2 * moments)": "the optimizer's numbers are float32, which has 4 bytes",
         },
         # (weights, float32 numbers that the optimizer keeps for each)
         plain=[(1_000, 2), (1_000, 0)],
         drawn=lambda draw: [(draw.randint(1_000, 10**9), moments) for moments in (0, 1, 2, 3)],
-        hint=N_("add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer"),
+        hint="add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer",
     ),
     Exercise(
         "11.zero",
         given="weights, workers",
         right="4 * weights + 12 * weights / workers",
         wrong={
-            "16 * weights / workers": N_(
+            "16 * weights / workers": (
                 "here weights and gradients are divided as well: that is the third stage of ZeRO, not the first"
             ),
-            "16 * weights": N_("this is plain data parallelism: nothing is divided"),
-            "4 * weights + 8 * weights / workers": N_(
+            "16 * weights": "this is plain data parallelism: nothing is divided",
+            "4 * weights + 8 * weights / workers": (
                 "the float32 copy of the weights belongs to the optimizer's state too"
             ),
         },
         plain=[(1_000, 4), (1_000, 1)],
         drawn=lambda draw: [(draw.randint(1_000, 10**9), workers) for workers in (2, 8, 64)],
-        hint=N_("add up what every worker keeps whole, and its part of what is divided"),
+        hint="add up what every worker keeps whole, and its part of what is divided",
     ),
     Exercise(
         "11.fits",
         given="memory, weights, per_example",
         right="max(0, (memory - 16 * weights) // per_example)",
         wrong={
-            "memory // per_example": N_("weights, gradients and optimizer state are in the same memory"),
-            "(memory - 16 * weights) // per_example": N_(
+            "memory // per_example": "weights, gradients and optimizer state are in the same memory",
+            "(memory - 16 * weights) // per_example": (
                 "a batch can't be smaller than nothing: there is a case in which the states alone do not fit"
             ),
-            "max(0, (memory - 16 * weights) / per_example)": N_("a part of an example can't be trained on"),
+            "max(0, (memory - 16 * weights) / per_example)": "a part of an example can't be trained on",
         },
         # (bytes of memory, weights, bytes of one example's activations)
         plain=[(26_000, 1_000, 1_000), (26_900, 1_000, 1_000), (25_999, 1_000, 1_000), (12_000, 1_000, 1_000)],
         drawn=lambda draw: [
             (draw.randint(40, 80) * 10**9, draw.randint(1, 7) * 10**9, 1_887_436_801) for _ in range(4)
         ],
-        hint=N_("what lies in the memory before the first example comes, and how many bytes of it for each weight?"),
+        hint="what lies in the memory before the first example comes, and how many bytes of it for each weight?",
     ),
     Exercise(
         "11.bubble",
         given="stages, batches",
         right="(stages - 1) / (batches + stages - 1)",
         wrong={
-            "(stages - 1) / batches": N_(
-                "this compares idle slots with busy ones; asked for is their part of all slots"
-            ),
-            "batches / (batches + stages - 1)": N_("this is the part in which a stage works"),
-            "(stages - 1) / stages": N_("that holds for a single batch; more of them fill the gaps"),
+            "(stages - 1) / batches": "this compares idle slots with busy ones; asked for is their part of all slots",
+            "batches / (batches + stages - 1)": "this is the part in which a stage works",
+            "(stages - 1) / stages": "that holds for a single batch; more of them fill the gaps",
         },
         # (stages, micro-batches)
         plain=[(4, 4), (4, 1), (1, 5)],
         drawn=lambda draw: [(draw.randint(2, 16), draw.randint(2, 64)) for _ in range(4)],
-        hint=N_("draw the picture for two stages and one batch, and count"),
     ),
 ]

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dtk.course.exercise import Exercise, tf_config
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
+from dtk.course.exercise import Exercise, Hints, tf_config
 
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
@@ -44,14 +41,13 @@ _HOSTS = Exercise(
     given="text",
     right=_expanded,
     wrong={
-        partial(_expanded, width=lambda first: 1): N_("no node has that name: the zeros in front belong to it"),
-        partial(_expanded, after=0): N_("a range's last node belongs to it"),
-        "text.split(',')": N_("a comma inside of the brackets parts numbers, and not names of nodes"),
-        partial(_expanded, groups=1): N_("after the first name there may be others"),
+        partial(_expanded, width=lambda first: 1): "no node has that name: the zeros in front belong to it",
+        partial(_expanded, after=0): "a range's last node belongs to it",
+        "text.split(',')": "a comma inside of the brackets parts numbers, and not names of nodes",
+        partial(_expanded, groups=1): "after the first name there may be others",
     },
     drawn=_texts,
-    hint=N_("part the text into names with or without brackets first, then what is in the brackets at its commas"),
-    using=[_expanded],
+    hint="part the text into names with or without brackets first, then what is in the brackets at its commas",
 )
 
 
@@ -83,9 +79,9 @@ _CONFIG = Exercise(
     given="env, hosts",
     right="_config(env, hosts)",
     wrong={
-        "_config(env, hosts, index=str(_index(env)))": N_("in the environment all is text; the index is a number"),
-        "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": N_("Kubernetes sets none of Slurm's variables"),
-        "_config(env, [hosts[_index(env)]])": N_("each worker has the addresses of all, in the same order"),
+        "_config(env, hosts, index=str(_index(env)))": "in the environment all is text; the index is a number",
+        "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
+        "_config(env, [hosts[_index(env)]])": Hints.ALL_ADDRESSES,
     },
     # (environment of a worker, the nodes)
     plain=[
@@ -95,8 +91,6 @@ _CONFIG = Exercise(
         ({"JOB_COMPLETION_INDEX": "0"}, _PODS),
     ],
     drawn=_environments,
-    hint=N_("write down the text for two nodes by hand, as in the cell with four addresses"),
-    using=[_config, _index],
 )
 
 
@@ -109,15 +103,11 @@ _ALL_REDUCE = Exercise(
     given="workers, size, latency, gigabits",
     right=_seconds,
     wrong={
-        "_seconds(workers, size / 8, latency, gigabits)": N_(
+        "_seconds(workers, size / 8, latency, gigabits)": (
             "networks are sold in bits a second, and a byte has 8 of them"
         ),
-        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": N_(
-            "count the bytes again: twice what a ring passes on in one half, and nothing with one worker"
-        ),
-        "_seconds(workers, size, latency, gigabits) / 2": N_(
-            "that is one half of the ring; after the sums are there they go round once more"
-        ),
+        "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": Hints.RING_BYTES,
+        "_seconds(workers, size, latency, gigabits) / 2": Hints.HALF_RING,
     },
     # (workers, bytes, s of latency, Gb/s)
     plain=[(2, 100_000_000, 14e-6, 1), (1, 100_000_000, 14e-6, 1), (8, 100_000_000, 14e-6, 10)],
@@ -125,8 +115,7 @@ _ALL_REDUCE = Exercise(
         (workers, draw.randint(1, 900) * 10**6, draw.randint(5, 90) * 1e-6, gigabits)
         for workers, gigabits in ((3, 1), (16, 25), (64, 100), (500, 400))
     ],
-    hint=N_("the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row"),
-    using=[_seconds],
+    hint="the bytes that a worker sends, in bits, by the bits of a second; and the messages in a row",
 )
 
 
@@ -139,15 +128,14 @@ _MINE = Exercise(
     given="files, worker, workers",
     right="files[worker::workers]",
     wrong={
-        "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": N_(
+        "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": (
             "these are neighbours, a block for each worker; files are dealt out in turn"
         ),
-        "files[worker + 1::workers]": N_("workers are counted from 0, and so are files"),
-        "list(files)": N_("then each worker would train on everything"),
+        "files[worker + 1::workers]": "workers are counted from 0, and so are files",
+        "list(files)": Hints.EVERYTHING,
     },
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],
     drawn=lambda draw: [(_parts(draw.randint(9, 20)), draw.randint(0, workers - 1), workers) for workers in (3, 4, 5)],
-    hint=N_("deal seven files out to two workers by hand, one after the other"),
 )
 
 
@@ -164,13 +152,11 @@ _COST = Exercise(
     given="nodes, price, seconds, steps, every, dies",
     right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
     wrong={
-        "_cost(nodes, price, seconds, steps)": N_(
-            "the steps after the last save are computed twice, and paid for twice"
-        ),
-        "_cost(1, price, seconds, _computed(steps, every, dies))": N_(
+        "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
+        "_cost(1, price, seconds, _computed(steps, every, dies))": (
             "each node has its price, also those that did not die"
         ),
-        "_cost(nodes, price, seconds, dies - 1 + steps)": N_("not all is lost: there is a save to go on from"),
+        "_cost(nodes, price, seconds, dies - 1 + steps)": Hints.FROM_STEP_1,
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
     plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],
@@ -178,8 +164,7 @@ _COST = Exercise(
         (draw.randint(2, 64), draw.randint(1, 9) / 2, draw.randint(1, 9) / 4, 5_000, every, draw.randint(1_000, 4_900))
         for every in (50, 300, 700)
     ],
-    hint=N_("how many steps are computed in both starts together; then node-hours, then their price"),
-    using=[_computed, _cost],
+    hint="how many steps are computed in both starts together; then node-hours, then their price",
 )
 
 EXERCISES = [_HOSTS, _CONFIG, _ALL_REDUCE, _MINE, _COST]

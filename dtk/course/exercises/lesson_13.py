@@ -5,9 +5,6 @@ from __future__ import annotations
 import random
 
 from dtk.course.exercise import Exercise
-from dtk.language import N_
-
-__all__ = ["EXERCISES"]
 
 
 def _tables(draw: random.Random) -> list[tuple[dict[str, list[str]]]]:
@@ -35,13 +32,13 @@ EXERCISES = [
         given="table",
         right="[name for name, digests in table.items() if len({*digests}) > 1]",
         wrong={
-            "[name for name, digests in table.items() if digests[0] != digests[1]]": N_(
+            "[name for name, digests in table.items() if digests[0] != digests[1]]": (
                 "there may be more than two workers, and any of them may differ"
             ),
-            "[name for name, digests in table.items() if len({*digests}) == 1]": N_(
+            "[name for name, digests in table.items() if len({*digests}) == 1]": (
                 "these are the names that are equal on all workers"
             ),
-            "[name for name, digests in table.items() if len({*digests}) == len(digests)]": N_(
+            "[name for name, digests in table.items() if len({*digests}) == len(digests)]": (
                 "it is enough that one worker differs; the others may be equal to each other"
             ),
         },
@@ -53,31 +50,31 @@ EXERCISES = [
         given="begun",
         right="[worker for worker, count in enumerate(begun) if count < max(begun)]",
         wrong={
-            "[worker for worker, count in enumerate(begun) if count == min(begun)]": N_(
+            "[worker for worker, count in enumerate(begun) if count == min(begun)]": (
                 "a worker that is one short is awaited as well as one that is three short; where all are equal, none is"
             ),
-            "[begun.index(min(begun))] if min(begun) < max(begun) else []": N_(
+            "[begun.index(min(begun))] if min(begun) < max(begun) else []": (
                 "several workers may be behind, and the wait ends when the last of them has come"
             ),
-            "[worker for worker, count in enumerate(begun) if count < begun[0]]": N_(
+            "[worker for worker, count in enumerate(begun) if count < begun[0]]": (
                 "worker 0 may be behind as well: compare with the one that has begun most"
             ),
         },
         # all-reduces that each worker has begun
         plain=[([5, 4],), ([4, 5, 5],), ([7, 7, 7],)],
         drawn=_begun,
-        hint=N_("an all-reduce is complete when each worker has begun it: compare each count with the greatest"),
+        hint="an all-reduce is complete when each worker has begun it: compare each count with the greatest",
     ),
     Exercise(
         "13.sums",
         given="calls",
         right="[sum(each) for each in zip(*calls, strict=False)]",
         wrong={
-            "[sum(each) for each in zip(*map(sorted, calls), strict=False)]": N_(
+            "[sum(each) for each in zip(*map(sorted, calls), strict=False)]": (
                 "TensorFlow does not look at the numbers: the first call of one meets the first call of the other"
             ),
-            "[sum(each) / len(calls) for each in zip(*calls, strict=False)]": N_("that is the mean"),
-            "sum(sum(each) for each in zip(*calls, strict=False))": N_(
+            "[sum(each) / len(calls) for each in zip(*calls, strict=False)]": "that is the mean",
+            "sum(sum(each) for each in zip(*calls, strict=False))": (
                 "each call gives a sum of its own; a list is asked for"
             ),
         },
@@ -93,17 +90,17 @@ EXERCISES = [
         given="apart, steps, rate, decay",
         right="apart * (1 - rate * decay) ** steps",
         wrong={
-            "apart": N_("right without decay; with it, each worker takes a part of its own weights away in each step"),
-            "apart * (1 - decay) ** steps": N_(
+            "apart": "right without decay; with it, each worker takes a part of its own weights away in each step",
+            "apart * (1 - decay) ** steps": (
                 "decay acts through the learning rate: in a step, rate * decay of the weights go"
             ),
-            "apart * (1 - rate * decay)": N_("that is after one step"),
+            "apart * (1 - rate * decay)": "that is after one step",
         },
         plain=[(8.0, 3, 0.5, 0.0), (8.0, 1, 0.5, 0.1)],
         drawn=lambda draw: [
             (draw.uniform(0.5, 9), draw.randint(2, 40), draw.uniform(0.01, 0.3), draw.uniform(0.01, 0.2))
             for _ in range(4)
         ],
-        hint=N_("write down both workers' weights after one step, and subtract: the gradient is the same sum on both"),
+        hint="write down both workers' weights after one step, and subtract: the gradient is the same sum on both",
     ),
 ]

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, not_solved, same
+from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
-
-__all__ = ["EXERCISES"]
 
 
 def _done(names: list[str]) -> list[int]:
@@ -51,8 +50,6 @@ _CLIP_WRONG: dict[Callable[[list[float]], float], str] = {
 def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
     from dtk.runs import run
 
-    if not callable(apply) or not callable(update):
-        return _("two functions are asked for: your apply_clipped, and the lesson's update")
     got, parts, times = [], [], draw.choice((1.0, 1.1, 1.2, 1.25))
     for replicas, plain in _NUMBERS:
         numbers = tuple(times * number for number in plain)
@@ -60,7 +57,7 @@ def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
         try:
             got.append(run(update, workers=1, replicas=replicas, kwargs=kwargs).results[0])
         except WorkerFailed as failed:
-            return _("with {replicas} replicas it fails: {what}", replicas=replicas, what=failed.what)
+            return failure(failed)
         each = len(numbers) // replicas
         parts.append([sum(numbers[at : at + each]) / len(numbers) for at in range(0, len(numbers), each)])
     if same(got, [_clip(sum(part)) for part in parts], 2e-3):
@@ -81,17 +78,16 @@ EXERCISES = [
         given="names",
         right="max(_done(names), default=0)",
         wrong={
-            "len(names)": N_("files may be missing, as with save_best_only: their number is not their names'"),
-            "max(_done(names), default=0) + 1": N_(
+            "len(names)": "files may be missing, as with save_best_only: their number is not their names'",
+            "max(_done(names), default=0) + 1": (
                 "initial_epoch counts from 0: after two epochs it is the number of those that are done"
             ),
-            "_done(names)[-1] if names else 0": N_("the list comes in no order; the greatest number counts"),
+            "_done(names)[-1] if names else 0": "the list comes in no order; the greatest number counts",
         },
         # names of checkpoints in no order, a file an epoch or only the best; none at all in the second
         plain=[(["02.keras", "01.keras"],), ([],), (["05.keras", "03.keras"],), (["01.keras"],)],
         drawn=lambda draw: [([f"{epoch:02d}.keras" for epoch in draw.sample(range(1, 99), n)],) for n in (5, 4)],
-        hint=N_("how many epochs are done where no file is there, and where the last file is 05.keras?"),
-        using=[_done],
+        hint="how many epochs are done where no file is there, and where the last file is 05.keras?",
     ),
     Trial("keras.clip", hint_for=_clip_hint),
     Exercise(
@@ -99,11 +95,11 @@ EXERCISES = [
         given="weight, gradient, scale, rate",
         right="weight - rate * gradient / scale if math.isfinite(gradient) else weight",
         wrong={
-            "weight - rate * gradient / scale": N_("a gradient that is infinite or no number must change no weight"),
-            "weight - rate * gradient if math.isfinite(gradient) else weight": N_(
+            "weight - rate * gradient / scale": "a gradient that is infinite or no number must change no weight",
+            "weight - rate * gradient if math.isfinite(gradient) else weight": (
                 "this gradient is of the scaled loss: it is too large by that factor"
             ),
-            "weight - rate * gradient / scale if gradient < math.inf else weight": N_(
+            "weight - rate * gradient / scale if gradient < math.inf else weight": (
                 "a gradient can be infinite in the other direction, too"
             ),
         },
@@ -118,24 +114,24 @@ EXERCISES = [
         drawn=lambda draw: [
             (float(draw.randint(1, 9)), float(draw.randint(1, 99)), 2.0 ** draw.randint(3, 9), 0.2) for _ in "ab"
         ],
-        hint=N_("of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?"),
+        hint="of which loss is this gradient, and what is a step worth whose gradient is infinite or no number?",
     ),
     Exercise(
         "keras.prefetch",
         given="load, train, batches",
         right="load + (batches - 1) * max(load, train) + train",
         wrong={
-            "batches * (load + train)": N_("that is an epoch without prefetch: nothing is loaded while a batch trains"),
-            "batches * max(load, train)": N_(
+            "batches * (load + train)": "that is an epoch without prefetch: nothing is loaded while a batch trains",
+            "batches * max(load, train)": (
                 "nothing trains while the first batch is loaded, and nothing is loaded while the last one trains"
             ),
-            "load + batches * train": N_("where loading takes longer than training, each batch has to be waited for"),
+            "load + batches * train": "where loading takes longer than training, each batch has to be waited for",
         },
         # (seconds to load a batch, seconds to train on it, batches): loading is slower, quicker, and all the same
         plain=[(2.0, 3.0, 10), (3.0, 2.0, 10), (1.0, 1.0, 4), (5.0, 1.0, 1)],
         drawn=lambda draw: [
             (float(draw.randint(1, 9)), float(draw.randint(1, 9)), draw.randint(2, 20)) for _ in range(3)
         ],
-        hint=N_("draw two rows of boxes, loading above training: the second batch is loaded while the first trains"),
+        hint="draw two rows of boxes, loading above training: the second batch is loaded while the first trains",
     ),
 ]
