@@ -10,7 +10,7 @@ import pytest
 from starting import mostly_warm
 
 import dtk
-from dtk.compat import versions
+from dtk.compat.keras import keras2
 from dtk.worker import ship
 
 pytestmark = pytest.mark.trains
@@ -190,8 +190,8 @@ def used_before_it_was_chosen(legacy):
 
     before = package("from tensorflow.keras import layers", "layers.Dense"), tf.losses.MeanSquaredError.__module__
     os.environ["TF_USE_LEGACY_KERAS"] = legacy
-    assert versions.follow()
-    assert not versions.follow() or "tensorflow.keras" not in sys.modules
+    assert keras2.follow()
+    assert not keras2.follow() or "tensorflow.keras" not in sys.modules
     return before[0], set(all_ways().values()) - {"none"}
 
 

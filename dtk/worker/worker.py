@@ -26,7 +26,7 @@ import wrapt
 
 from dtk import environment
 from dtk.compat import binding, causes, strategies, tuning, versions
-from dtk.compat.keras import keras3, saves
+from dtk.compat.keras import keras2, keras3, saves
 from dtk.compat.lazy import tf
 from dtk.compat.steps import marks
 from dtk.environment import Here
@@ -143,7 +143,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
-    fn, args, kwargs = versions.loads((here.run.path / call).read_bytes(), other_keras)
+    fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if spec["strategy"]:
         strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
@@ -198,7 +198,7 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
-    wrapt.register_post_import_hook(lambda tensorflow: versions.follow(), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: keras2.follow(), "tensorflow")
     seed = spec["seed"]
     if seed is not None:
         random.seed(seed)

@@ -1,0 +1,172 @@
+"""Which Keras `tensorflow.keras` is in a worker whose parent imported TensorFlow before anybody chose one.
+
+`tensorflow/__init__.py` (2.16 to 2.21) reads TF_USE_LEGACY_KERAS while it is imported, and puts the directory of that
+Keras into its own `__path__`, where `from tensorflow.keras import layers` looks; so do `compat.v1` and `compat.v2`.
+`tf.keras` is a `KerasLazyLoader`, which reads the variable when it is first used. So a worker that is forked from a
+warm parent, and has another TF_USE_LEGACY_KERAS, would have two Keras under one name. `follow` makes them one.
+
+A function that travels names by their real home what a cell has imported from `tensorflow.keras`: `loads` gives it the
+worker's Keras instead. What is imported from `keras` itself is Keras 3 in every run, as in plain Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import pickle
+import sys
+import types
+from types import ModuleType
+from typing import Any
+
+from dtk.compat.versions import installed_keras_2, keras_2_chosen
+from dtk.errors import ClusterConfigError
+
+__all__ = ["follow", "loads"]
+
+_ALIASES = ("keras", "losses", "metrics", "optimizers", "initializers")  # of the Keras, in TensorFlow's own modules
+_PLACES = ("tensorflow._api.", "tensorflow.compat")  # one file under two names is two modules
+_HOMES = {2: "tf_keras.api._v2.keras", 3: "keras._tf_keras.keras"}  # what `tf.keras` is
+
+
+def follow() -> bool:
+    """Points an imported TensorFlow to the Keras that TF_USE_LEGACY_KERAS names now; True where that was needed.
+
+    Nothing is done beside Keras 2 as TensorFlow 2.15 has it, whose `tf.keras` and `keras` are one package.
+    """
+    old, new = (f"{_directory(name)}{os.sep}api{os.sep}" for name in _packages())
+    if _directory("tf_keras") is None or installed_keras_2() is not None:
+        return False
+    changed = False
+    for name in [n for n in sys.modules if n == "tensorflow" or n.startswith(_PLACES)]:
+        module = sys.modules[name]
+        path = list(vars(module).get("__path__") or [])
+        moved = [new + entry.removeprefix(old) if entry.startswith(old) else entry for entry in path]
+        if moved != path:
+            module.__path__ = moved
+            changed = True
+        if "keras" in vars(module):
+            changed = _renew(module) or changed
+    if changed:
+        for name in [n for n in sys.modules if n.startswith("tensorflow.keras")]:
+            del sys.modules[name]
+    return changed
+
+
+def _packages() -> tuple[str, str]:
+    """The package that `tensorflow.keras` is not to be, and the one that it is to be."""
+    return ("keras", "tf_keras") if keras_2_chosen() else ("tf_keras", "keras")
+
+
+def _directory(package: str) -> str | None:
+    spec = importlib.util.find_spec(package)
+    return os.path.dirname(spec.origin) if spec is not None and spec.origin else None
+
+
+def _renew(module: ModuleType) -> bool:
+    """New loaders in the place of those that something imported in the parent has used already."""
+    from tensorflow.python.util.lazy_loader import KerasLazyLoader
+
+    mode = next((version for version in ("v1", "v2") if module.__name__.endswith(f"compat.{version}")), None)
+    renewed = False
+    for name in _ALIASES:
+        there = vars(module).get(name)
+        used = vars(there).get("_tfll_initialized", True) if isinstance(there, ModuleType) else False
+        home = vars(there).get("__name__", "") if used else ""
+        if used and _is_other(home):
+            submodule = None if name == "keras" else name
+            vars(module)[name] = KerasLazyLoader(vars(module), mode=mode, submodule=submodule, name=name)
+            renewed = True
+    return renewed
+
+
+def _is_other(home: str) -> bool:
+    """Whether a module of this name is of the Keras that was not chosen; of `tensorflow.keras` nothing tells."""
+    return home.startswith((_packages()[0] + ".", "tensorflow.keras"))
+
+
+def loads(data: bytes, moved: bool) -> Any:
+    """`cloudpickle.loads`. moved: the kernel's `tf.keras` was not the Keras that is chosen here.
+
+    Then what the kernel had from `tensorflow.keras`, modules as well as classes and functions, is this process's of the
+    same name. Where something else holds the module `keras`, or `tf_keras`, by its own name, classes stay what they
+    are: they may come from there, and one program must not get two Keras.
+    """
+    if not moved:
+        return pickle.loads(data)
+    loader = _Loader(io.BytesIO(data), classes=True)
+    with loader.patches:
+        value = loader.load()
+    if loader.translated and loader.by_its_name:
+        return _Loader(io.BytesIO(data), classes=False).load()
+    return value
+
+
+class _Loader(pickle.Unpickler):
+    """Takes modules of this process's Keras in place of the other's. classes: also classes and functions."""
+
+    def __init__(self, file: Any, classes: bool):
+        super().__init__(file)
+        self.classes, self.by_its_name = classes, False
+        self.patches = contextlib.ExitStack()
+        self.translated: set[Any] = set()  # what stands in for another
+        self.other = _packages()[0]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in (("cloudpickle.cloudpickle", "subimport"), ("importlib", "import_module")):
+            return self._import
+        if self.classes and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
+            return _builtin_type
+        found = super().find_class(module, name)
+        return self._own(found) if self.classes and module.startswith(self.other + ".") else found
+
+    def _import(self, name: str) -> ModuleType:
+        """A captured module: of `tf.keras`, this process's; any other is what it is called."""
+        there, here = _HOMES[3 if keras_2_chosen() else 2], _HOMES[2 if keras_2_chosen() else 3]
+        if name == there or name.startswith(there + "."):
+            return importlib.import_module(here + name.removeprefix(there))
+        self.by_its_name |= name == self.other or name.startswith(self.other + ".")
+        return importlib.import_module(name)
+
+    def _own(self, found: Any) -> Any:
+        """The class or function of the same public name in this process's Keras; the same where there is none.
+
+        While `patches` last, an object of such a class is not taken: what it holds is the other Keras's.
+        """
+        from unittest import mock  # which takes long to import
+
+        paths = getattr(found, "__dict__", {}).get("_api_export_path" if keras_2_chosen() else "_keras_api_names") or ()
+        for path in (paths,) if isinstance(paths, str) else paths:
+            _, *parts = path.split(".")
+            own: Any = importlib.import_module(_HOMES[2 if keras_2_chosen() else 3])
+            for part in parts:
+                own = getattr(own, part, None)
+            if own is not None:
+                if isinstance(own, type) and own not in self.translated:
+                    self.patches.enter_context(mock.patch.object(own, "__setstate__", _refuse, create=True))
+                self.translated.add(own)
+                return own
+        return found
+
+
+def _builtin_type(name: str) -> Any:
+    """cloudpickle's own, but for methods: Keras 3's objects travel as `_unpickle_model` of their class."""
+    return _bound if name == "MethodType" else getattr(types, name)
+
+
+def _bound(function: Any, owner: Any) -> Any:
+    if function.__name__ == "_unpickle_model":
+        _refuse(owner)
+    return types.MethodType(function, owner)
+
+
+def _refuse(value: Any, state: Any = None) -> None:
+    label = (value if isinstance(value, type) else type(value)).__name__
+    here, there = (2, 3) if keras_2_chosen() else (3, 2)
+    raise ClusterConfigError(
+        f"the function captures a {label}, an object of Keras that was made where tensorflow.keras is Keras {there}, "
+        f"and this run uses Keras {here}; make it inside the function"
+    )
