@@ -74,7 +74,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
     names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
-    weights = [weight for _, _, its in models for weight in its()]
+    weights = [weight for *_model, its in models for weight in its()]
     _loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     covered = _covered(weights)
