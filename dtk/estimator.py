@@ -3,7 +3,7 @@
     classifier = dtk.estimator.Estimator(model_fn, config=dtk.estimator.RunConfig(train_distribute=strategy))
     dtk.estimator.train_and_evaluate(classifier, train_spec, eval_spec)
 
-Up to TensorFlow 2.15 the names are tf.estimator's own; from 2.16 on they come out of tensorflow-estimator 2.15.0, see
+On TensorFlow 2.15 the names are tf.estimator's own; later they come out of tensorflow-estimator 2.15.0, see
 `dtk.compat.estimators`. `model_to_estimator` is here as well (tf.keras.estimator's, in TensorFlow 2.15). Keras
 layers in a model_fn are tf_keras's: in the workers of a run that uses dtk.estimator, `tf.keras` is tf_keras.
 
@@ -22,6 +22,12 @@ from dtk.errors import ClusterConfigError
 from dtk.language import _
 
 __all__ = ["train_and_evaluate"]
+
+# tf.estimator's names that are no classes.
+_FUNCTIONS = {
+    *("add_metrics", "classifier_parse_example_spec", "experimental", "export", "inputs", "model_to_estimator"),
+    "regressor_parse_example_spec",
+}
 
 
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
@@ -72,10 +78,8 @@ def _take_tf_keras() -> None:
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(_("module 'dtk.estimator' has no attribute {name!r}", name=name))
-    from dtk.compat import estimators
-
     # Programs that look at modules, pytest among them, ask for names of their own: not worth importing TensorFlow.
-    found = getattr(_api(), name, None) if estimators.may_have(name) else None
+    found = getattr(_api(), name, None) if name[0].isupper() or name in _FUNCTIONS else None
     if found is None:
         raise AttributeError(_("dtk.estimator has no {name!r}, nor had tf.estimator", name=name))
     return found

@@ -90,7 +90,6 @@ def two_models(strategy, given="both", wrong=None, inside=True):
         "a": models["a"],
         "both": models,
         "list": list(models.values()),
-        "checkpoint": tf.train.Checkpoint(**models, **{f"optimizer_{k}": v for k, v in optimizers.items()}),
     }[given]
 
     def train(batch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dtk
-from dtk.compat import checkpoints
+from dtk.compat.keras import saves
 from dtk.environment import Here
 from dtk.records import RunFolder
 
@@ -54,17 +54,17 @@ def place_of(run, worker):
 
 
 def test_a_chief_that_never_saves_is_waited_for_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(checkpoints, "_silent", set())
+    monkeypatch.setattr(saves, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(saves, "_silent", set())
     place = place_of(RunFolder(tmp_path, 2), 1)
-    checkpoints._claim("/somewhere", place)
-    assert checkpoints._silent == {0}
-    checkpoints._claim("/somewhere", place)
+    saves._claim("/somewhere", place)
+    assert saves._silent == {0}
+    saves._claim("/somewhere", place)
 
 
 def test_the_place_is_named_without_directories_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = place_of(RunFolder(tmp_path / "run", 2), 1)
-    assert checkpoints._called(str(tmp_path / "a" / "b"), place) == "a/b"
-    assert checkpoints._called(str(tmp_path / "run" / "b"), place) == "run/b"
-    assert checkpoints._called("/elsewhere/c/d", place) == "d"
+    assert saves._called(str(tmp_path / "a" / "b"), place) == "a/b"
+    assert saves._called(str(tmp_path / "run" / "b"), place) == "run/b"
+    assert saves._called("/elsewhere/c/d", place) == "d"

@@ -37,7 +37,6 @@ def train_by_itself():
 
 
 CASES = {
-    "input_fn does not shard": (estimating.train, {"shard": False}, "worker 1 is given the same examples as worker 0"),
     "model_fn raises on worker 1": (
         estimating.train,
         {"model_fn": raises_on_worker_1},
@@ -54,6 +53,12 @@ def test_a_mistake_is_named(case):
     fn, kwargs, words = CASES[case]
     with pytest.raises(dtk.WorkerFailed, match=words):
         dtk.run(fn, workers=2, kwargs=kwargs, stall_timeout=60)
+
+
+@pytest.mark.trains
+def test_an_input_fn_that_does_not_shard_is_named():
+    run = dtk.run(estimating.train, workers=2, kwargs={"shard": False})
+    assert dtk.diagnose(run, dtk.baseline(estimating.train)).mistake == "sharding off"
 
 
 @pytest.mark.trains

@@ -51,23 +51,11 @@ def accumulating():
     return keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
 
 
-def averaging():
-    import keras
-
-    return keras.optimizers.Adam(0.1, use_ema=True, ema_overwrite_frequency=3)
-
-
 CAN_NOT = {
     "accumulation": (
         {"optimizer": accumulating},
         "SGD(gradient_accumulation_steps=2): Keras 3 can't accumulate gradients under a strategy; leave it out, and "
         "batch 2 times as many examples",
-        "merge_call",
-    ),
-    "averages": (
-        {"optimizer": averaging},
-        "Adam(ema_overwrite_frequency=3): under a strategy Keras 3 can't overwrite the weights by their averages "
-        "during training; leave it out: with use_ema=True alone, fit does it once, at its end",
         "merge_call",
     ),
     "jit": (

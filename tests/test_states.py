@@ -15,7 +15,7 @@ import dtk
 from dtk.proof.steps import judged, parted
 from dtk.records import RunFolder
 from dtk.worker.follow import Follower
-from dtk.worker.recorded import Damaged, Recorded
+from dtk.worker.recorded import Damaged, RecordedStates
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
 PASS = "check every step vs one device: PASS"
@@ -102,22 +102,22 @@ def write(path, rows):
 
 
 def test_states_are_read_in_their_order(tmp_path):
-    found = Recorded(recorded(tmp_path))
+    found = RecordedStates(recorded(tmp_path))
     assert found.complete
     assert [float(found.before(1)[0][0][0]), float(found.after(2)[0][0][1])] == [1.0, 3.0]
     assert (found.beginning((3, 0)), float(found.at_end()[0][0][0])) == (None, 3.0)
 
 
 def test_several_units_are_one_where_a_call_makes_their_updates(tmp_path):
-    found = Recorded(recorded(tmp_path))
+    found = RecordedStates(recorded(tmp_path))
     first = found.beginning((0, 0))
     assert found.ending(first, (2, 0)) == 1
     assert found.ending(first, (9, 0)) is None
 
 
 def test_states_that_are_not_all_there(tmp_path):
-    assert not Recorded(recorded(tmp_path, end=False)).complete
-    assert not Recorded(RunFolder(tmp_path / "nothing", 1)).complete
+    assert not RecordedStates(recorded(tmp_path, end=False)).complete
+    assert not RecordedStates(RunFolder(tmp_path / "nothing", 1)).complete
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-3])])
@@ -125,13 +125,13 @@ def test_a_state_that_is_missing_or_cut_is_said_with_its_step(tmp_path, spoil):
     folder = recorded(tmp_path)
     spoil(tmp_path / "worker-0" / "states.bin")
     with pytest.raises(Damaged) as damage:
-        Recorded(folder).after(2)
+        RecordedStates(folder).after(2)
     assert damage.value.args in ((1,), (3,))
 
 
 def test_after_a_restart_the_later_start_counts(tmp_path):
     recorded(tmp_path / "attempt-1", values=(1.0, 2.0, 3.0), end=False)
-    found = Recorded(recorded(tmp_path, values=(2.5, 4.0), step=3))
+    found = RecordedStates(recorded(tmp_path, values=(2.5, 4.0), step=3))
     assert [unit.step for unit in found.units] == [1, 2, 3, 4]
     assert found.complete
     assert float(found.before(2)[0][0][0]) == 1.5
@@ -195,7 +195,7 @@ def test_without_states_nothing_is_followed(monkeypatch):
     monkeypatch.setenv("DTK_STATES", "0")
     program = RIGHT["cnn relu momentum"]
     run = dtk.run(program.train, kwargs={**program.kwargs, "steps": 3})
-    assert not Recorded(run.folder).units
+    assert not RecordedStates(run.folder).units
 
 
 @pytest.mark.trains

@@ -2,5 +2,5 @@
 
 Runs in workers; `versions` is asked by the kernel as well, without TensorFlow. `keras` corrects and refuses,
 `estimators` revives, `steps` reads what a step does, `per_replica` and `strategies` read TensorFlow's values and
-strategies, `causes` its errors; `checkpoints`, `tuning` and `without` change what it does.
+strategies, `causes` its errors; `tuning` and `without` change what it does.
 """

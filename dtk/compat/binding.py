@@ -3,8 +3,9 @@
 A gRPC server of TensorFlow binds to the wildcard, whatever TF_CONFIG says, and accepts whoever connects: that is code
 execution for anybody who reaches the machine. No option of TensorFlow's changes it (2.15 to 2.22;
 https://github.com/tensorflow/tensorflow/blob/master/SECURITY.md#running-a-tensorflow-server: keep them off the
-network). So the relocation slots through which its libraries call the C library's `bind` get a function of ours, which
-puts another address in the wildcard's place and calls the real one. What binds elsewhere in the process goes past it.
+network). So wherever the data of its libraries hold the address of the C library's `bind`, they get that of a function
+of ours, which puts another address in the wildcard's place and calls the real one. What binds elsewhere in the process
+goes past it. Python loads libraries with all of these addresses filled in (`sys.getdlopenflags()`).
 """
 
 from __future__ import annotations
@@ -14,47 +15,37 @@ import errno
 import ipaddress
 import mmap
 import os
-import platform
 import socket
 import struct
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from dtk.compat.lazy import tf
 
-__all__ = ["listen_on", "narrow", "patch"]
+__all__ = ["narrow", "patch"]
 
-_JUMP_SLOT = {"x86_64": 7, "aarch64": 1026}.get(platform.machine(), 0)
-_STRTAB, _SYMTAB, _STRSZ, _JMPREL, _PLTRELSZ = 5, 6, 10, 23, 2
-_DYNAMIC = 2  # a kind of program header
-_SYMBOL_WORDS = 6  # of four bytes, the first of which is the name
 _BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
 
 _address: bytes | None = None  # 16 bytes, IPv4 in IPv6's form; None: the wildcard stays
 
 
-def listen_on(host: str) -> bool:
-    """The servers that this process makes from now on listen there alone, where `patch` finds the slots.
-
-    host: an address of this machine, or a name that has one address alone; returns False for any other, and then they
-    listen everywhere, as TensorFlow's do.
-    """
-    global _address
-    _address = _only_address(host)
-    return _address is not None
-
-
 def narrow(host: str) -> bool:
-    """In a process that has imported TensorFlow: `listen_on` and `patch`. `DTK_LISTEN=all` leaves everything as it is.
+    """The servers that this process, which has imported TensorFlow, makes from now on listen on `host` alone.
+
+    host: an address of this machine, or a name that has one address alone; with any other they listen everywhere, as
+    TensorFlow's do, and so they do with `DTK_LISTEN=all`.
 
     Returns:
-        Whether its servers will listen there alone, or are to listen everywhere because DTK_LISTEN says so.
+        Whether they will listen there alone, or are to listen everywhere because DTK_LISTEN says so.
     """
-    return os.environ.get("DTK_LISTEN") == "all" or (listen_on(host) and patch() > 0)
+    global _address
+    if os.environ.get("DTK_LISTEN") == "all":
+        return True
+    _address = _only_address(host)
+    return _address is not None and patch() > 0
 
 
 def _only_address(host: str) -> bytes | None:
@@ -82,19 +73,14 @@ def _is_loopback(host: str) -> bool:
 
 @cache
 def patch() -> int:
-    """In a process that has imported TensorFlow: its calls of `bind` go through ours; the number of slots.
+    """In a process that has imported TensorFlow: its calls of `bind` go through ours; the number of places changed.
 
-    0 where none was found: on another system or processor, or because TensorFlow binds in another way now.
+    0 where none was found: on another system than Linux, or because TensorFlow binds in another way now.
     """
-    if not sys.platform.startswith("linux") or not _JUMP_SLOT:
-        return 0
-    address = ctypes.cast(_ours, ctypes.c_void_p).value
-    assert address is not None
-    changed = 0
-    for library in _libraries():
-        for slot in library.slots(b"bind"):
-            changed += _write(slot, address)
-    return changed
+    real, ours = (ctypes.cast(each, ctypes.c_void_p).value for each in (ctypes.CDLL(None).bind, _ours))
+    assert real is not None
+    assert ours is not None
+    return sum(_write(place, ours) for place in list(_places(real)))
 
 
 @cache
@@ -129,95 +115,29 @@ def _narrowed(given: bytes) -> bytes:
     return given
 
 
-@dataclass(frozen=True)
-class _Library:
-    """A shared library of this process. base: what its addresses are counted from."""
+def _places(value: int) -> Iterator[int]:
+    """Where the data of TensorFlow's libraries hold this address: where they may write, and what lies right before.
 
-    base: int
-    dynamic: dict[int, int]
+    There the loader has filled in the addresses of other libraries' functions, and made it read-only (RELRO).
+    """
+    import numpy as np
 
-    def slots(self, name: bytes) -> Iterator[int]:
-        """Addresses of the slots through which it calls the function `name` of another library."""
-        import numpy as np
-
-        if not {_STRTAB, _STRSZ, _JMPREL, _PLTRELSZ} <= self.dynamic.keys():
-            return
-        strings = ctypes.string_at(self._at(_STRTAB), self.dynamic[_STRSZ])
-        relocation = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
-        rows = np.frombuffer(_memory(self._at(_JMPREL), self.dynamic[_PLTRELSZ]), relocation)
-        rows = rows[(rows["info"] & 0xFFFFFFFF) == _JUMP_SLOT]
-        if not len(rows):
-            return
-        numbers = rows["info"] >> np.uint64(32)
-        words = _SYMBOL_WORDS * (int(numbers.max()) + 1)
-        # Of each symbol: where its name begins.
-        names = np.frombuffer(_memory(self._at(_SYMTAB), 4 * words), "<u4")[::_SYMBOL_WORDS]
-        for offset in rows["offset"][np.isin(names[numbers], list(_ends(strings, name)))]:
-            yield self.base + int(offset)
-
-    def _at(self, tag: int) -> int:
-        """glibc has added the base to the addresses in this table already; musl and the vDSO have not."""
-        value = self.dynamic.get(tag, 0)
-        return value if not value or value >= self.base else self.base + value
+    maps, home = Path("/proc/self/maps"), str(Path(tf.__file__).resolve().parent)
+    lines = [line.split(maxsplit=5) for line in maps.read_text().splitlines()] if maps.exists() else []
+    for before, each in pairwise(lines):
+        if each[1] != "rw-p" or not each[-1].startswith(home):
+            continue
+        for span, *_ in (before, each) if (before[1], before[-1]) == ("r--p", each[-1]) else (each,):
+            start, end = (int(at, 16) for at in span.split("-"))
+            words = np.ctypeslib.as_array((ctypes.c_uint64 * ((end - start) // 8)).from_address(start))
+            yield from (start + 8 * int(k) for k in np.flatnonzero(words == value))
 
 
-def _memory(at: int, size: int) -> memoryview:
-    return memoryview((ctypes.c_char * size).from_address(at)).cast("B")
-
-
-def _ends(strings: bytes, name: bytes) -> Iterator[int]:
-    """Where `name` ends a string of the table: the tail of a longer one is used for it as well."""
-    at = strings.find(name + b"\0")
-    while at >= 0:
-        yield at
-        at = strings.find(name + b"\0", at + 1)
-
-
-class _Info(ctypes.Structure):
-    """What `dl_iterate_phdr` says of a library (struct dl_phdr_info)."""
-
-    _fields_ = (
-        ("base", ctypes.c_uint64),
-        ("name", ctypes.c_char_p),
-        ("headers", ctypes.c_void_p),
-        ("count", ctypes.c_uint16),
-    )
-
-
-def _libraries() -> list[_Library]:
-    """TensorFlow's own."""
-    home = str(Path(tf.__file__).parent).encode()
-    found: list[_Library] = []
-
-    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Info), ctypes.c_size_t, ctypes.c_void_p)
-    def see(info: Any, _size: int, _data: Any) -> int:
-        each = info.contents
-        if (each.name or b"").startswith(home):
-            for k in range(each.count):
-                kind, _flags, _offset, at = struct.unpack("=IIQQ", ctypes.string_at(each.headers + 56 * k, 24))
-                if kind == _DYNAMIC:
-                    found.append(_Library(each.base, _table(each.base + at)))
-        return 0
-
-    ctypes.CDLL(None).dl_iterate_phdr(see, None)
-    return found
-
-
-def _table(at: int) -> dict[int, int]:
-    found: dict[int, int] = {}
-    while True:
-        tag, value = struct.unpack("=qQ", ctypes.string_at(at, 16))
-        if tag == 0:
-            return found
-        found[tag] = value
-        at += 16
-
-
-def _write(slot: int, value: int) -> bool:
-    """Into a page that may be for reading alone since the library was loaded (RELRO)."""
-    page = slot - slot % mmap.PAGESIZE
+def _write(place: int, value: int) -> bool:
+    """Into a page that may be read-only."""
+    page = place - place % mmap.PAGESIZE
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_WRITE):
         return False
-    ctypes.c_uint64.from_address(slot).value = value
+    ctypes.c_uint64.from_address(place).value = value
     return True

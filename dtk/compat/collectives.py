@@ -21,8 +21,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = [
     "abort",
@@ -99,17 +98,14 @@ def watch_waits(within: set[int]) -> None:
 
     for name in [name for name in vars(module) if name.startswith("collective_") and not name.endswith("_fallback")]:
         if callable(getattr(module, name)):
-            _note(module, name, within)
 
-
-def _note(module: Any, name: str, within: set[int]) -> None:
-    @replaces(module, name)
-    def call(original: Any, *args: Any, **kwargs: Any) -> Any:
-        within.add(threading.get_ident())
-        try:
-            return original(*args, **kwargs)
-        finally:
-            within.discard(threading.get_ident())
+            @replaces(module, name)
+            def call(original: Any, *args: Any, **kwargs: Any) -> Any:
+                within.add(threading.get_ident())
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    within.discard(threading.get_ident())
 
 
 def _living() -> list[tuple[int, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dtk.compat.lazy import tf
 
-__all__ = ["element_shapes", "fingerprint", "first_leaf"]
+__all__ = ["element_shapes", "fingerprint", "first_leaf", "row"]
 
 FEATURES = 4096  # of larger components as many, evenly spread, so that large images cost no more
 SPREAD = 3.0  # the projections of images scaled to [0, 1] then reach over about half a turn of the cosine
@@ -23,6 +23,12 @@ BUCKETS = 1 << 20  # strings become numbers by a hash
 def first_leaf(batch: Any) -> Any:
     """The batch's first component, by which its examples are counted."""
     return next(leaf for leaf in tf.nest.flatten(batch) if leaf is not None)
+
+
+def row(batch: Any, losses: Any) -> Any:
+    """What is recorded of a replica's step, float64: the number of examples, their fingerprint, and its losses."""
+    examples = tf.shape(first_leaf(batch))[0]
+    return tf.concat([[tf.cast(examples, tf.float64), fingerprint(batch)], losses], 0)
 
 
 def fingerprint(batch: Any) -> Any:
@@ -48,10 +54,9 @@ def _as_long(projections: Any, first: Any) -> Any:
 
 def _projections(leaf: Any, frequency: float) -> Any:
     """`(examples,)`, or None for a component that has no examples, or none that are numbers."""
-    ragged = isinstance(leaf, tf.RaggedTensor)
-    if ragged:
-        numbers = _numbers(leaf.values) if leaf.ragged_rank == 1 else None
-        leaf = None if numbers is None else leaf.with_values(numbers).to_tensor()  # a zero adds nothing to a projection
+    if isinstance(leaf, tf.RaggedTensor):
+        numbers = _numbers(leaf.flat_values)
+        leaf = None if numbers is None else leaf.with_flat_values(numbers).to_sparse()
     if isinstance(leaf, tf.SparseTensor):
         return _sparse(leaf, frequency)
     if not isinstance(leaf, tf.Tensor) or leaf.shape.rank in (None, 0):
@@ -59,7 +64,7 @@ def _projections(leaf: Any, frequency: float) -> Any:
     numbers = _numbers(leaf)
     if numbers is None:
         return None
-    width = None if ragged else leaf.shape[1:].num_elements()
+    width = leaf.shape[1:].num_elements()
     rows = tf.reshape(numbers, (tf.shape(leaf)[0], tf.reduce_prod(tf.shape(leaf)[1:]) if width is None else width))
     if width is None:
         # A padded component is as wide as the longest example beside it: no number may depend on its width.

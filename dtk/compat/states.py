@@ -14,6 +14,7 @@ import contextlib
 import functools
 import itertools
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -22,15 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.lazy import tf
+from dtk.compat.lazy import replaces, tf
 from dtk.compat.per_replica import local_values
-from dtk.compat.replacing import replaces
 from dtk.records.facts import MOVING
 
 __all__ = [
     "GENERATOR",
     "InGraph",
-    "Unit",
     "Variable",
     "eager_unit",
     "enter_graph",
@@ -40,17 +39,12 @@ __all__ = [
     "read",
     "untracked",
     "variables",
-    "watch_calls",
-    "watch_launcher",
-    "watch_metrics",
-    "watch_names",
-    "watch_variables",
+    "watch",
 ]
 
 # Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
 GENERATOR = "StateVar"
 
-Unit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _leaves: list[weakref.ref[Any]] = []
 _making = threading.local()
 _table: list[Variable] = []
@@ -59,7 +53,7 @@ _in_graph: list[InGraph] = []  # of the Estimator that trains, or has trained la
 _counted: dict[tuple[Any, ...], int] = {}  # variables made so far that have a name, type and shape in common
 _newest = 0  # id of the handle that was made last
 _stale = True
-_around: Unit | None = None
+_around: Callable[..., Any] | None = None
 _inside = False
 _SUFFIX = re.compile(r"(/replica_\d+)?(:\d+)?$")
 _NUMBER = re.compile(r"_\d+(?=/|$)")
@@ -208,14 +202,32 @@ class _Reading:
 _reading = _Reading([])
 
 
-def watch_variables(module: Any) -> None:
-    """module: tensorflow.python.ops.resource_variable_ops."""
+def watch(around: Callable[..., Any]) -> None:
+    """From now on all variables are kept in mind; TensorFlow and Keras may be imported or not.
 
-    @replaces(module.BaseResourceVariable, "__init__")
+    around: gets each outermost call: what is called, the call itself, its arguments as a tuple and as a dictionary.
+    """
+    global _around
+    _around = around
+    _watch_variables()
+
+    @replaces("tensorflow.python.eager.polymorphic_function.polymorphic_function:Function", "__call__")
+    def call(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _unit(self, functools.partial(original, self), args, kwargs)
+
+    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "run")
+    def run(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _unit(args[0] if args else self, functools.partial(original, self), args, kwargs)
+
+
+def _watch_variables() -> None:
+    variables = "tensorflow.python.ops.resource_variable_ops"
+
+    @replaces(f"{variables}:BaseResourceVariable", "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         global _stale, _newest
         original(self, *args, **kwargs)
-        if isinstance(self, module._UnreadVariable):
+        if isinstance(self, sys.modules[variables]._UnreadVariable):
             return
         self._dtk_role = getattr(_making, "role", "")
         if getattr(self.handle, "_id", 0) > _newest:  # no second object for a variable
@@ -224,11 +236,8 @@ def watch_variables(module: Any) -> None:
         _leaves.append(weakref.ref(self, _gone))
         _stale = True
 
-
-def watch_names(core: Any) -> None:
-    """core: keras.src.backend.tensorflow.core; Keras 3 knows a variable by its path, TensorFlow by the path's end."""
-
-    @replaces(core.Variable, "_initialize")
+    # Keras 3 knows a variable by its path, TensorFlow by the path's end.
+    @replaces("keras.src.backend.tensorflow.core:Variable", "_initialize")
     def initialize(original: Any, self: Any, value: Any) -> None:
         original(self, value)
         leaves = getattr(self._value, "values", (self._value,))
@@ -237,32 +246,29 @@ def watch_names(core: Any) -> None:
             leaf._dtk_path, leaf._dtk_number = str(self.path), number
             leaf._dtk_role = getattr(self, "_dtk_role", leaf._dtk_role)
 
-
-def watch_launcher(module: Any) -> None:
-    """module: tensorflow.python.distribute.cross_device_utils, which orders collectives by a variable of its own."""
-
-    @replaces(module.CollectiveReplicaLauncher, "__init__")
-    def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    # It orders collectives by a variable of its own.
+    @replaces("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher", "__init__")
+    def launcher(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         with untracked():
             original(self, *args, **kwargs)
+
+    # Keras 2's metrics have an `add_variable`, too, which they don't call.
+    for metric, name in (
+        ("keras.src.metrics.metric:Metric", "add_variable"),
+        ("tf_keras.src.metrics.base_metric:Metric", "add_weight"),
+    ):
+
+        @replaces(metric, name)
+        def add(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            with _made_as("metric"):
+                made = original(self, *args, **kwargs)
+            made._dtk_role = "metric"  # Keras 3 may make TensorFlow's variable later
+            return made
 
 
 def _gone(_ref: Any) -> None:
     global _stale
     _stale = True
-
-
-def watch_metrics(module: Any) -> None:
-    """module: keras.src.metrics.metric, or tf_keras.src.metrics.base_metric."""
-    # Keras 2's has an `add_variable`, too, which its metrics don't call.
-    name = "add_weight" if module.__name__.startswith("tf_keras") else "add_variable"
-
-    @replaces(module.Metric, name)
-    def add(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _made_as("metric"):
-            made = original(self, *args, **kwargs)
-        made._dtk_role = "metric"  # Keras 3 may make TensorFlow's variable later
-        return made
 
 
 def untracked() -> contextlib.AbstractContextManager[None]:
@@ -356,33 +362,9 @@ def _facts(leaf: Any, cls: Any) -> Any:
 # ---- the calls
 
 
-def watch_calls(around: Unit) -> None:
-    """From now on `around` gets each outermost call: what is called, the call itself, and its arguments.
-
-    TensorFlow is imported by now, or is imported here.
-    """
-    global _around
-    from tensorflow.python.distribute import distribute_lib
-    from tensorflow.python.eager.polymorphic_function import polymorphic_function
-
-    first, _around = _around is None, around
-    if first:
-        _wrap(polymorphic_function.Function, "__call__")
-        _wrap(distribute_lib.StrategyBase, "run")
-
-
-def _wrap(cls: Any, name: str) -> None:
-    @replaces(cls, name)
-    def call(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _outermost():
-            return original(self, *args, **kwargs)
-        subject = args[0] if name == "run" and args else self
-        return _unit(subject, functools.partial(original, self), args, kwargs)
-
-
 def eager_unit(subject: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Makes a call that is a unit where it is outermost: an optimizer's, which a loop calls eagerly."""
-    return _unit(subject, call, args, kwargs) if _outermost() else call(*args, **kwargs)
+    return _unit(subject, call, args, kwargs)
 
 
 def in_unit() -> bool:
@@ -390,14 +372,11 @@ def in_unit() -> bool:
     return _inside
 
 
-def _outermost() -> bool:
-    main = threading.current_thread() is threading.main_thread()
-    return _around is not None and not _inside and main and tf.executing_eagerly() and not tf.inside_function()
-
-
 def _unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     global _inside
-    assert _around is not None
+    main = threading.current_thread() is threading.main_thread()
+    if _around is None or _inside or not main or not tf.executing_eagerly() or tf.inside_function():
+        return call(*args, **kwargs)
     _inside = True
     try:
         return _around(subject, call, args, kwargs)

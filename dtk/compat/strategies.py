@@ -12,8 +12,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
 

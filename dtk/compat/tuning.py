@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 from dtk.errors import DtkError
 
 __all__ = ["MESSAGE_BYTES", "leave_datasets_untuned", "send_small_messages"]
@@ -57,10 +56,9 @@ def send_small_messages() -> bool:
 
 
 def leave_datasets_untuned() -> None:
-    """For every iterator that is made in this process from now on."""
-    from tensorflow.python.data.ops import dataset_ops
+    """For every iterator that is made in this process from now on; TensorFlow may be imported or not."""
 
-    @replaces(dataset_ops.DatasetV2, "_apply_debug_options")
+    @replaces("tensorflow.python.data.ops.dataset_ops:DatasetV2", "_apply_debug_options")
     def untuned(original: Any, self: Any) -> Any:
         found = original(self)
         if found.options().autotune != tf.data.experimental.AutotuneOptions():

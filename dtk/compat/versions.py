@@ -12,13 +12,7 @@ from typing import Any
 
 from dtk.language import N_, _
 
-__all__ = [
-    "installed_keras_2",
-    "keras_2_chosen",
-    "keras_major",
-    "the_other_keras_2",
-    "why_not_keras_3",
-]
+__all__ = ["installed_keras_2", "keras_2_chosen", "keras_major", "the_other_keras_2", "why_not_keras_3"]
 
 _OLDEST = (3, 12)  # of Keras 3, as in pyproject.toml
 
@@ -72,5 +66,4 @@ def the_other_keras_2() -> str | None:
     """
     if installed_keras_2() is None:
         return None
-    legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
-    return "keras" if legacy else "tf_keras"
+    return "keras" if keras_2_chosen() else "tf_keras"

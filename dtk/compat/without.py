@@ -14,17 +14,18 @@ from typing import Any
 import wrapt
 
 from dtk.compat import states
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = ["apply"]
 
 
 def apply(switches: Sequence[str]) -> None:
     """Switches these off before the worker's function begins."""
-    for switch in switches:
-        for library, change in _SWITCHES[switch].items():
-            wrapt.register_post_import_hook(change, library)
+    if "batch norm" in switches:
+        for library in ("keras", "tf_keras"):
+            wrapt.register_post_import_hook(_synchronise, library)
+    if "random" in switches:
+        wrapt.register_post_import_hook(_draw_nothing, "tensorflow")
 
 
 def _synchronise(keras: Any) -> None:
@@ -127,10 +128,4 @@ _DRAWS: dict[str, Callable[..., Any]] = {
     "stateless_truncated_normal_v2": _normal,
     "stateless_random_uniform_int_v2": _whole,
     "stateless_shuffle": _shuffled,
-}
-
-# By switch: what is to be done to which library, once it is imported.
-_SWITCHES: dict[str, dict[str, Callable[[Any], None]]] = {
-    "batch norm": {"keras": _synchronise, "tf_keras": _synchronise},
-    "random": {"tensorflow": _draw_nothing},
 }

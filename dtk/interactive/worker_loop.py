@@ -34,8 +34,8 @@ from dtk.interactive.barrier import Gate
 from dtk.interactive.inspection import digest_of, is_plain, look, numbers, variables_of
 from dtk.language import N_, _
 from dtk.records import events, weights
-from dtk.worker import ship, states, updates, wire, worker
-from dtk.worker.progress import progress
+from dtk.worker import ship, states, wire, worker
+from dtk.worker.progress import keep_beside, progress, write_updates
 from dtk.worker.wire import Message, Wire
 
 __all__ = ["WorkerLoop"]
@@ -396,9 +396,9 @@ def _snapshot(loop: WorkerLoop, message: Message) -> Message:
     before = {path: path.stat().st_size for path in grown if path.exists()}
     states.finish()
     _settle_counts(loop)
-    updates.keep_beside(place)
+    keep_beside(place)
     progress(place).finish()
-    updates.write(place)
+    write_updates(place)
     place.journal.event(events.Finished(place.now()))
     copy = Path(message["folder"]) / corner.name
     copy.mkdir(exist_ok=True)

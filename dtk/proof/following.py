@@ -26,7 +26,7 @@ from dtk.records import facts
 from dtk.records.events import Loop
 from dtk.records.facts import MOVING, RunLike, outside
 from dtk.scaling.shares import global_loss
-from dtk.worker.recorded import Recorded
+from dtk.worker.recorded import RecordedStates
 
 __all__ = [
     "Following",
@@ -65,7 +65,7 @@ class Following:
 
 def can_be_followed(run: RunLike) -> bool:
     """Whether the state of any of its steps was recorded."""
-    return bool(Recorded(run.folder).units)
+    return bool(RecordedStates(run.folder).units)
 
 
 def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
@@ -248,7 +248,7 @@ def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     if facts.operations(ours.run).draws != []:  # what is not known, as where steps run eagerly, is tried
         words = N_("each replica draws random numbers of its own, as for Dropout or noise")
         yield "random", _(words)
-    held = Recorded(ours.run.folder).variables
+    held = RecordedStates(ours.run.folder).variables
     norms = [layer for event in facts.events(ours.run, Loop) for layer in event.layers]
     norms = [layer for layer in norms if "BatchNormalization" in str(layer[0])]
     apart = not norms or not all(len(layer) > 2 and layer[2].get("synchronized") for layer in norms)

@@ -149,8 +149,7 @@ def updates_line(ours: Evidence) -> str:
     """
     for blind in of_kind(ours.run.folder.worker(0).events, NoLoss)[:1]:
         what = N_(
-            "train_step of {model} took no gradient by tf.GradientTape.gradient and did not call compute_loss in the "
-            "{run}, so its loss is not known"
+            "train_step of {model} took no gradient by tf.GradientTape.gradient in the {run}, so its loss is not known"
         )
         remedy = _("record such training by dtk.record_step")
         raise VerificationError(_(what, model=blind.model, run=ours.name), reason="records", remedy=remedy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import evaluated, evaluating, progress, with_base
 
-__all__ = ["SAME_STEPS", "EstimatorRecorder", "check_sharding", "listen"]
+__all__ = ["EstimatorRecorder", "listen"]
 
 NAME = "the Estimator"  # of its optimizer
 
@@ -36,9 +35,6 @@ class EstimatorRecorder:
 
     In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
     train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
-
-    Raises:
-        ClusterConfigError: in the worker: two workers train on the same examples.
     """
 
     recording: Any = None  # the recorder of the training that goes on
@@ -49,9 +45,8 @@ class EstimatorRecorder:
     def __init__(self) -> None:
         self._place = here()
         self._rows: list[Any] = []
-        self._copies: dict[str, list[Any]] = {}
         self._began = 0.0
-        self._variables: list[Any] = []
+        self._variables: list[states.InGraph] = []
         self._begun: Any = None  # what the watcher of steps said before this one
         self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
         self.model_dir: str | None = None
@@ -67,8 +62,7 @@ class EstimatorRecorder:
     def begin(self) -> None:
         if self._place is None:
             return
-        self._rows, self._copies = estimators.replica_rows(), estimators.variables()
-        self._variables = states.of_graph()
+        self._rows, self._variables = estimators.replica_rows(), states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
             raise ClusterConfigError(
@@ -96,9 +90,9 @@ class EstimatorRecorder:
         if not state.trainings:
             state.begins(step)
         self._before = self._before or (step, state.steps)
-        if not weights.exists(self._place.folder.path, "initial", 0):
-            _save(self._place, "initial", dict(session.run(self._copies)))
         states.enter_graph(self._variables, session)
+        if not weights.exists(self._place.folder.path, "initial", 0):
+            self._save(self._place, "initial")
         self._began = self._place.now()
 
     def before_run(self, context: Any) -> Any:
@@ -123,25 +117,26 @@ class EstimatorRecorder:
             self._place.journal.event(Training(ended, steps=None, epochs=None))
         state.epoch = 1
         state.record(values.results, [], (self._began, ended))
-        if self._place.worker > 0 and state.steps == SAME_STEPS + 1:
-            check_sharding(self._place)
 
     def end(self, session: Any) -> None:
         if self._place is None:
             return
         states.enter_graph(self._variables, None)
-        held = dict(session.run(self._copies))
-        _save(self._place, "final", held)
+        names = self._save(self._place, "final")
         self.global_step = int(session.run(self._global_step))
         if self._before is not None:
             state, (step, steps) = progress(self._place), self._before
             made, recorded = self.global_step - step, state.steps - steps
-            found = Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded)
-            state.estimated.append(found)
+            state.estimated.append(Optimizer(name=NAME, variables=names[:1], made=made, recorded=recorded))
 
-
-def _save(place: Here, which: str, held: dict[str, list[Any]]) -> None:
-    place.folder.save_weights(which, list(held), [copies[0] for copies in held.values()])
+    def _save(self, place: Here, which: str) -> list[str]:
+        """Saves the variables but for the global step; returns their names."""
+        held = {
+            each.name: values[0] for each, values in zip(self._variables, states.read(self._variables), strict=True)
+        }
+        del held[self._global_step.op.name]
+        place.folder.save_weights(which, list(held), list(held.values()))
+        return list(held)
 
 
 def listen() -> None:
@@ -218,29 +213,3 @@ class _Listener:
 
 def _aside(place: Here) -> Path:
     return place.run.evaluator.path / "checkpoints"
-
-
-SAME_STEPS = 3  # steps in which two workers saw the same examples, until that is no chance
-
-
-def check_sharding(place: Here) -> None:
-    """Raises where this worker's first steps saw just what worker 0's did. A step ends on all workers together."""
-    pairs = [
-        (mine, other)
-        for other in place.run.worker(0).records
-        for mine in place.folder.records
-        if mine.step == other.step <= SAME_STEPS
-    ]
-    same = [abs(mine.data - other.data) < 1e-6 * max(1.0, abs(other.data)) for mine, other in pairs]
-    if len(same) < SAME_STEPS or not all(same) or any(math.isnan(mine.data) for mine, _other in pairs):
-        return
-    words = N_(
-        "worker {worker} is given the same examples as worker 0 (in steps 1 to {last}): input_fn "
-        "does not divide the data"
-    )
-    shard = "dataset.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)"
-    remedy = _(
-        "write input_fn(input_context=None) with {shard} before batch, or give each worker's shuffle a seed of its own",
-        shard=shard,
-    )
-    raise ClusterConfigError(_(words, worker=place.worker, last=SAME_STEPS), remedy=remedy)

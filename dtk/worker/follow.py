@@ -32,7 +32,7 @@ from dtk.environment import Here
 from dtk.records import RunFolder
 from dtk.worker.changes import Change, compared, described, differs
 from dtk.worker.progress import progress
-from dtk.worker.recorded import Damaged, Recorded, State, as_tuple, weight_of
+from dtk.worker.recorded import Damaged, RecordedStates, State, as_tuple, weight_of
 from dtk.worker.rounding import Made, Repeated, one, same_bits
 from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch, watcher
 
@@ -72,7 +72,7 @@ class Follower:
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
-        self.place, self.recorded = place, Recorded(run)
+        self.place, self.recorded = place, RecordedStates(run)
         self.watched = Watched()
         self._step, self._left, self._followed = 1, -1, 0
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state

@@ -8,7 +8,7 @@ from dtk.compat.fingerprint import element_shapes
 from dtk.compat.per_replica import scope_of
 from dtk.compat.steps import tap
 from dtk.compat.versions import keras_2_chosen
-from dtk.environment import Here, here
+from dtk.environment import here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training
 from dtk.worker.progress import (
@@ -17,11 +17,11 @@ from dtk.worker.progress import (
     check_strategy,
     evaluated,
     evaluating,
+    keep_beside,
     progress,
     save_weights,
     with_base,
 )
-from dtk.worker.updates import check_any_strategy, keep_beside
 
 __all__ = ["Recorder"]
 
@@ -67,11 +67,8 @@ class Recorder:
 
     def __init__(self) -> None:
         super().__init__()
-        self._tap: tap.Tap | None = None
-        self._progress: Progress | None = None
-        self._known: Known | None = None
-        self._first_epoch, self._saved, self._blind = True, False, False
-        self._offset = self._before = 0
+        self._fit: tuple[Progress, Known, tap.Tap] | None = None  # what the fit that goes on is recorded into
+        self._first_epoch, self._offset, self._before = True, 0, 0
         self._began = 0.0
 
     def __reduce__(self) -> Any:
@@ -79,37 +76,40 @@ class Recorder:
 
     def on_train_begin(self, logs: Any = None) -> None:
         place = here()
-        self._tap = None
+        self._fit = None
         if place is None:
             print(_("dtk.Recorder: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
             return
-        check_strategy("dtk.Recorder", tap.weights_so_far(self.model), place)
-        check_any_strategy("dtk.Recorder", place)
-        state, model = progress(place), self.model
-        self._progress, self._known = state, state.known(model, lambda: tap.weights_so_far(model))
-        self._first_epoch, self._saved, self._before = True, False, state.steps
-        self._began = place.now()
-        self._tap = tap.attach(self.model, owner=self, on_built=self._save_initial)
+        model = self.model
+        check_strategy("dtk.Recorder", tap.weights_so_far(model), place)
+        state = progress(place)
+        known = state.known(model, lambda: tap.weights_so_far(model))
+        self._first_epoch, self._before, self._began = True, state.steps, place.now()
+        self._fit = state, known, tap.attach(model, owner=self, on_built=lambda: state.save_initial(known))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        state = self._state()
-        if state is None:
+        fit = self._mine()
+        if fit is None:
             return
+        state, known, _tap = fit
         if self._first_epoch:
             self._first_epoch = False
             # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
             offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
             self._offset = state.begins(self._counted() or 0, offset)
-            self._announce(state.place, epoch)
-            self._save_initial()
+            steps, epochs = (None if each is None else int(each) for each in map(self.params.get, ("steps", "epochs")))
+            epochs = None if epochs is None else epochs - epoch
+            state.place.journal.event(Training(state.place.now(), steps=steps, epochs=epochs))
+            if self.model.built:  # a model without input shape has no weights before its first step
+                state.save_initial(known)
         state.epoch = epoch + 1 + self._offset
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        state = self._state()
-        if state is not None and self._tap is not None:
+        fit = self._mine()
+        if fit is not None:
             # What makes this worker late makes it begin late: its peers wait, and the records show it.
-            state.before_step(self._tap.slots, lambda: self.model.trainable_variables)
-            self._began = state.place.now()
+            fit[0].before_step(fit[2].slots, lambda: self.model.trainable_variables)
+            self._began = fit[0].place.now()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._record()
@@ -118,17 +118,18 @@ class Recorder:
         self._record()  # steps of an execution that the end of the data cut short, where Keras has not reported it
 
     def on_train_end(self, logs: Any = None) -> None:
-        state = self._state()
-        if state is not None and self._known is not None and self._tap is not None:
+        fit = self._mine()
+        if fit is not None:
+            state, known, its = fit
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
             keep_beside(state.place)
-            save_weights(state.place, "final", self._known.weights(), self._known.part)
-            self._known.lost += self._tap.lost
+            save_weights(state.place, "final", known.weights(), known.part)
+            known.lost += its.lost
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
             tap.detach(self.model)
-        self._tap = None
+        self._fit = None
 
     def on_test_begin(self, logs: Any = None) -> None:
         place = here()
@@ -145,54 +146,30 @@ class Recorder:
         count = getattr(getattr(self.model, "optimizer", None), "iterations", None)
         return (int(count.numpy()) or None) if count is not None else None
 
-    def _state(self) -> Progress | None:
+    def _mine(self) -> tuple[Progress, Known, tap.Tap] | None:
         """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""
         active = tap.active(self.model)
-        if self._tap is None or active is None or active.owner is not self:
-            return None
-        return self._progress
-
-    def _announce(self, place: Here, epoch: int) -> None:
-        steps, epochs = self.params.get("steps"), self.params.get("epochs")
-        place.journal.event(
-            Training(
-                place.now(),
-                steps=None if steps is None else int(steps),
-                epochs=None if epochs is None else int(epochs) - epoch,
-            )
-        )
+        return None if active is None or active.owner is not self else self._fit
 
     def _record(self) -> None:
-        state = self._state()
-        if state is None or self._tap is None:
+        fit = self._mine()
+        if fit is None:
             return
-        rows = self._tap.read()
+        state, known, its = fit
+        rows = its.read()
         count = len(rows[0])
         if count == 0:
             return
         place, ended = state.place, state.place.now()
-        if self._known is not None and not self._known.announced:
-            self._known.announced = True
-            place.journal.event(self._loop(ended))
-        if self._tap.blind and not self._blind:
-            self._blind = True
-            place.journal.event(NoLoss(ended, model=self.model.name))
-        several = self._tap.names if len(self._tap.names) > 1 else []
-        state.named(several)
+        if not known.announced:
+            known.announced = True
+            shapes, scope = element_shapes(its.batch), Scope(**scope_of(self.model.weights))
+            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, layers=tap.layers_of(self.model)))
+            if its.blind:
+                place.journal.event(NoLoss(ended, model=self.model.name))
+        several = its.names if len(its.names) > 1 else []
         length = (ended - self._began) / count
         for k in range(count):
             span = (self._began + k * length, self._began + (k + 1) * length)
             state.record([values[k] for values in rows], several, span)
         self._began = ended
-
-    def _save_initial(self) -> None:
-        """As soon as there are weights: a model without input shape has none before its first step."""
-        if self._progress is not None and self._known is not None and self.model.built and not self._saved:
-            self._progress.save_initial(self._known)
-            self._saved = True
-
-    def _loop(self, at: float) -> Loop:
-        """What is known of this model at its first step."""
-        shapes = element_shapes(self._tap.batch if self._tap is not None else None)
-        scope = Scope(**scope_of(self.model.weights))
-        return Loop(at, kind="fit", shapes=shapes, scope=scope, layers=tap.layers_of(self.model))

@@ -1,17 +1,17 @@
 """`dtk.record_step`: what each replica did in a step of a loop of one's own.
 
-Its `model=` is a model, a variable, a Checkpoint, or several of these, as one list.
+Its `model=` is a model, a variable, or several of these, as one list.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from dtk.compat.fingerprint import element_shapes, fingerprint, first_leaf
+from dtk.compat.fingerprint import element_shapes, row
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
 from dtk.compat.steps import updates
@@ -21,9 +21,12 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.records.events import Loop, Running, Scope, Training, of_kind
 from dtk.worker.progress import Known, Progress, check_strategy, progress
-from dtk.worker.updates import check_any_strategy
 
-__all__ = ["Trained", "record_step", "trained"]
+__all__ = ["record_step"]
+
+# One thing that a loop trains: the object itself, or what tells the variables of a list from every other; its label;
+# what gives its variables, in its own order.
+Trained = tuple[Any, str, Callable[[], list[Any]]]
 
 _loop: _Loop | None = None
 _said = False
@@ -44,10 +47,10 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
             examples divided by the global batch (`tf.nn.compute_average_loss(..., global_batch_size=...)`). Several
             losses per step: a dictionary, {"d_loss": ..., "g_loss": ...}; each is recorded, `loss` is their sum.
         batch: the distributed batch; examples are counted by the first dimension of its first component.
-        model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, a
-            tf.train.Checkpoint, or a list or dictionary of these. `dtk.verify` compares what they hold when the
-            function returns; and before the first step, where record_step is called inside the `tf.function` with the
-            model built by then, or where Keras optimizers train all of it from the first step on.
+        model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, or a list or
+            dictionary of these. `dtk.verify` compares what they hold when the function returns; and before the first
+            step, where record_step is called inside the `tf.function` with the model built by then, or where Keras
+            optimizers train all of it from the first step on.
         epoch: a whole number or a scalar tensor; None: 1.
         step: likewise; None: counted from 1. With `optimizer.iterations`, which has counted this step, a step that is
             recorded twice or left out is noticed.
@@ -71,21 +74,18 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     if _loop is None or _loop.place is not place:
         _loop = _Loop(place)
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
-    names, models = list(by_name) if len(by_name) > 1 else [], trained(model)
+    names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
-    _loop.begin(parts[0], models)
-    rows = [
-        tf.stack([tf.cast(tf.shape(first_leaf(part))[0], tf.float64), fingerprint(part), *of_replica])
-        for of_replica, part in zip(shares, parts, strict=True)
-    ]
-    weights = [weight for each in models for weight in each.weights()]
+    weights = [weight for *_model, its in models for weight in its()]
+    _loop.begin(parts[0], models, weights)
+    rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     covered = _covered(weights)
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
     write = functools.partial(_loop.write, names, covered)
     if tf.executing_eagerly():
         made = [int(each.outside()) for each in covered]
         epoch, step = (int(number) for number in count)
-        write([row.numpy() for row in rows], epoch, step, made)
+        write([each.numpy() for each in rows], epoch, step, made)
         return
     # Reading a weight makes the row wait for the step's update, where there is a model to tell by.
     with tf.control_dependencies([tf.identity(weight) for weight in weights[-1:]]):
@@ -93,7 +93,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
         tf.numpy_function(write, [tf.stack(rows), *count, tf.stack(made) if made else tf.zeros(0, tf.int64)], [])
 
 
-def _covered(weights: list[Any]) -> list[updates.Counted]:
+def _covered(weights: list[Any]) -> list[updates.UpdateCounter]:
     """The optimizers that have updated nothing but these weights so far."""
     handed = {key_of(weight) for weight in weights}
     return [each for each in updates.counted() if handed.issuperset(each.variables)]
@@ -155,17 +155,15 @@ class _Loop:
         self.announced = False
         self.models: list[Known] = []
 
-    def begin(self, part: Any, models: list[Trained]) -> None:
+    def begin(self, part: Any, models: list[Trained], weights: list[Any]) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
-        weights = [weight for each in models for weight in each.weights()]
         check_strategy("dtk.record_step", weights, self.place)
-        check_any_strategy("dtk.record_step", self.place)
         before = len(self.progress.models)
-        self.models = [self.progress.known(each.key, each.weights, each.label) for each in models]
+        self.models = [self.progress.known(key, its, label) for key, label, its in models]
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
             scope = Scope(**scope_of(weights)) if weights else None
-            layers = [layer for each in models for layer in layers_of(each.key)]
+            layers = [layer for key, *_ in models for layer in layers_of(key)]
             facts = Loop(now, kind="loop", shapes=element_shapes(part), model=bool(weights), scope=scope, layers=layers)
             self.place.journal.event(facts)
             if not self.announced:
@@ -183,7 +181,7 @@ class _Loop:
                     self.progress.save_initial(model)
 
     def write(
-        self, names: list[str], covered: list[updates.Counted], rows: Any, epoch: Any, step: Any, made: Any
+        self, names: list[str], covered: list[updates.UpdateCounter], rows: Any, epoch: Any, step: Any, made: Any
     ) -> None:
         if self.place.journal.silent:
             return
@@ -197,7 +195,6 @@ class _Loop:
         self.progress.epoch = max(1, self.progress.epoch)
         for optimizer, updates_so_far in zip(covered, made, strict=True):
             optimizer.seen(int(updates_so_far))
-        self.progress.named(names)
         self.progress.record(rows, names, (self.began, ended))
         self.progress.before_step(weights=self._trainable)
         self.began = self.place.now()
@@ -228,47 +225,26 @@ class _Loop:
         raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
 
 
-class Trained(NamedTuple):
-    """One thing that a loop trains. key: the object itself, or what tells the variables of a list from every other.
-
-    weights: gives its variables, in its own order.
-    """
-
-    key: Any
-    label: str
-    weights: Callable[[], list[Any]]
-
-
-def trained(given: Any, label: str = "") -> list[Trained]:
+def _trained(given: Any, label: str = "") -> Iterator[Trained]:
     """All that is trained, in the order in which it was given; names of a dictionary become labels."""
-    if given is None:
-        return []
     if isinstance(given, Mapping):
-        return [each for name, value in given.items() for each in trained(value, str(name))]
-    if isinstance(given, (list, tuple)):
-        if given and all(_is_variable(value) for value in given):
-            listed = list(given)
-            return [Trained(tuple(map(key_of, listed)), label or "variables", lambda: listed)]
-        return [each for value in given for each in trained(value)]
-    if isinstance(given, tf.train.Checkpoint):
-        held = {name: value for name, value in vars(given).items() if not name.startswith("_")}
-        return [each for name, value in held.items() if _is_trained(value) for each in trained(value, name)]
-    if _is_variable(given):
-        return [Trained(given, label or str(given.name), lambda: [given])]
-    _weights(given)
-    return [Trained(given, label or str(getattr(given, "name", type(given).__name__)), lambda: _weights(given))]
+        for name, value in given.items():
+            yield from _trained(value, str(name))
+    elif isinstance(given, (list, tuple)) and given and all(_is_variable(value) for value in given):
+        listed = list(given)
+        yield tuple(map(key_of, listed)), label or "variables", lambda: listed
+    elif isinstance(given, (list, tuple)):
+        for value in given:
+            yield from _trained(value)
+    elif _is_variable(given):
+        yield given, label or str(given.name), lambda: [given]
+    elif given is not None:
+        _weights(given)
+        yield given, label or str(getattr(given, "name", type(given).__name__)), lambda: _weights(given)
 
 
 def _is_variable(value: Any) -> bool:
     return isinstance(value, tf.Variable) or (hasattr(value, "assign") and hasattr(value, "trainable"))
-
-
-def _is_trained(value: Any) -> bool:
-    """Whether a checkpoint's component is a model or a variable to train: no optimizer, counter or iterator."""
-    if _is_variable(value):
-        return bool(value.trainable)
-    held = getattr(value, "trainable_variables", None)
-    return bool(held) and not hasattr(value, "apply_gradients")
 
 
 def _weights(model: Any) -> list[Any]:

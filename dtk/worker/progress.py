@@ -1,8 +1,16 @@
-"""How far this process's training has come, and what its model holds: shared by all that record."""
+"""How far this process's training has come, and what its model holds: shared by all that record.
+
+What was trained is compared with what was recorded: every optimizer's updates are counted and written down. Of the
+events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and `Updates`, at the function's end,
+what was made and recorded.
+"""
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,18 +18,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import wrapt
+
 from dtk.compat.per_replica import key_of, strategy_of
+from dtk.compat.steps import tap, targets, updates
+from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
-from dtk.errors import ClusterConfigError
+from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import _
-from dtk.records import Record
+from dtk.records import Record, events
 from dtk.records import weights as files
-from dtk.records.events import Counted, Evaluating, Evaluation, Finished, Losses, Met, Optimizer, of_kind
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
 
-__all__ = ["Progress", "check_strategy", "evaluated", "evaluating", "meet", "progress", "save_weights", "with_base"]
+__all__ = [
+    "Progress",
+    "check_strategy",
+    "evaluated",
+    "evaluating",
+    "keep_beside",
+    "progress",
+    "save_weights",
+    "watch_updates",
+    "with_base",
+    "write_updates",
+]
 
 
 @dataclass
@@ -56,7 +78,7 @@ class Progress:
     steps: int = 0
     epoch: int = 0
     models: list[Known] = field(default_factory=list)
-    estimated: list[Optimizer] = field(default_factory=list)
+    estimated: list[events.Optimizer] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     announced: bool = False
     trainings: int = 0
@@ -89,17 +111,14 @@ class Progress:
         for model in self.models:
             save_weights(self.place, "final", model.weights(), model.part)
 
-    def named(self, names: list[str]) -> None:
-        """The names of the losses of the steps from now on, where a step has several."""
-        if names != self.losses:
-            self.losses = list(names)
-            self.place.journal.event(Losses(self.place.now(), names=self.losses, since=self.steps + 1))
-
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
 
         names: of the losses, where there are several; what a row has beyond them adds nothing. span: begin and end (s).
         """
+        if names != self.losses:
+            self.losses = list(names)
+            self.place.journal.event(events.Losses(self.place.now(), names=self.losses, since=self.steps + 1))
         self.steps += 1
         first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         step, (began, ended) = (self.steps, self.epoch), span
@@ -145,14 +164,16 @@ class Progress:
             if counted > first.counted and self.trainings == 1:  # the run began with the weights from then
                 files.take(self.place.folder.path, "initial", before)
         now, number = self.place.now(), self.trainings
-        self.place.journal.event(Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset))
+        self.place.journal.event(
+            events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
+        )
         return offset
 
-    def _first_beginning(self) -> tuple[Path, Counted | None]:
+    def _first_beginning(self) -> tuple[Path, events.Counted | None]:
         """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
         for attempt in self.place.run.earlier:
             corner = attempt.worker(self.place.worker)
-            for event in of_kind(corner.events, Counted):
+            for event in events.of_kind(corner.events, events.Counted):
                 if event.training == self.trainings:
                     return corner.path, event
         return self.place.folder.path, None
@@ -182,7 +203,7 @@ def with_base(cls: type, base: Any) -> Any:
 
 
 def check_strategy(who: str, weights: list[Any], place: Here) -> None:
-    """Raises where each worker of a cluster trains under a strategy that knows of no other worker.
+    """Raises where each worker of a cluster trains under a strategy that knows of no other worker, or under none.
 
     Further where an evaluator trains: its steps belong to no worker.
     """
@@ -194,19 +215,25 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
                 who=who,
             )
         )
-    strategy = strategy_of(weights)
-    together = strategy is None or strategy.num_replicas_in_sync > place.replicas
-    if place.workers == 1 or place.mode == "apart" or together:
+    if _may_train_alone(place):
         return
-    raise ClusterConfigError(
-        _(
-            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
-            "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
-            who=who,
-            name=type(strategy).__name__,
-            workers=place.workers,
+    strategy = strategy_of(weights)
+    if strategy is not None and strategy.num_replicas_in_sync <= place.replicas:
+        raise ClusterConfigError(
+            _(
+                "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
+                "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
+                who=who,
+                name=type(strategy).__name__,
+                workers=place.workers,
+            )
         )
-    )
+    if not has_a_cluster():
+        raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
+
+
+def _may_train_alone(place: Here) -> bool:
+    return place.workers == 1 or place.mode != "cluster" or place.role != "worker"
 
 
 def save_weights(
@@ -219,6 +246,69 @@ def save_weights(
     place.folder.save_weights(which, names, values, part)
 
 
+# ---- every optimizer's updates: made, and recorded
+
+_NAMED = 3  # of an optimizer's variables that its event names
+
+
+def _counts_updates(place: Here) -> bool:
+    return os.environ.get("DTK_UPDATES") != "0" and place.role != "evaluator"
+
+
+def watch_updates(place: Here) -> None:
+    """From now on; TensorFlow and Keras may be imported or not. `DTK_UPDATES=0` does without; verify then refuses."""
+    if not _counts_updates(place):
+        return
+
+    def traced(optimizer: updates.UpdateCounter, **facts: Any) -> None:
+        if not _may_train_alone(place) and not has_a_cluster():
+            place.journal.event(events.Alone(place.now()))
+        place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
+
+    targets.watch()
+    targets.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
+    for name in ("keras", "tf_keras"):
+        wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, traced), name)
+
+
+def keep_beside(place: Here) -> None:
+    """At the end of a fit and of the function: what recorded steps train beside their model is compared, too."""
+    state = progress(place)
+    known = {key_of(weight) for model in state.models for weight in model.weights()}
+    found = [each for each in updates.counted() if not known.issuperset(each.variables) and each.so_far()[0]]
+    if found:
+        gc.collect()  # what is not referred to any more must be gone on every worker alike
+    for each in found:
+        held = each.beside(known)
+        if held:
+            state.known(each, functools.partial(list, held), f"what {each.name} trains")
+
+
+def write_updates(place: Here) -> None:
+    """At the function's end: what each optimizer made, and what of it was recorded."""
+    if not _counts_updates(place):
+        return
+    state = progress(place)
+    counted = list(state.estimated)
+    keys_of = {m.part: {key_of(weight) for weight in m.weights()} for m in state.models}
+    lost_of = {m.part: m.lost + tap.unread(m.key) for m in state.models}
+    for each in updates.counted():
+        inside, outside = each.so_far()
+        names = [name for name, _ in each.variables.values()]
+        lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
+        counted.append(
+            events.Optimizer(
+                name=each.name,
+                variables=[*names[:_NAMED], *["…"] * (len(names) > _NAMED)],
+                made=inside + outside,
+                recorded=inside - lost + min(outside, each.recorded),
+                pace=[each.fewest, each.most] if each.most > 1 else None,
+            )
+        )
+    models = [each.label for each in state.models] + [each.name for each in state.estimated]
+    place.journal.event(events.Updates(place.now(), optimizers=counted, models=models))
+
+
 # ---- what the evaluator writes down: one event per evaluation, with its times, its step and its metrics
 
 
@@ -228,7 +318,7 @@ def evaluating(place: Here, step: int | None = None) -> float:
     step: of the weights that are evaluated, None where it is not known yet.
     """
     started = place.now()
-    place.journal.event(Evaluating(started, step=step))
+    place.journal.event(events.Evaluating(started, step=step))
     return started
 
 
@@ -239,7 +329,7 @@ def evaluated(place: Here, *, step: int | None, started: float, metrics: Mapping
     """
     plain = {str(name): _plain(value) for name, value in metrics.items()}
     step = None if step is None else int(step)
-    place.journal.event(Evaluation(place.now(), started=started, step=step, metrics=plain))
+    place.journal.event(events.Evaluation(place.now(), started=started, step=step, metrics=plain))
 
 
 def _plain(value: Any) -> Any:
@@ -263,10 +353,10 @@ def meet(place: Here) -> None:
     Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.summary.apart` counts only
     the steps during which all were at work.
     """
-    place.journal.event(Met(place.now()))
+    place.journal.event(events.Met(place.now()))
     deadline = time.monotonic() + MEET_SECONDS
     for peer in place.run.each:
         while time.monotonic() < deadline:
-            if any(isinstance(event, (Met, Finished)) for event in peer.events):
+            if any(isinstance(event, (events.Met, events.Finished)) for event in peer.events):
                 break
             time.sleep(0.002)  # another process's file: nothing to wait on that works on every system

@@ -12,7 +12,7 @@ import numpy as np
 from dtk.compat.lazy import tf
 from dtk.records import RunFolder
 
-__all__ = ["Damaged", "Recorded", "State", "Unit", "as_tuple", "weight_of"]
+__all__ = ["Damaged", "RecordedStates", "State", "Unit", "as_tuple", "weight_of"]
 
 State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
 
@@ -36,7 +36,7 @@ class Unit:
     places: list[list[list[Any]]] = field(repr=False)  # each worker's: when, number of the variable, offset, bytes
 
 
-class Recorded:
+class RecordedStates:
     """A run's recorded units. After a restart, those of the later start, from its first step on.
 
     variables: what is known of each. numbers: of variables, by identity. units: in their order. end: the state that the

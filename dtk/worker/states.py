@@ -352,15 +352,6 @@ def watcher() -> Watcher | None:
 
 def watch(watcher: Watcher) -> None:
     """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
-    import wrapt
-
     global _watcher
     _watcher = watcher
-
-    module = "tensorflow.python.ops.resource_variable_ops"
-    wrapt.register_post_import_hook(states.watch_variables, module)
-    wrapt.register_post_import_hook(states.watch_launcher, "tensorflow.python.distribute.cross_device_utils")
-    wrapt.register_post_import_hook(states.watch_names, "keras.src.backend.tensorflow.core")
-    for metric in ("keras.src.metrics.metric", "tf_keras.src.metrics.base_metric"):
-        wrapt.register_post_import_hook(states.watch_metrics, metric)
-    wrapt.register_post_import_hook(lambda tensorflow: states.watch_calls(watcher.around), "tensorflow")
+    states.watch(watcher.around)

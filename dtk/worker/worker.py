@@ -25,18 +25,17 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, checkpoints, strategies, tuning
-from dtk.compat.keras import callbacks, keras2, keras3
+from dtk.compat import binding, causes, strategies, tuning, versions
+from dtk.compat.keras import keras2, keras3, saves
 from dtk.compat.lazy import tf
 from dtk.compat.steps import marks
-from dtk.compat.versions import keras_2_chosen
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
-from dtk.worker import ship, states, updates
+from dtk.worker import ship, states
 from dtk.worker.keras import Recorder
 from dtk.worker.process import die_with
-from dtk.worker.progress import progress
+from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
 from dtk.worker.spec import WorkerSpec
 
 __all__ = ["main", "of_replicas", "split", "strategy_of"]
@@ -54,11 +53,11 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
     _die_with(parent)
-    before = keras_2_chosen()  # by the kernel's environment, which this process still has
+    before = versions.keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(events.Starting(here.now()))
     try:
-        _work(spec, here, before != keras_2_chosen())
+        _work(spec, here, before != versions.keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
         _flush()
@@ -134,7 +133,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     _prepare_libraries(spec)
     if os.environ.get("DTK_MARKS") != "0":
         marks.listen(functools.partial(_mark, here))
-    updates.listen(here)
+    watch_updates(here)
     if spec["follow"]:
         from dtk.worker import follow  # which only followers need
 
@@ -152,10 +151,10 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     result = _returned(fn, args, kwargs, bool(spec["follow"]))
     if inspect.isawaitable(result):
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
-    updates.keep_beside(here)
+    keep_beside(here)
     states.finish()
     progress(here).finish()
-    updates.write(here)
+    write_updates(here)
     here.folder.save_result(ship.pack_result(result))
     del fn, args, kwargs, result
     gc.collect()  # what the function has left: summary writers flush then
@@ -207,16 +206,16 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
             wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
     keras3.when_imported()  # after the seeds
-    wrapt.register_post_import_hook(lambda tensorflow: checkpoints.apply(), "tensorflow")
+    saves.when_imported()
     wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
-    wrapt.register_post_import_hook(lambda tensorflow: tuning.leave_datasets_untuned(), "tensorflow")
+    tuning.leave_datasets_untuned()
     wrapt.register_post_import_hook(_listen_to_estimators, "tensorflow_estimator.python.estimator.training")
     if spec["without"]:
         from dtk.compat import without  # which only some followers need
 
         without.apply(spec["without"])
     if spec["record"]:
-        callbacks.in_each_fit(Recorder)
+        saves.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()

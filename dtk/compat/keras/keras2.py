@@ -11,6 +11,7 @@ worker's Keras instead. What is imported from `keras` itself is Keras 3 in every
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import io
@@ -94,29 +95,28 @@ def loads(data: bytes, moved: bool) -> Any:
     same name. Where something else holds the module `keras`, or `tf_keras`, by its own name, classes stay what they
     are: they may come from there, and one program must not get two Keras.
     """
-    loader = _Loader(io.BytesIO(data), moved, moved)
-    try:
+    if not moved:
+        return pickle.loads(data)
+    loader = _Loader(io.BytesIO(data), classes=True)
+    with loader.patches:
         value = loader.load()
-    finally:
-        loader.end()
     if loader.translated and loader.by_its_name:
-        return _Loader(io.BytesIO(data), moved, False).load()
+        return _Loader(io.BytesIO(data), classes=False).load()
     return value
 
 
 class _Loader(pickle.Unpickler):
-    def __init__(self, file: Any, modules: bool, classes: bool):
+    """Takes modules of this process's Keras in place of the other's. classes: also classes and functions."""
+
+    def __init__(self, file: Any, classes: bool):
         super().__init__(file)
-        self.modules, self.classes = modules, classes
-        self.by_its_name = False
-        self.translated: dict[Any, Any] = {}  # what stands in for another -> its own __setstate__
+        self.classes, self.by_its_name = classes, False
+        self.patches = contextlib.ExitStack()
+        self.translated: set[Any] = set()  # what stands in for another
         self.other = _packages()[0]
 
     def find_class(self, module: str, name: str) -> Any:
-        if self.modules and (module, name) in (
-            ("cloudpickle.cloudpickle", "subimport"),
-            ("importlib", "import_module"),
-        ):
+        if (module, name) in (("cloudpickle.cloudpickle", "subimport"), ("importlib", "import_module")):
             return self._import
         if self.classes and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
             return _builtin_type
@@ -132,7 +132,12 @@ class _Loader(pickle.Unpickler):
         return importlib.import_module(name)
 
     def _own(self, found: Any) -> Any:
-        """The class or function of the same public name in this process's Keras; the same where there is none."""
+        """The class or function of the same public name in this process's Keras; the same where there is none.
+
+        While `patches` last, an object of such a class is not taken: what it holds is the other Keras's.
+        """
+        from unittest import mock  # which takes long to import
+
         paths = getattr(found, "__dict__", {}).get("_api_export_path" if keras_2_chosen() else "_keras_api_names") or ()
         for path in (paths,) if isinstance(paths, str) else paths:
             _, *parts = path.split(".")
@@ -140,24 +145,11 @@ class _Loader(pickle.Unpickler):
             for part in parts:
                 own = getattr(own, part, None)
             if own is not None:
-                self._refuse_objects(own)
+                if isinstance(own, type) and own not in self.translated:
+                    self.patches.enter_context(mock.patch.object(own, "__setstate__", _refuse, create=True))
+                self.translated.add(own)
                 return own
         return found
-
-    def _refuse_objects(self, own: Any) -> None:
-        """Until `end`, an object of this class is not taken: what it holds is the other Keras's."""
-        if own not in self.translated:
-            self.translated[own] = vars(own).get("__setstate__")
-            if isinstance(own, type):
-                own.__setstate__ = _refuse  # type: ignore[attr-defined]
-
-    def end(self) -> None:
-        for own, before in self.translated.items():
-            if isinstance(own, type):
-                if before is None:
-                    del own.__setstate__  # type: ignore[attr-defined]
-                else:
-                    own.__setstate__ = before  # type: ignore[attr-defined]
 
 
 def _builtin_type(name: str) -> Any:

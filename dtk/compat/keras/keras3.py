@@ -12,23 +12,24 @@ import functools
 import gc
 import importlib
 import importlib.util
+import inspect
 import linecache
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import wrapt
 
-from dtk.compat.keras import callbacks, refused
-from dtk.compat.lazy import tf
+from dtk.compat.lazy import replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.compat.replacing import replaces
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
-__all__ = ["apply", "correct_keras", "missing", "multi_worker", "when_imported"]
+__all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]
 
 _applied: list[str] = []
+REFUSALS = "refusals"  # their name among the corrections
 
 
 def correct_keras() -> list[str]:
@@ -53,64 +54,42 @@ def correct_keras() -> list[str]:
             raise _refusal(f"{package} is not installed in this environment", f"install it: pip install {package}")
     importlib.import_module("tensorflow")
     if not keras_2_chosen():
-        importlib.import_module("keras")
-        _check()
+        backend = importlib.import_module("keras").backend.backend()
+        if installed_keras_2() is None and backend != "tensorflow":
+            remedy = "set KERAS_BACKEND=tensorflow before Keras is imported"
+            raise _refusal(f"Keras computes with {backend} here, and tf.distribute needs TensorFlow", remedy)
+    before = len(_applied)
     when_imported()
-    return apply()
-
-
-def when_imported() -> None:
-    """Has each Keras corrected at the moment it is imported, or at once where it has been."""
-    for name in ("keras", "tf_keras"):
-        wrapt.register_post_import_hook(lambda keras: apply(), name)
-
-
-def apply() -> list[str]:
-    """Corrects the Keras that this process has imported; returns the names of all that is in force.
-
-    Call it after `keras` or `tf_keras` has been imported; calling it again adds what was not there before.
-    """
-    _applied.extend(name for name in callbacks.apply() if name not in _applied)
-    for name in missing():
-        if name == refused.NAME:
-            refused.apply(sys.modules["keras"])
-        else:
-            _CORRECTIONS[name][1]()
-        _applied.append(name)
+    made = _a_model() if len(_applied) > before else None
+    if made:
+        raise _refusal(
+            f"a model was made before ({made}), and what Keras has prepared for it stays uncorrected",
+            "call it before the first model, best right after the imports",
+        )
     return list(_applied)
 
 
-def missing() -> list[str]:
-    """What `apply` would correct in Keras 3 now: its faults, and with them what it is refused.
-
-    Nothing for Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults any more.
-    """
-    keras = sys.modules.get("keras")
-    if keras is None or keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
-        return []
-    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
-    return [*faults, refused.NAME] if faults and refused.NAME not in _applied else faults
+def when_imported() -> None:
+    """Has Keras 3 corrected at the moment it is imported, or at once where it has been."""
+    wrapt.register_post_import_hook(_correct, "keras")
 
 
-def _check() -> None:
-    """Raises where the corrections would have no effect, or one on a part of the program only."""
-    keras = sys.modules["keras"]
-    if installed_keras_2() is not None:
+def _correct(keras: Any) -> None:
+    """Nothing of Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults is touched."""
+    if keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        remedy = "set KERAS_BACKEND=tensorflow before Keras is imported"
-        raise _refusal(f"Keras computes with {backend} here, and tf.distribute needs TensorFlow", remedy)
-    made = _a_model() if missing() else None
-    if made:
-        remedy = "call it before the first model, best right after the imports"
-        raise _refusal(
-            f"a model was made before ({made}), and what Keras has prepared for it stays uncorrected", remedy
-        )
+    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
+    for name in faults:
+        _CORRECTIONS[name][1]()
+    _applied.extend(faults)
+    if faults and REFUSALS not in _applied:
+        for method in _DATA:
+            _refuse(keras.Model, method)
+        _applied.append(REFUSALS)
 
 
 def _a_model() -> str | None:
-    """A model that is there, in words; None where there is none."""
+    """A model of Keras 3 that is there, in words; None where there is none."""
     kind = sys.modules["keras"].Model
     found = next((each for each in gc.get_objects() if issubclass(type(each), kind)), None)
     return None if found is None else f"{type(found).__name__} {getattr(found, 'name', '')!r}"
@@ -178,7 +157,7 @@ def _step_by_step() -> None:
     def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
         step = _after_its_data(step_function)
         keras_own = original(self, step)
-        if not refused.is_mirrored(self.distribute_strategy):
+        if not _is_mirrored(self.distribute_strategy):
             return keras_own
         guarded = step_function == self.train_step and _has_batch_statistics(self)
         return _several_steps(self, _single_step(trainer, self, step, guarded), keras_own)
@@ -194,8 +173,8 @@ def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return step_function(data)
             except (TypeError, ValueError) as error:
-                said = refused.unknown_batch(error, data)
-                if said and refused.is_mirrored(tf.distribute.get_strategy()):
+                said = _unknown_batch(error, data)
+                if said and _is_mirrored(tf.distribute.get_strategy()):
                     raise ClusterConfigError(said) from error
                 raise
 
@@ -347,3 +326,91 @@ _CORRECTIONS: dict[str, tuple[Callable[[], bool], Callable[[], None]]] = {
         _add_empty_batches,
     ),
 }
+
+
+# ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails
+#
+# Measured with Keras 3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it
+# tells when one can go. Nothing is refused on one device but data without an end, for which Keras 2 has its own error.
+
+# What data each takes, what it is called, and the argument that says how many steps of it there are.
+_DATA = {
+    "fit": (("x", "the dataset", "steps_per_epoch"), ("validation_data", "validation_data", "validation_steps")),
+    "evaluate": (("x", "the dataset", "steps"),),
+    "predict": (("x", "the dataset", "steps"),),
+}
+
+
+def _refuse(model: Any, name: str) -> None:
+    """Wraps `fit`, `evaluate` or `predict` of `keras.Model` (public)."""
+    signature = inspect.signature(getattr(model, name))
+
+    @replaces(model, name)
+    def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            return original(self, *args, **kwargs)  # which says what is wrong with them
+        if name != "predict":
+            _check(self, fits=name == "fit")
+        for data, called, steps in _DATA[name]:
+            if given.get(steps) is None and _is_endless(given.get(data)):
+                raise ClusterConfigError(f"{name}: {called} has no end (.repeat()); pass {steps}")
+        return original(self, *args, **kwargs)
+
+
+def _is_mirrored(strategy: Any) -> bool:
+    """Whether it is MirroredStrategy or MultiWorkerMirroredStrategy."""
+    return isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy))
+
+
+def _check(model: Any, fits: bool) -> None:
+    """Raises for gradient accumulation, in whose `cond` TensorFlow can't merge replicas, and for XLA on CPUs."""
+    strategy, optimizer = model.distribute_strategy, getattr(model, "optimizer", None)
+    if not _is_mirrored(strategy):
+        return
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside of a LossScaleOptimizer
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    if fits and steps:
+        raise ClusterConfigError(
+            f"{type(optimizer).__name__}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients "
+            f"under a strategy; leave it out, and batch {steps} times as many examples"
+        )
+    on_cpus = all("CPU" in device for device in strategy.extended.worker_devices)
+    if model.jit_compile and strategy.num_replicas_in_sync > 1 and on_cpus:
+        raise ClusterConfigError(
+            "compile(jit_compile=True): XLA can't compile an all-reduce on CPUs, which a strategy with several "
+            "replicas needs; leave jit_compile out"
+        )
+
+
+def _is_endless(data: Any) -> bool:
+    if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
+        return False
+    cardinality = getattr(data, "cardinality", None)  # a method of a dataset, a value of a distributed one
+    count = cardinality() if callable(cardinality) else cardinality
+    return count is not None and int(count) == tf.data.INFINITE_CARDINALITY
+
+
+def _unknown_batch(error: Exception, data: Any) -> str:
+    """What to say of a TypeError or ValueError in a step that asks for `x.shape[0]`, where that is None; "" elsewhere.
+
+    data: what the step got, as it is in the graph. Under a strategy each replica's part of a batch has a size that is
+    known only when the step runs, with `drop_remainder=True`, too.
+    """
+    # TensorFlow 2.15 to 2.21 raise a plain TypeError or ValueError here, whose text is all that has the None.
+    leaves = [leaf for leaf in tf.nest.flatten(data) if isinstance(leaf, tf.Tensor)]
+    if "None" not in str(error) or not any(leaf.shape.rank and leaf.shape[0] is None for leaf in leaves):
+        return ""
+    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+        code = frame.f_code
+        if "site-packages" in code.co_filename or code.co_filename.startswith("<"):
+            continue
+        lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : number]
+        if any(".shape[0]" in line for line in lines):
+            return (
+                f"{code.co_name}, line {number}: under a strategy `shape[0]` of a batch is None while the graph is "
+                "made, because each replica gets a part of it; use tf.shape(x)[0]"
+            )
+        return ""
+    return ""

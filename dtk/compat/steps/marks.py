@@ -14,20 +14,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import wrapt
-
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = ["REDUCE", "TAKE", "listen"]
 
 TAKE, REDUCE = "take", "reduce"
 Report = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
 
-_ITERATORS = {
-    "tensorflow.python.distribute.input_lib": "DistributedIteratorBase",
-    "tensorflow.python.data.ops.iterator_ops": "OwnedIterator",
-}
+_ITERATORS = (
+    "tensorflow.python.distribute.input_lib:DistributedIteratorBase",
+    "tensorflow.python.data.ops.iterator_ops:OwnedIterator",
+)
 _within = threading.local()  # an iterator of a strategy asks iterators of the workers' own
 
 
@@ -39,27 +36,18 @@ def listen(report: Report) -> None:
         given = tf.convert_to_tensor(input_tensor)
         return _marked(report, REDUCE, lambda tensor: original(self, tensor, *args, **kwargs), given)
 
-    for name, kind in _ITERATORS.items():
-        wrapt.register_post_import_hook(functools.partial(_watch_iterators, kind, report), name)
+    for kind in _ITERATORS:
+        for name in ("get_next", "__next__", "get_next_as_optional"):
 
-
-def _watch_iterators(name_of_kind: str, report: Report, module: Any) -> None:
-    kind = getattr(module, name_of_kind)
-    for name in ("get_next", "__next__", "get_next_as_optional"):
-        if name in vars(kind):
-            _mark_takes(kind, name, report)
-
-
-def _mark_takes(kind: Any, name: str, report: Report) -> None:
-    @replaces(kind, name)
-    def take(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_within, "take", False):
-            return original(self, *args, **kwargs)
-        _within.take = True
-        try:
-            return _marked(report, TAKE, lambda _: original(self, *args, **kwargs))
-        finally:
-            _within.take = False
+            @replaces(kind, name)
+            def take(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+                if getattr(_within, "take", False):
+                    return original(self, *args, **kwargs)
+                _within.take = True
+                try:
+                    return _marked(report, TAKE, lambda _: original(self, *args, **kwargs))
+                finally:
+                    _within.take = False
 
 
 def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:

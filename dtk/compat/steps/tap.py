@@ -1,13 +1,14 @@
 """Each replica's losses, examples and their fingerprint, read out of Keras's train function with the model unchanged.
 
 Keras reports one loss for all replicas. A tap wraps the model's `train_step` for the time of one `fit` and writes what
-it sees into a small variable of each replica: `synchronization=ON_READ`, so that a replica writes its own without any
-communication. A loss is what the step takes a gradient of (`dtk.compat.steps.targets`), whether or not the step calls
-`compute_loss`; in a step without a gradient what `compute_loss` returned. Works with Keras 3 and with tf_keras.
+it sees into small variables of each replica: `synchronization=ON_READ`, so that a replica writes its own without any
+communication. A loss is what the step takes a gradient of (`dtk.compat.steps.targets`). Works with Keras 3 and with
+tf_keras.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import threading
 import weakref
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.fingerprint import fingerprint, first_leaf
+from dtk.compat.fingerprint import row
 from dtk.compat.lazy import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
@@ -36,10 +37,11 @@ __all__ = [
 
 LOSSES = 8  # losses of a step that are kept apart; further ones are added to the last
 WIDTH = 2 + LOSSES  # a step's examples, fingerprint, loss shares
-_METHODS = ("train_step", "compute_loss")
 _active: dict[int, Tap] = {}  # by id of the model, which the tap keeps alive
 _last: Tap | None = None
-_asides: weakref.WeakKeyDictionary[Any, tuple[Any, set[int], list[str]]] = weakref.WeakKeyDictionary()
+# By model: the losses of the step that goes on, and their names. A tf.function that the step calls is traced once for
+# all taps of the model.
+_losses: weakref.WeakKeyDictionary[Any, tuple[Any, list[str]]] = weakref.WeakKeyDictionary()
 
 
 class Tap:
@@ -48,8 +50,7 @@ class Tap:
     slots: how many steps one call of the train function may make; so many rows are kept for `read`. owner: who attached
     it last; where several recorders take part in one `fit`, one of them owns the tap. batch: what a replica's batch was
     at the last trace. names: of the step's losses, as its code calls them. lost: steps that `read` came too late for.
-    blind: whether there are steps that took no gradient and did not call `compute_loss`, so that nothing is known of
-    their loss.
+    blind: whether there are steps that took no gradient, so that nothing is known of their loss.
     """
 
     owner: Any
@@ -61,24 +62,27 @@ class Tap:
         self.lost = 0
         self._seen = 0  # steps that `read` has handed out
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
-        # One variable holds all, so that a step costs one write and one read: [steps so far, WIDTH numbers a step]
+        # One variable holds all, so that it takes one read: [steps so far, WIDTH numbers a step]
         with model.distribute_strategy.scope(), untracked():
             self._cells = _local(tf.zeros(1 + WIDTH * slots, tf.float64))
-            # Losses that come into being in a graph inside of the step's, and their places: a tf.function of the model
-            # is traced once for all of its taps.
-            aside = _asides.get(model) or (_local(tf.zeros(LOSSES, tf.float64)), set(), [])
-        _asides[model] = self._aside, self._elsewhere, self.names = aside
+            found = _losses.get(model) or (_local(tf.zeros(LOSSES, tf.float64)), [])
+        _losses[model] = self._losses, self.names = found
         self._locals = model.distribute_strategy.experimental_local_results(self._cells)
-        self.before = {name: vars(model)[name] for name in _METHODS if name in vars(model)}
-        self._methods = self._wrap(model.train_step, model.compute_loss)
+        self.before = vars(model).get("train_step")
+        self._step = self._wrap(model.train_step)
         self.plain = model.train_function
-        self.set_methods()
+        self.wrap()
         model.make_train_function(force=True)
         self.tapped = model.train_function
 
-    def set_methods(self) -> None:
-        for name, method in zip(_METHODS, self._methods, strict=True):
-            setattr(self.model, name, method)
+    def wrap(self) -> None:
+        self.model.train_step = self._step
+
+    def unwrap(self) -> None:
+        if self.before is not None:
+            self.model.train_step = self.before
+        elif "train_step" in vars(self.model):
+            del self.model.train_step
 
     def read(self) -> list[np.ndarray]:
         """For each local replica the steps since the last call: `(steps, WIDTH)`: examples, fingerprint, losses.
@@ -95,86 +99,50 @@ class Tap:
         self._seen = count
         return [value[1:].reshape(self.slots, WIDTH)[rows] for value in values]
 
-    def _wrap(self, train_step: Any, compute_loss: Any) -> tuple[Any, Any]:
+    def _wrap(self, train_step: Any) -> Any:
         @functools.wraps(train_step)
         def tapped_step(data: Any, *args: Any, **kwargs: Any) -> Any:
-            if getattr(self._trace, "losses", None) is not None:
+            if getattr(self._trace, "counts", None) is not None:
                 return train_step(data, *args, **kwargs)  # a train_step that calls itself, or its parent's
-            self._trace.losses, self._trace.computed = {}, []
-            self._trace.graph = _graph()
+            self._trace.counts = collections.Counter()
+            self._losses.assign(tf.zeros(LOSSES, tf.float64))
             try:
                 with updates.recorded_step(), targets.taking(self._take):
                     returned = train_step(data, *args, **kwargs)
-                self._write(data, self._trace.losses, self._trace.computed)
+                self._write(data)
             finally:
-                self._trace.losses = None
+                self._trace.counts = None
             return returned
 
-        @functools.wraps(compute_loss)
-        def tapped_loss(*args: Any, **kwargs: Any) -> Any:
-            loss = compute_loss(*args, **kwargs)
-            if getattr(self._trace, "losses", None) is not None and _graph() is self._trace.graph:
-                self._trace.computed.append(loss)
-            return loss
-
-        return tapped_step, tapped_loss
+        return tapped_step
 
     def _take(self, name: str, value: Any) -> None:
-        """A loss of the step that is being traced. One in an inner graph, as of a `cond`, is put aside there."""
-        found = self._trace.losses
-        earlier = sum(each == name or each.startswith(f"{name} ") for each in found)
-        name = f"{name} {earlier + 1}" if earlier else name
+        """A loss of the step that is being traced, also in an inner graph, as of a `cond`."""
+        self._trace.counts[name] += 1
+        earlier = self._trace.counts[name]
+        name = name if earlier == 1 else f"{name} {earlier}"
         if name not in self.names and len(self.names) < LOSSES:
             self.names.append(name)
         place = self.names.index(name) if name in self.names else LOSSES - 1
-        found[name] = (place, value)
-        if _graph() is not self._trace.graph:
-            self._elsewhere.add(place)
-            self._aside.assign(self._aside.read_value() + _at(place, value))
-            found[name] = (place, None)
+        self._losses.assign(self._losses.read_value() + tf.one_hot(place, LOSSES, dtype=tf.float64) * value)
 
-    def _write(self, data: Any, losses: dict[str, tuple[int, Any]], computed: list[Any]) -> None:
-        examples = tf.shape(first_leaf(data[0] if isinstance(data, tuple) else data))[0]
-        self.batch = data
-        values = [value for value in losses.values() if value[1] is not None]
-        if not losses and not self._elsewhere and computed:
-            self.names[:] = ["loss"]
-            values = [(0, tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float64) for loss in computed]))]
-        # A loss that this step has not adds nothing; a step of which no loss is known has no number at all.
-        self.blind = not values and not self._elsewhere
-        nothing = tf.constant(float("nan") if self.blind else 0.0, tf.float64)
-        by_place = [[value for at, value in values if at == place] for place in range(LOSSES)]
-        shares = [tf.add_n(each) if each else nothing for each in by_place]
-        row = [tf.cast(examples, tf.float64), fingerprint(data), *shares]
-        self._put(tf.stack(row))
-
-    def _put(self, row: Any) -> None:
-        if self._elsewhere:
-            aside = tf.constant([i - 2 in self._elsewhere for i in range(WIDTH)])
-            row = tf.where(aside, tf.concat([[0.0, 0.0], self._aside.read_value()], 0), row)
-            self._aside.assign(tf.zeros(LOSSES, tf.float64))
+    def _write(self, data: Any) -> None:
+        self.batch, self.blind = data, not self.names
+        shares = tf.fill([LOSSES], tf.constant(float("nan"), tf.float64)) if self.blind else self._losses.read_value()
         cells = self._cells.read_value()
+        written = tf.concat([cells[:1] + 1.0, row(data, shares)], 0)
         if self.slots == 1:
-            self._cells.assign(tf.concat([cells[:1] + 1.0, row], 0))
+            self._cells.assign(written)
             return
         at = 1 + WIDTH * tf.math.floormod(tf.cast(cells[0], tf.int32), self.slots)
         places = tf.concat([[0], at + tf.range(WIDTH)], 0)[:, None]
-        self._cells.assign(tf.tensor_scatter_nd_update(cells, places, tf.concat([cells[:1] + 1.0, row], 0)))
+        self._cells.assign(tf.tensor_scatter_nd_update(cells, places, written))
 
 
 def _local(value: Any) -> Any:
     """A variable of which each replica has its own, read and written without the others."""
     on_read, none = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.NONE
     return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=none)
-
-
-def _graph() -> Any:
-    """The graph that is being made; None in eager execution."""
-    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-
-
-def _at(place: int, value: Any) -> Any:
-    return tf.one_hot(place, LOSSES, dtype=tf.float64) * value
 
 
 def active(model: Any) -> Tap | None:
@@ -191,7 +159,7 @@ def attach(model: Any, owner: Any, on_built: Callable[[], None]) -> Tap:
     slots = steps_per_execution(model)
     if _last is not None and _last.model is model and _last.plain is model.train_function and _last.slots == slots:
         tap = _last  # the train function of the `fit` before: there is no need to trace it again
-        tap.set_methods()
+        tap.wrap()
         tap.read()
         model.train_function = tap.tapped
     else:
@@ -250,11 +218,7 @@ def detach(model: Any) -> int:
     tap = _active.pop(id(model), None)
     if tap is None:
         return 0
-    for name in _METHODS:
-        if name in tap.before:
-            setattr(model, name, tap.before[name])
-        elif name in vars(model):
-            delattr(model, name)
+    tap.unwrap()
     if model.train_function is not None:  # None: the model has been compiled anew
         model.train_function = tap.plain
     _last = tap

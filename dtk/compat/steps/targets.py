@@ -6,6 +6,7 @@ the step returns or shows. TensorFlow 2.15 to 2.21; the method is public, the gr
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import threading
@@ -13,8 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+from dtk.compat.lazy import replaces, tf
 
 __all__ = [
     "Taken",
@@ -46,18 +46,15 @@ _MOST = 5  # of a graph's draws that are named
 _FRAMES = 12  # callers that are asked for the target's name
 
 
-class taking:
+@contextlib.contextmanager
+def taking(taken: Taken) -> Iterator[None]:
     """Within this block each gradient with respect to variables is reported to `taken`; reentrant, a thread each."""
-
-    def __init__(self, taken: Taken):
-        self.taken = taken
-
-    def __enter__(self) -> None:
-        self.before = getattr(_within, "taken", None), getattr(_within, "scaled", None)
-        _within.taken, _within.scaled = self.taken, {}
-
-    def __exit__(self, *_: object) -> None:
-        _within.taken, _within.scaled = self.before
+    before = getattr(_within, "taken", None), getattr(_within, "scaled", None)
+    _within.taken, _within.scaled = taken, {}
+    try:
+        yield
+    finally:
+        _within.taken, _within.scaled = before
 
 
 def watch() -> None:

@@ -13,19 +13,17 @@ import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.lazy import replaces, tf
 from dtk.compat.per_replica import has_value, key_of
-from dtk.compat.replacing import replaces
 from dtk.compat.states import eager_unit
 from dtk.compat.steps import targets
 from dtk.compat.versions import keras_major
 
 __all__ = [
-    "Counted",
-    "Listener",
+    "UpdateCounter",
     "counted",
     "optimizer_of",
     "recorded_step",
@@ -38,25 +36,15 @@ __all__ = [
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
-class Listener(Protocol):
-    """What is called: at an optimizer's first update, and with what its step's graph has. Either may raise."""
-
-    replicas: int
-
-    def begins(self, optimizer: Counted) -> None: ...
-    def traced(self, optimizer: Counted, **facts: Any) -> None: ...
-
-
-_listener: Listener | None = None
-_all: list[Counted] = []
-_known: weakref.WeakKeyDictionary[Any, Counted] = weakref.WeakKeyDictionary()
+_all: list[UpdateCounter] = []
+_known: weakref.WeakKeyDictionary[Any, UpdateCounter] = weakref.WeakKeyDictionary()
 # How many recorded steps are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
 # in a thread of its own, and a LossScaleOptimizer each of its updates in yet another.
 _depth = 0
 _lock = threading.Lock()
 
 
-class Counted:
+class UpdateCounter:
     """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
@@ -70,7 +58,6 @@ class Counted:
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
         self.initial: dict[str, Any] = {}
-        self.looked_at = False
         self._resources = []
         with tf.init_scope(), tf.device("CPU:0"):
             for place in ("inside", "outside"):
@@ -148,7 +135,7 @@ def restore(states: list[tuple[int, int]]) -> None:
             tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(number, tf.int64))
 
 
-def counted() -> list[Counted]:
+def counted() -> list[UpdateCounter]:
     """All optimizers that have made, or been traced to make, an update; in the order of their first."""
     return list(_all)
 
@@ -166,35 +153,52 @@ def recorded_step() -> Iterator[None]:
             _depth -= 1
 
 
-def watch(keras: Any, listener: Listener) -> None:
-    """keras: the module `keras` or `tf_keras`, just imported."""
-    global _listener
-    _listener = listener
+def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
+    """Counts the updates of a Keras that has just been imported.
+
+    keras: the module `keras` or `tf_keras`. replicas: of this process. traced: called at an optimizer's first update,
+    with its `UpdateCounter` and what its step's graph has.
+    """
+
+    def count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
+        if not variables or not tf.compat.v1.executing_eagerly_outside_functions():
+            return  # an Estimator's graph, which its own hook counts
+        if optimizer not in _known:
+            _known[optimizer] = UpdateCounter(optimizer)
+            _all.append(_known[optimizer])
+        counter = _known[optimizer]
+        first = not counter.variables
+        counter.variables |= {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
+        if first:
+            if not _depth:
+                with tf.init_scope():  # before the first update, also while that is traced
+                    counter.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
+            facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
+            traced(counter, **facts, settings=_settings(optimizer))
+        if _first_replica(replicas):
+            counter.add(_depth > 0)
+
     if keras_major(keras) >= 3:
         if keras.backend.backend() == "tensorflow":
-            _wrap(keras.optimizers.Optimizer, "apply", "grads", _of_keras_3)
+            _wrap(keras.optimizers.Optimizer, "apply", "grads", _of_keras_3, count)
             for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
                 targets.watch_scaling(cls, "scale_loss")
         return
-    _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2)
-    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2)
+    _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
+    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
     for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
         targets.watch_scaling(cls, "get_scaled_loss")
 
 
-def _wrap(cls: Any, name: str, word: str, variables: Any) -> None:
+def _wrap(cls: Any, name: str, word: str, variables: Callable[..., Any], count: Callable[..., None]) -> None:
     """word: what the method calls its first argument."""
-    if hasattr(getattr(cls, name), "_dtk_counts"):
-        return
 
     @replaces(cls, name)
     def apply(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         first, *rest = args or (kwargs.pop(word),)
         given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
-        _count(self, *variables(self, given, *rest, **kwargs))
+        count(self, *variables(self, given, *rest, **kwargs))
         return eager_unit(self, functools.partial(original, self), given, *rest, **kwargs)
-
-    apply._dtk_counts = True  # type: ignore[attr-defined]
 
 
 def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
@@ -213,28 +217,6 @@ def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> 
 
 def _name(variable: Any) -> str:
     return str(getattr(variable, "path", variable.name))
-
-
-def _count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
-    if _listener is None or not variables or not tf.compat.v1.executing_eagerly_outside_functions():
-        return  # an Estimator's graph, which its own hook counts
-    entry = _known.get(optimizer)
-    if entry is None:
-        entry = _known[optimizer] = Counted(optimizer)
-        _all.append(entry)
-    new = {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
-    begins, entry.variables = not entry.variables, {**entry.variables, **new}
-    if begins:
-        _listener.begins(entry)
-        if not _depth:
-            with tf.init_scope():  # before the first update, also while that is traced
-                entry.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
-    if not entry.looked_at:
-        entry.looked_at = True
-        facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": entry.rate()}
-        _listener.traced(entry, **facts, settings=_settings(optimizer))
-    if _first_replica(_listener.replicas):
-        entry.add(_depth > 0)
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:

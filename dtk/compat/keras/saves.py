@@ -13,7 +13,8 @@ BackupAndRestore of Keras 3: every worker reads the chief's backup, then the oth
 The workers wait for each other after reading and after deleting. Without that, a chief with nothing left to
 train deletes the backup before a peer has read it, and a second `fit` may read the backup of the first.
 Keras 2's BackupAndRestore, ModelCheckpoint and TensorBoard (tf_keras, and `keras` beside TensorFlow 2.15) take care of
-this themselves (`workertemp_N`).
+this themselves (`workertemp_N`). Where a function saves by `tf.train.Checkpoint` itself, the place is its own choice
+and stays it: there workers that collide get an error.
 """
 
 from __future__ import annotations
@@ -21,46 +22,43 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dtk.compat.lazy import tf
-from dtk.compat.replacing import replaces
+import wrapt
+
+from dtk.compat.lazy import replaces, tf
 from dtk.compat.versions import keras_major
 from dtk.environment import Here, here
+from dtk.errors import ClusterConfigError
 
-__all__ = ["apply", "elsewhere", "in_each_fit"]
+__all__ = ["elsewhere", "in_each_fit", "when_imported"]
 
 # The attribute of each callback that says where it writes.
 _PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
-_applied: set[str] = set()
 _chief_only = False  # while True, loads read the chief's file whatever this worker has saved
 
 
-def apply() -> list[str]:
-    """Redirects in this process where it is one of several workers; returns the names of what is in force.
-
-    For `keras` (3, or 2 as TensorFlow 2.15 has it) and for `tf_keras`, whichever has been imported; safe to call again.
-    """
+def when_imported() -> None:
+    """Redirects in this process where it is one of several workers; TensorFlow and Keras may be imported or not."""
     place = here()
     if place is None or place.mode != "cluster" or place.workers < 2 or place.role == "evaluator":
-        return []
+        return
     for package in ("keras", "tf_keras"):
-        keras = sys.modules.get(package)
-        if keras is None:
-            continue
-        third = keras_major(keras) >= 3
-        changes = {"backups": _share_backups} if third else {}
-        if place.worker > 0:
-            changes |= {"saves": _redirect_saves, "callbacks": _redirect_callbacks}
-        for name, change in changes.items():
-            called = name if third else f"tf_keras {name}" if package == "tf_keras" else f"keras 2 {name}"
-            if called not in _applied:
-                change(keras)
-                _applied.add(called)
-    return sorted(_applied)
+        wrapt.register_post_import_hook(lambda keras: _redirect(keras, place), package)
+    wrapt.register_post_import_hook(lambda tensorflow: _watch_checkpoints(tensorflow.train, place), "tensorflow")
+
+
+def _redirect(keras: Any, place: Here) -> None:
+    third = keras_major(keras) >= 3
+    if third:
+        _share_backups(keras)
+    if place.worker > 0:
+        _redirect_saves(keras)
+        for kind in _PATHS if third else ("CSVLogger",):  # Keras 2 takes care of the others itself
+            _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
 
 
 def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
@@ -74,10 +72,8 @@ def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
     whole = Path(os.path.abspath(os.fspath(path)))
     if whole.is_relative_to(root):
         return str(path)
-    for base in (Path.cwd(), place.run.path.absolute(), Path(whole.anchor)):
-        if whole.is_relative_to(base):
-            return str(root / whole.relative_to(base))
-    return str(root / whole.name)  # not reached on POSIX: every absolute path lies under its anchor
+    bases = (Path.cwd(), place.run.path.absolute(), Path(whole.anchor))
+    return str(root / whole.relative_to(next(base for base in bases if whole.is_relative_to(base))))
 
 
 def _prepared(path: str | os.PathLike[str]) -> str:
@@ -134,11 +130,6 @@ def _spaces(package: str) -> list[Any]:
     return [sys.modules[name] for name in homes + public if name in sys.modules]
 
 
-def _redirect_callbacks(keras: Any) -> None:
-    for kind in _PATHS if keras_major(keras) >= 3 else ("CSVLogger",):  # Keras 2 takes care of the others itself
-        _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
-
-
 def _redirect_attribute(kind: Any, attribute: str) -> None:
     @replaces(kind, "__init__")
     def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
@@ -146,26 +137,21 @@ def _redirect_attribute(kind: Any, attribute: str) -> None:
         setattr(self, attribute, _prepared(getattr(self, attribute)))
 
 
-_BACKUP_PATHS = (
-    "backup_dir",
-    "_weights_path",
-    "_training_metadata_path",
-    "_prev_weights_path",
-    "_prev_training_metadata_path",
-)
-
-
 def _share_backups(keras: Any) -> None:
     kind = keras.callbacks.BackupAndRestore
 
     @replaces(kind, "on_train_begin")
     def on_train_begin(original: Any, self: Any, logs: Any = None) -> None:
-        known = [name for name in _BACKUP_PATHS if hasattr(self, name)]
+        global _chief_only
         if not hasattr(self, "_dtk_chief_paths"):
-            self._dtk_chief_paths = {name: getattr(self, name) for name in known}
+            paths = {name: value for name, value in vars(self).items() if name.endswith(("backup_dir", "_path"))}
+            self._dtk_chief_paths = paths
         vars(self).update(self._dtk_chief_paths)
-        with _reading_the_chiefs():
+        _chief_only = True
+        try:
             original(self, logs)
+        finally:
+            _chief_only = False
         _wait_for_all(self.model)
         if here().worker > 0:  # type: ignore[union-attr]  # applied in workers only
             vars(self).update({name: elsewhere(path) for name, path in self._dtk_chief_paths.items()})
@@ -174,16 +160,6 @@ def _share_backups(keras: Any) -> None:
     def on_train_end(original: Any, self: Any, logs: Any = None) -> None:
         original(self, logs)
         _wait_for_all(self.model)
-
-
-@contextmanager
-def _reading_the_chiefs() -> Any:
-    global _chief_only
-    _chief_only = True
-    try:
-        yield
-    finally:
-        _chief_only = False
 
 
 def _wait_for_all(model: Any) -> None:
@@ -210,13 +186,73 @@ def in_each_fit(kind: type) -> None:
             return original(*given.args, **given.kwargs)
 
 
-def _with(callbacks: Any, kind: type) -> Any:
-    """What `fit` takes: None, one callback, a list of them, or a CallbackList, which is made to hold one more."""
-    held = getattr(callbacks, "callbacks", callbacks)
-    held = list(held) if isinstance(held, (list, tuple)) else [] if held is None else [held]
-    if any(isinstance(each, kind) for each in held):
-        return callbacks
-    if hasattr(callbacks, "append") and not isinstance(callbacks, list):
-        callbacks.append(kind())
-        return callbacks
-    return [*held, kind()]
+def _with(callbacks: Any, kind: type) -> list[Any]:
+    """callbacks: what `fit` takes: None, one callback, or a list of them."""
+    held = list(callbacks) if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
+    return held if any(isinstance(each, kind) for each in held) else [*held, kind()]
+
+
+# ---- two workers that save `tf.train.Checkpoint`s to one place: an error at the first save instead of at one in twelve
+#
+# Were two workers to save to one place, they would now and then find each other's half-written files (measured: worker
+# 1 raised in 1 of 12 saves). So each save is written down in its worker's folder, and a worker compares its own with
+# those of the workers before it. That the later worker looks, and waits a moment for the earlier one's save, makes the
+# error the same each time. Touched are public methods.
+
+WAIT_SECONDS = 10.0  # for the save of a worker that comes to it at about the same time, or never
+_silent: set[int] = set()  # workers that did not save when this one did, and are not waited for again
+
+
+def _watch_checkpoints(train: Any, place: Here) -> None:
+    # `save` and the manager keep a file named `checkpoint` in the directory; `write` writes its own files only.
+    _watch(train.Checkpoint, "save", place, lambda checkpoint, prefix: os.path.dirname(os.path.abspath(prefix)))
+    _watch(train.Checkpoint, "write", place, lambda checkpoint, prefix: os.path.abspath(prefix))
+    _watch(train.CheckpointManager, "save", place, lambda manager, *_: os.path.abspath(manager.directory))
+
+
+def _watch(owner: Any, name: str, place: Here, where: Callable[..., str]) -> None:
+    @replaces(owner, name)
+    def wrapped(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = [kwargs["file_prefix"]] if "file_prefix" in kwargs else args[:1]
+        _claim(where(self, *given), place)
+        return original(self, *args, **kwargs)
+
+
+def _claim(where: str, place: Here) -> None:
+    """Writes down that this worker saves to `where`; ClusterConfigError where a worker before it saves there too."""
+    own = place.folder.path / "saves.txt"
+    with own.open("a", encoding="utf-8") as file:
+        file.write(where + "\n")
+    count = len(_saves(own))
+    for other in range(place.worker):
+        theirs = place.run.worker(other).path / "saves.txt"
+        if where in _seen(theirs, where, count, other):
+            raise ClusterConfigError(
+                f"workers {other} and {place.worker} both save checkpoints to {_called(where, place)}, where their "
+                "files collide; let the chief save there and the others to places of their own (tempfile.mkdtemp())"
+            )
+
+
+def _seen(file: Path, where: str, count: int, worker: int) -> list[str]:
+    """Where that worker has saved, as soon as `where` is among it or it has saved as often as this one."""
+    deadline = time.monotonic() + (0.0 if worker in _silent else WAIT_SECONDS)
+    while True:
+        saves = _saves(file)
+        if where in saves or len(saves) >= count:
+            return saves
+        if time.monotonic() > deadline:
+            _silent.add(worker)
+            return saves
+        time.sleep(0.01)  # another process's file: nothing to wait on that works on every system
+
+
+def _saves(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+def _called(where: str, place: Here) -> str:
+    """The place as the learner knows it, without directories of this machine."""
+    for base in (Path.cwd(), place.run.path.absolute()):
+        if Path(where).is_relative_to(base):
+            return str(Path(where).relative_to(base))
+    return os.path.basename(where)
