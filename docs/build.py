@@ -1,5 +1,9 @@
 """Builds the site: `python docs/build.py out/site/html`. Needs Sphinx, and neither dtk's dependencies nor a network.
 
+Sphinx with myst-nb and pydata-sphinx-theme, and not Jupyter Book 2 or mystmd, which fetch their theme when they build.
+Lessons are never run: their stored outputs are shown. `.venv-docs` has constraints/docs.txt. All pages take 15 s on two
+cores, and 26 MB. With `--outside`, after a build, it checks the links to other sites, which takes a network.
+
 Each language is a build of its own, into a folder of its own, because a page's language, the words of the theme and the
 index of the search belong to a build.
 """

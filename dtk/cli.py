@@ -81,7 +81,7 @@ def _add_run(of: argparse.ArgumentParser) -> None:
     of.add_argument("--workers", type=int, default=2, help="worker processes, each with its TF_CONFIG (default: 2)")
     of.add_argument("--replicas", type=int, default=1, help="replicas in each worker (default: 1)")
     of.add_argument("--gpus-per-worker", type=int, metavar="N", help="GPUs of each worker (default: all see all)")
-    of.add_argument("--on", metavar="PLACE", help="ray or slurm: workers there (default: on this machine)")
+    of.add_argument("--on", metavar="PLACE", help="workers there, such as ray or slurm (default: here)")
     of.add_argument("--keras", type=int, choices=(2, 3), help="2: tf_keras; 3: Keras 3 (default: what is set)")
     of.add_argument("--evaluator", action="store_true", help="a further process, with the task of an evaluator")
     of.add_argument(

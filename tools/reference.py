@@ -29,7 +29,6 @@ FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 WIDTH = 100  # of a signature and of a command's help
 PROSE = ("Returns:", "Yields:")  # sections without names to list
 SECTIONS = ("Args", "Attributes", "Columns", "Example", "Examples", "Note", "Raises", "Returns", "Source", "Yields")
-MADE_BY_USERS = {"Cluster", "Hosts", "Job", "Link", "Ray", "Slurm"}  # their constructors take arguments of a user's
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,8 @@ def _section(name: str, thing: Any) -> Iterator[str]:
 
 
 def _class(name: str, kind: type) -> Iterator[str]:
-    if kind.__name__ in MADE_BY_USERS:
+    # Of the other classes, which dtk makes, the constructor is nobody else's business.
+    if name.startswith("dtk.model.") or "Args:" in _doc(kind):
         yield from ("```python", _signature(name, kind), "```", "")
     members = _members(kind)
     if issubclass(kind, BaseException):

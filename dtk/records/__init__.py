@@ -5,8 +5,8 @@ A run's directory (mode 0700):
     function.pkl  sources.json     what the workers are to do
     job.json             how it was asked for: workers, seed and the rest, for `Run.again`
     versions.json        of Python, TensorFlow and Keras
-    evaluator.pkl        what the evaluator is to do, where there is one
-    faults.json          what goes wrong (`dtk.faults`)
+    evaluator.pkl  faults.json   what the evaluator is to do, and what goes wrong (`dtk.faults`), where asked for
+    proof.json           what `dtk.verify` found last
     attempt.json         of the last start of the cluster: {"number", "failed", "began", "ended"}
     attempt-N/           what an earlier start left that failed: its workers' corners and its attempt.json
     port-taken-N-M/      what a start left that found a port taken, the Nth time in the Mth attempt
@@ -20,8 +20,8 @@ A run's directory (mode 0700):
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
         losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
         weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `weights`
-        result.pkl       what the function returned
-        error.json       {"type", "message", "traceback"} where it raised
+        result.pkl  error.json   what the function returned; {"type", "message", "traceback"} where it raised
+        follow.jsonl     of a follower: a line for each step that it made again (`dtk.worker.follow`)
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
         tmp/             the worker's TMPDIR
         saves.txt        where the function saved checkpoints by itself
