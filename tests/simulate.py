@@ -58,7 +58,7 @@ def simulate(job: Job, cluster: Cluster, workers: int, steps: int = 20, seed: in
 def _computations(job: Job, cluster: Cluster, workers: int, steps: int, seed: int) -> Iterator[np.ndarray]:
     """Each step's seconds of computation, `(workers,)`."""
     random = np.random.default_rng(seed)
-    mean, sigma = job.compute, math.sqrt(math.log1p(job.spread**2))
+    mean, sigma = job.seconds(job.batch), math.sqrt(math.log1p(job.spread**2))
     for _ in range(steps):
         yield mean * np.exp(sigma * random.standard_normal(workers) - 0.5 * sigma**2)
 

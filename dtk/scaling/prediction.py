@@ -108,19 +108,20 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int]) -> pandas.DataFr
 
 def _row(job: Job, cluster: Cluster, workers: int) -> dict[str, Any]:
     check(workers, cluster.algorithm, cluster.per_machine)
+    compute = job.seconds(job.batch)
     values, weights = slowest(workers, job.spread)
     costs = [cluster.all_reduce(workers, size) for size in job.buckets]
-    ends = schedule(values * job.compute, job, costs)
-    last, seconds = job.compute * float((values * weights).sum()), float((ends * weights).sum())
+    ends = schedule(values * compute, job, costs)
+    last, seconds = compute * float((values * weights).sum()), float((ends * weights).sum())
     whole = sum(cost.seconds for cost in costs)
     waits = sum(cost.latency for cost in costs) / whole if whole else 0.0
-    total, ideal, critical = job.batch * workers, job.batch * workers / job.compute, job.critical_batch
+    total, ideal, critical = job.batch * workers, job.batch * workers / compute, job.critical_batch
     row: dict[str, Any] = {
         "workers": workers,
         "global_batch": total,
         "seconds": seconds,
-        "compute": job.compute,
-        "straggler": max(0.0, last - job.compute),
+        "compute": compute,
+        "straggler": max(0.0, last - compute),
         "latency": max(0.0, seconds - last) * waits,
         "bandwidth": max(0.0, seconds - last) * (1 - waits),
         "throughput": total / seconds,
