@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 
 import dtk
@@ -163,31 +161,6 @@ def alone(record=True):
     model.fit(data(), verbose=0, callbacks=[dtk.Recorder()] if record else [])
 
 
-def fails_and_goes_on(strategy):
-    import keras
-
-    class Stops(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise RuntimeError("stopped")
-
-    model = model_of(strategy, name="m")
-    with contextlib.suppress(RuntimeError):
-        model.fit(data(), verbose=0, callbacks=[dtk.Recorder(), Stops()])
-    model.fit(data(), verbose=0)
-    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
-
-
-def in_float16(strategy):
-    import keras
-
-    model = model_of(strategy)
-    with strategy.scope():
-        home = keras.optimizers if hasattr(keras.optimizers, "LossScaleOptimizer") else keras.mixed_precision
-        scaled = home.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=8.0)
-        model.compile(scaled, "mse")
-    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
-
-
 def by_keyword(strategy):
     import tensorflow as tf
     from tensorflow import keras
@@ -280,13 +253,3 @@ def by_hand(strategy):
     train = tf.function(lambda batch: strategy.run(step, (batch,)))
     for batch in strategy.experimental_distribute_dataset(data()):
         train(batch)
-
-
-def estimator_with_two_hooks():
-    import estimating
-
-    def model_fn(features, labels, mode, params):
-        spec = estimating.model_fn_of(features, labels, mode, params)
-        return spec._replace(training_hooks=[dtk.EstimatorRecorder()]) if mode == "train" else spec
-
-    estimating.train(steps=5, model_fn=model_fn)

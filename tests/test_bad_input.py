@@ -33,14 +33,6 @@ async def coroutine():
     return 1
 
 
-LOCK = threading.Lock()
-
-
-def captures_lock():
-    with LOCK:
-        return 1
-
-
 @pytest.mark.trains
 @pytest.mark.parametrize(
     ("keywords", "words"),
@@ -87,15 +79,6 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
 def test_other_versions_of_keras_are_not_refused(monkeypatch, found):
     monkeypatch.setattr(versions, "version", lambda package: found)
     assert request.checked_keras(None, fine) is None
-
-
-def test_missing_arguments_are_named():
-    with pytest.raises(
-        dtk.ClusterConfigError, match="`takes_two` can't be called so: missing a required argument: 'a'"
-    ):
-        dtk.run(takes_two)
-    with pytest.raises(dtk.ClusterConfigError, match="missing a required argument: 'a'"):
-        dtk.baseline(takes_two)
 
 
 def test_no_function():

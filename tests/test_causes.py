@@ -108,17 +108,3 @@ def test_the_cause_is_in_the_sentence(function):
     # XLA takes long to say no: the other worker may be stopped before it has raised the same.
     assert str(failure.value) in (f"worker 0 {SAID[function]}", f"worker 1 {SAID[function]}")
     assert failure.value.traceback.startswith("Traceback"), "what Keras said is there in full"
-
-
-def predicting_alone(strategy):
-    model = small(strategy)
-    model.fit(rows(), verbose=0)
-    if dtk.is_chief():
-        model.predict(rows().map(lambda x, y: x), verbose=0)
-    model.fit(rows(), verbose=0)
-
-
-def test_predict_on_the_chief_alone():
-    with pytest.raises(dtk.DtkError, match="worker") as failure:
-        dtk.run(predicting_alone, workers=2, stall_timeout=20)
-    assert "the workers met in different collectives, with values of float32 and int64" in str(failure.value)

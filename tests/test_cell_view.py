@@ -68,15 +68,3 @@ def test_from_the_first_step_on_it_shows_the_session(shown):
     view.end(outcome)
     assert [state.what for state in board.states] == ["finished", "failed"]
     assert {*shown.made} == {board}
-
-
-def test_a_cell_that_goes_through_ends_well(shown):
-    view = shown.begun()
-    step(shown.started.folder, 1)
-    outcome = CellOutcome(3)
-    view.look(outcome)
-    outcome.ends |= {0: {"status": "ok"}, 1: {"status": "ok"}}
-    for peer in shown.peers:
-        peer.running = None
-    view.end(outcome)
-    assert [state.what for state in shown.made[0].states] == ["finished", "finished"]

@@ -114,16 +114,6 @@ def test_rich_output_is_folded(cluster, capsys):
     assert "[worker 0-1] <Figure size 640x480 with 1 Axes>" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_much_output_stops_nobody_and_stays_in_the_log(cluster, capsys):
-    cluster.run("for k in range(200_000): print('line', k, me)")
-    said = capsys.readouterr().out
-    for worker, folder in enumerate(cluster._session.started.folder.each):
-        assert folder.log.count(f" {worker}\n") >= 200_000
-        left = re.search(rf"\[worker {worker}\] \.\.\. ([\d,]+) further lines in ", said)
-        assert int(left[1].replace(",", "")) + said.count(f"[worker {worker}] line") == 200_000
-
-
 # ---- the end
 
 

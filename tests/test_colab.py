@@ -123,14 +123,6 @@ def test_a_run_says_it_in_one_line_and_a_request_that_is_refused_does_not(colab,
 
 
 @pytest.mark.trains
-@pytest.mark.slow  # the Colab lane has it, too
-def test_force_starts_several_and_a_ring_needs_none(colab, capsys):
-    assert dtk.run(without, workers=2, start="cold", force=True).results == [2, 2]
-    assert dtk.run(with_ring, workers=2, start="cold").results == [2, 2]
-    assert "Colab" not in capsys.readouterr().out
-
-
-@pytest.mark.trains
 def test_a_fault_and_a_restart_of_the_one_worker(colab):
     run = dtk.run(lambda: steps_of(6), workers=2, faults=[faults.exception(worker=1, step=4)], restarts=1, start="cold")
     assert [attempt.steps for attempt in run.attempts] == [(1, 3), (1, 6)]
@@ -205,14 +197,3 @@ def off():
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return sixteen().with_options(options)
-
-
-@pytest.mark.trains
-@pytest.mark.slow  # the Colab lane has it, too
-def test_what_a_policy_does_needs_two_workers(colab, capsys):
-    seen = dtk.shards(sixteen)
-    assert (seen.workers, seen.replicas, seen.policy, seen.repeated, seen.gaps) == (1, 2, "", [], [])
-    assert capsys.readouterr().out.count("what a policy does needs two workers") == 1
-    for ask in (lambda: dtk.shards(off), lambda: dtk.shards(sixteen, policy="FILE")):
-        with pytest.raises(dtk.ClusterConfigError, match="policy (OFF|FILE) needs two workers"):
-            ask()

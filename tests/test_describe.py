@@ -82,12 +82,3 @@ def test_no_tensorflow_is_imported_for_it():
     root = os.path.dirname(os.path.dirname(dtk.__file__))
     done = subprocess.run([sys.executable, "-c", code], env={**unblocked, "PYTHONPATH": root}, capture_output=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.trains
-def test_in_workers():
-    def said():
-        return dtk.environment.describe().mode
-
-    assert dtk.run(said, workers=2).results == [f"cluster, worker {k} of 2, counted from 0" for k in (0, 1)]
-    assert dtk.baseline(said).results == ["single, one process, replicas: 1"]

@@ -140,21 +140,6 @@ def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
     assert len(dtk.run(lone_pid, start=start).results) == 2
 
 
-def open_things():
-    process = psutil.Process()
-    connections = [each for each in psutil.net_connections() if each.pid == process.pid]
-    return process.num_fds(), len(process.children(recursive=True)), len(connections)
-
-
-@pytest.mark.slow
-def test_twenty_runs_leave_nothing_behind(start):
-    dtk.run(lone_pid, start=start)
-    first = open_things()
-    for _ in range(20):
-        dtk.run(lone_pid, start=start)
-    assert open_things() == first
-
-
 def while_others_make_room():
     """As another kernel of this user does that starts many runs."""
     from dtk.launch import folders

@@ -51,13 +51,6 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree():
     assert sorted(drawn) == CLASSES
 
 
-@pytest.mark.parametrize("name", sorted(set(CLASSES) - {"WorkerFailed"}))
-def test_the_message_is_what_was_said(name):
-    error = getattr(errors, name)("workers=0: it takes a whole number of at least 1")
-    assert str(error) == "workers=0: it takes a whole number of at least 1"
-    assert error._render_traceback_() == [f"{name}: workers=0: it takes a whole number of at least 1"]
-
-
 def failed(folder=None, detail="", text="Traceback ...\nZeroDivisionError: division by zero\n"):
     words = "worker 1 raised ZeroDivisionError: division by zero"
     return errors.WorkerFailed(words, worker=1, exitcode=1, traceback=text, folder=folder, detail=detail)

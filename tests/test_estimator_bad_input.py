@@ -105,13 +105,6 @@ def test_train_and_evaluate_in_a_kernel_with_tf_config():
     assert done.stdout.endswith("False\n")
 
 
-@pytest.mark.trains
-@pytest.mark.parametrize("name", ["DNNTurbo", "_private"])
-def test_a_name_that_tf_estimator_never_had(name):
-    with pytest.raises(AttributeError, match=name):
-        getattr(dtk.estimator, name)
-
-
 def by_name():
     return dtk.estimator.RunConfig()
 

@@ -3,7 +3,6 @@
 import importlib
 import re
 import sys
-from importlib.metadata import version
 
 import lanes
 import pytest
@@ -65,11 +64,6 @@ def test_the_three_pieces_are_still_missing():
     assert not hasattr(tf_export, "ESTIMATOR_API_NAME")
     with pytest.raises(ImportError):
         importlib.import_module("tensorflow_estimator.python.estimator.tpu.tpu_estimator")
-
-
-@revived
-def test_this_is_the_last_release_of_the_package():
-    assert version("tensorflow-estimator") == "2.15.0"
 
 
 def test_an_untried_tensorflow_is_refused_in_one_sentence(monkeypatch):

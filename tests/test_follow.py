@@ -72,17 +72,6 @@ def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
     assert follower.total == 15
 
 
-def test_a_cluster_that_starts_again_is_read_from_the_start(folder):
-    reader, follower = following(folder, 2)
-    announce(folder, 7, 1)
-    reader.look()
-    for worker in folder.each:  # what dtk.launch.launch does when a port was taken
-        worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
-    announce(folder, 9, 1)
-    reader.look()
-    assert follower.total == 9
-
-
 def test_a_curve_stays_small_and_keeps_its_means():
     line = Curve()
     for number in range(1, 1001):

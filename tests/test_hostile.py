@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -11,7 +10,6 @@ import pytest
 from confined import confined, plain
 
 import dtk
-from dtk.launch import folders
 
 pytestmark = pytest.mark.slow  # full disks, no ports, no descriptors: real processes each, warm and cold
 
@@ -57,11 +55,6 @@ def test_a_home_that_takes_no_files(tmp_path, home, start):
     assert said == "RESULT [[True, True]]"
 
 
-def test_a_working_directory_that_takes_no_files(tmp_path):
-    call = "(__import__('os').chdir('/proc'), hostile.run())[1]"
-    assert plain(call, tmp_path) == WORKS
-
-
 @pytest.mark.skipif(
     (3, 13) <= sys.version_info < (3, 13, 3), reason="this Python can't import NumPy there (python/cpython#130932)"
 )
@@ -85,10 +78,6 @@ def test_no_descriptor_left(tmp_path):
     )
 
 
-def test_a_function_that_uses_up_its_descriptors_hurts_nobody_else(tmp_path):
-    assert plain("hostile.run(hostile.open_many)", tmp_path) in ("RESULT [24, 24]", "RESULT [0, 0]")
-
-
 @pytest.mark.parametrize("name", ["TMPDIR", "DTK_SCRATCH"])
 def test_no_space_for_a_run(tmp_path, name):
     disk = tmp_path / "disk"
@@ -107,13 +96,6 @@ def test_no_space_for_logs_and_records(tmp_path, how):
     assert said.startswith("SAID worker 0 ")
     assert "no space" in said.lower()
     assert "\n" not in said
-
-
-def test_no_space_for_checkpoints(tmp_path):
-    disk = tmp_path / "disk"
-    call = "hostile.run(hostile.fill_by_checkpoints)"
-    said = confined(call, tmp_path, small_disk(disk), CHECKPOINTS=str(disk))
-    assert said.startswith("SAID worker 0 raised OSError: [Errno 28] No space left on device")
 
 
 def test_temporary_directories_that_take_no_files(tmp_path):
@@ -139,24 +121,3 @@ def test_all_ports_of_the_range_taken(tmp_path):
         "SAID no TCP port is free on this machine (of 40000 to 40015, net.ipv4.ip_local_port_range); "
         "end programs that hold many, or wait a minute"
     )
-
-
-def test_a_clock_that_jumps(tmp_path):
-    assert plain("hostile.with_jumping_clock()", tmp_path) == "RESULT [True, True, True]"
-
-
-def test_a_clock_that_was_put_back_does_not_make_the_newest_run_old(monkeypatch, tmp_path):
-    class Back(folders.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return cls(1999, 1, 1)
-
-    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
-    monkeypatch.setattr(folders, "KEPT_RUNS", 2)
-    runs = [dtk.run(os.getpid, workers=1, start="cold").dir]
-    monkeypatch.setattr(folders, "datetime", Back)
-    for _ in range(3):
-        gc.collect()  # the live view of a run is let go of as a circle
-        runs.append(dtk.run(os.getpid, workers=1, start="cold").dir)
-    assert "-19990101-" in runs[-1].name
-    assert [run.exists() for run in runs] == [False, True, True, True]

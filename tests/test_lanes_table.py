@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import lanes
 import lanes_table
@@ -58,31 +56,10 @@ def test_a_row_and_the_reasons(tmp_path, page):
     assert text.endswith("\nMore.\n")
 
 
-def test_lessons_have_their_own_numbers_and_another_lane_keeps_its_row(tmp_path, page):
-    first = reported(tmp_path, "main-python3.12", TESTS, "main: Python 3.12.1")
-    lanes_table.main([str(first), "--page", str(page)])
-    tests = reported(tmp_path, "colab-python3.13", TESTS)
-    reports = [tests, Path(shutil.copy(tests, tmp_path / "colab-python3.13-lessons.xml"))]
-    lanes_table.main([*map(str, reports), "--page", str(page)])
-    text = page.read_text()
-    assert "| 1, 1, 1 | 1, 1, 1 |" in text
-    assert "`make test PYTHON=python3.12` |" in text
-    assert "(1)\n- colab-python3.13: no JupyterLab there (2)\n" in text
-    assert text.index("| main-python3.12 |") < text.index("| colab-python3.13 |")
-
-
 def test_a_skip_without_a_reason_fails(tmp_path, page, capsys):
     report = reported(tmp_path, "main-python3.13", SILENT, "main: Python 3.13.0")
     assert lanes_table.main([str(report), "--page", str(page)]) == 1
     assert capsys.readouterr().err == "main-python3.13: 1 skipped without a reason\n"
-
-
-def test_what_would_break_is_said(tmp_path, capsys):
-    report = reported(tmp_path, "canary-python3.13", TESTS, "canary: Python 3.13.0, tensorflow 2.22.0rc0")
-    assert lanes_table.main([str(report), "--broken"]) == 1
-    said = capsys.readouterr().out
-    assert "### canary: Python 3.13.0, tensorflow 2.22.0rc0\n\n1 failed, 1 passed\n" in said
-    assert "::test_bad`: AssertionError: one is not two" in said
 
 
 def test_every_lane_has_its_command():

@@ -107,13 +107,6 @@ def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
     assert kinds == ["Live", "TextView", "Dashboard"]
 
 
-def test_silence(folder, capsys):
-    view = show.Live()
-    view.update(["running", "running"])
-    view.close("finished", finished=True)
-    assert capsys.readouterr().out == ""
-
-
 # ---- the dashboard
 
 
@@ -185,13 +178,6 @@ def test_dashboard_shows_a_failure(folder, dashboard):
     assert "stopped after step 1" in dashboard.page.value
     assert "&lt;no&gt;" in dashboard.page.value
     assert "accent-color:#F44336" in dashboard.page.value
-
-
-def test_dashboard_leaves_out_tensorflows_notes_on_its_start(folder, dashboard):
-    write(folder, 0, "I0000 00:00:1794212.123 41 cpu_feature_guard.cc:227] This TensorFlow binary\nmine\n")
-    dashboard.update(["running", "running"])
-    assert "mine" in dashboard.panes[0].value
-    assert "TensorFlow" not in dashboard.panes[0].value
 
 
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):

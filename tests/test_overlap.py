@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
-from types import SimpleNamespace
-
 import matplotlib.pyplot as plt
 import pytest
-from fabricate import fabricate
 from test_parts import with_marks
 
 import dtk
@@ -66,39 +61,11 @@ def test_without_marks_it_says_so(tmp_path):
     assert "no all-reduce of gradients was noted" in dtk.plot.overlap(with_marks(tmp_path, {})).texts[0].get_text()
 
 
-def test_an_error_from_before_the_start_says_so_too():
-    error = SimpleNamespace(folder=None)
-    assert "no all-reduce of gradients was noted" in dtk.plot.overlap(error).texts[0].get_text()
-
-
 def test_a_step_of_ones_own(tmp_path):
     run = with_marks(tmp_path, ONE)
     assert "Step 2 of worker 0" in alternative(dtk.plot.overlap(run, step=2))
     with pytest.raises(ValueError, match="step=9: this run has all-reduces of the steps 2 to 2"):
         dtk.plot.overlap(run, step=9)
-
-
-def test_runs_are_compared_at_the_same_step(tmp_path):
-    """The step whose duration is the median is another one in each: so neither's, but one that is usual in both."""
-    runs = []
-    for name, slow in (("a", {3: 0.3, 5: 0.001}), ("b", {4: 0.4, 6: 0.002, 5: 0.003})):
-        run = fabricate(tmp_path / name, steps=9)
-        for corner in run.folder.each:
-            rows, marks, at = [], [], 1.0
-            for row in map(json.loads, (corner.path / "records.jsonl").read_text().splitlines()):
-                end = at + 1.0 + 0.01 * ((row[1] * (3 if name == "a" else 7)) % 10) + slow.get(row[1], 0.0)
-                row[5:7] = [at, end]
-                marks.append(json.dumps(["reduce", end - 0.3, end - 0.1, 1000]) + "\n")
-                rows.append(json.dumps(row) + "\n")
-                at = end
-            (corner.path / "records.jsonl").write_text("".join(rows))
-            (corner.path / "marks.jsonl").write_text("".join(marks))
-        runs.append(run)
-    figure = dtk.plot.overlap(*runs).figure
-    steps = {re.search(r"Step (\d+) of worker 0", alternative(ax))[1] for ax in figure.axes}
-    assert len(steps) == 1
-    alone = {re.search(r"Step (\d+) of worker 0", alternative(dtk.plot.overlap(run)))[1] for run in runs}
-    assert len(alone) == 2, "each by itself would have shown another"
 
 
 def test_a_label_for_each_run(tmp_path):

@@ -41,14 +41,6 @@ def test_many_runs_grow_by_nothing(own_scratch, start):
     assert after.memory - before.memory < 20
 
 
-def test_much_output_blocks_nobody_and_is_kept_whole(start, monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "text")
-    flooded = endurance.much_output(50, start)
-    assert flooded.kept == 50
-    assert flooded.growth < 200
-    assert flooded.shown < 1_000_000
-
-
 def flood_and_die():
     endurance.flood(50)
     if dtk.is_chief():

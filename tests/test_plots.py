@@ -108,11 +108,6 @@ def test_records_that_end_early_leave_the_rest_empty(pair):
     assert ax.get_xlim() == (0.5, 30.5)
 
 
-def test_one_step_is_visible(tmp_path):
-    (patch, _) = stacks(plots.loss_scaling(fabricate(tmp_path, steps=1)))
-    assert list(patch.get_data().edges) == [0.5, 1.5]
-
-
 def spans(ax, worker, alpha):
     """Left and right ends of the blocks in a lane, by the opacity of their phase."""
     found = []
@@ -151,12 +146,6 @@ def test_timeline_of_thousands_of_steps_draws_few_blocks(tmp_path):
     ax = plots.timeline(fabricate(tmp_path, workers=1, mode="single", steps=3000))
     assert sum(len(blocks.get_paths()) for blocks in ax.collections) < 10
     assert len(spans(ax.figure.axes[1], 0, 1.0)) == 6
-
-
-def test_timeline_on_own_axes_makes_no_others(pair):
-    figure, ax = plt.subplots()
-    assert plots.timeline(pair[0], ax=ax) is ax
-    assert figure.axes == [ax]
 
 
 def test_timeline_of_a_failure_names_the_worker(tmp_path):
@@ -217,13 +206,6 @@ def test_a_step_recorded_twice_is_no_picture(tmp_path):
     twice = pandas.concat([run.records, run.records.tail(1)])
     with pytest.raises(ValueError, match="step 3 of replica 1 is recorded more than once"):
         plots.loss_scaling(SimpleNamespace(records=twice, folder=run.folder))
-
-
-def test_records_in_another_order_are_the_same_picture(tmp_path):
-    run = fabricate(tmp_path / "run", steps=6)
-    turned = SimpleNamespace(records=run.records.iloc[::-1], folder=run.folder)
-    stacks = [[patch.get_data().values.tolist() for patch in plots.loss_scaling(r).patches] for r in (run, turned)]
-    assert stacks[0] == stacks[1]
 
 
 def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):

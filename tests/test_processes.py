@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -87,14 +85,6 @@ def test_what_no_gradient_changes_is_not_counted(tmp_path):
     assert words(dtk.plot.processes(run)).count("a copy of the 110 weights") == 2
 
 
-def test_weights_that_nothing_recorded_have_no_number(tmp_path):
-    run = cluster(tmp_path)
-    for corner in run.folder.each:
-        for file in corner.path.glob("weights-*"):
-            file.unlink()
-    assert not any("weights" in each for each in words(dtk.plot.processes(run)))
-
-
 def test_several_replicas_in_one_process_add_up_inside_it(tmp_path):
     ax = dtk.plot.processes(cluster(tmp_path, workers=1, replicas=2, mode="mirrored"))
     assert alternative(ax).startswith("A step: 1 process, 2 replicas, an all-reduce inside.")
@@ -119,13 +109,6 @@ def test_of_many_workers_the_first_three_and_the_last(tmp_path):
         "worker 7",
     ]
     assert "… 4 more …" in said
-
-
-def test_an_evaluator_takes_no_part(tmp_path):
-    run = cluster(tmp_path)
-    assert "evaluator" not in words(dtk.plot.processes(run))
-    beside = replace(run, folder=replace(run.folder, has_evaluator=True))
-    assert "evaluator" in words(dtk.plot.processes(beside))
 
 
 def test_a_step_of_ones_own_and_one_that_a_worker_did_not_reach(tmp_path):

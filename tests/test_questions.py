@@ -66,13 +66,6 @@ def test_what_is_not_written_as_the_format_asks_is_refused(block, said):
         gift.read(bank(block))
 
 
-def test_a_title_twice_and_a_question_of_no_lesson_are_refused():
-    with pytest.raises(ValueError, match="one title"):
-        gift.read(bank(CHOICE, CHOICE))
-    with pytest.raises(ValueError, match="line 1: no question"):
-        gift.read(CHOICE)
-
-
 def test_escapes_are_undone():
     (question,) = gift.read(
         bank(CHOICE.replace("Which?", r"Is \{a\: 1\} \= b \~ \#c\\d?\nOne line.".replace(r"\n", "\n")))

@@ -149,30 +149,6 @@ def uneven(strategy):
         dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
 
 
-@pytest.mark.slow  # lesson 05 has it, too
-def test_a_short_last_batch_that_is_divided_by_the_full_one_is_the_same_everywhere():
-    run, baseline = dtk.run(uneven, workers=2), dtk.baseline(uneven)
-    dtk.verify(run, baseline)
-    assert run.records.examples.tolist()[-2:] == [3, 2]
-
-
-def after_fit(strategy):
-    data, model, _, step = parts(strategy)
-    with strategy.scope():
-        model.compile("sgd", "mse")
-    x, y = np.zeros((32, 8), "float32"), np.zeros((32, 2), "float32")
-    model.fit(x, y, batch_size=16, verbose=0, callbacks=[dtk.Recorder()])
-    for batch in data:
-        dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
-
-
-@pytest.mark.slow  # lesson 05 has it, too
-def test_a_loop_after_fit_counts_on():
-    run, baseline = dtk.run(after_fit, workers=2), dtk.baseline(after_fit)
-    dtk.verify(run, baseline)
-    assert run.records[run.records.worker == 1].step.tolist() == list(range(1, 2 + STEPS + 1))
-
-
 def local_values_as_the_strategys(strategy):
     import tensorflow as tf
 

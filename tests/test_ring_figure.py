@@ -72,19 +72,6 @@ def test_a_part_added_twice_is_marked():
     assert "2" in [text.get_text() for text in ax.texts]
 
 
-@pytest.mark.trains
-def test_an_interrupted_ring_has_gaps():
-    with pytest.raises(dtk.WorkerFailed) as caught:
-        dtk.run(all_reduce, workers=3, kwargs={"dead": (1, 1)}, timeout=25.0)
-    told = story(caught.value.folder)
-    ax = draw(caught.value)
-    assert f"interrupted: {told.missing} of 12 messages never arrived" in said(ax)
-    hatched = [patch for patch in ax.patches if patch.get_hatch()]
-    assert len(hatched) == sum(row is None for step in told.holds for row in step)
-    arrived = [message for message in told.messages if message.arrived]
-    assert len(arrows(ax)) == len(arrived) + sum(message.sender == 2 for message in arrived)
-
-
 def fabricated(path, *, leave_out=(), finished=True):
     """Two workers' complete all-reduce in events, without those named: (worker, what, step)."""
     folder = RunFolder(path, 2)

@@ -130,21 +130,6 @@ def test_divided_by_files_the_steps_differ_from_one_devices():
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("policy", ["FILE", pytest.param("AUTO", marks=pytest.mark.slow)])
-def test_fewer_files_than_workers_is_one_sentence(policy):
-    with pytest.raises(dtk.WorkerFailed, match=r"fewer than 3 files.*can't divide among 3 workers.*Policy\.DATA"):
-        dtk.shards(files_of(2), workers=3, policy=policy)
-    with pytest.raises(dtk.WorkerFailed, match=r"reads 1 file, which autoshard policy FILE can't divide among 2"):
-        dtk.shards(files_of(1), workers=2, policy=policy)
-
-
-@pytest.mark.trains
-def test_file_without_files_is_one_sentence():
-    with pytest.raises(dtk.WorkerFailed, match=r"not made from files, and autoshard policy FILE divides nothing else"):
-        dtk.shards(sixteen, workers=2, policy="FILE")
-
-
-@pytest.mark.trains
 @TWO_OR_THREE
 def test_a_function_that_takes_the_context_divides_by_itself(workers):
     seen = dtk.shards(by_context, workers=workers)

@@ -102,18 +102,6 @@ def test_more_forgotten_than_fit_end_in_dots():
     assert "0 were seen more than once and 396 by no worker" in said(ax)
 
 
-def test_a_replica_without_examples_has_an_empty_row():
-    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]], [[]]], alone=4))
-    assert 2 not in drawn(ax)
-    assert len(ax.get_yticklabels()) == 3
-
-
-def test_nobody_saw_anything():
-    ax = plots.sharding(from_lists([[[]], [[]]], alone=3))
-    assert [number for _, number in drawn(ax)[2]] == [0, 1, 2]
-    assert "Of 3 examples, 0 were seen more than once and 3 by no worker" in said(ax)
-
-
 def bars(ax):
     """By row of bars, from the top: the first and the last example of each."""
     boxes = [[path.get_extents() for path in row.get_paths()] for row in ax.collections]
@@ -133,12 +121,6 @@ def test_thousands_seen_by_all_have_a_row_of_their_own():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "repeated"]
     assert bars(ax) == [[(0, 1999)]] * 3
     assert "At step 1 they see, together, other examples than one device" in said(ax)
-
-
-def test_bars_show_where_the_gaps_are():
-    ax = plots.sharding(from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], alone=2000))
-    assert bars(ax)[2] == [(1900, 1999)]
-    assert ax.get_yticklabels()[2].get_text() == "no worker"
 
 
 def test_a_run_that_returned_lists_and_its_baseline(tmp_path):
@@ -161,10 +143,3 @@ def test_replicas_of_one_worker_are_called_replicas(tmp_path):
 def test_a_run_that_returned_something_else_is_refused(tmp_path):
     with pytest.raises(ValueError, match="worker 0: expected, by step, a list of the numbers of the examples"):
         plots.sharding(fabricate(tmp_path, steps=1))
-
-
-def test_it_draws_on_axes_of_ones_own():
-    _, own = plt.subplots(figsize=(5, 3))
-    ax = plots.sharding(dealt(16, 4, 2), ax=own)
-    assert ax is own
-    assert len(drawn(ax)[0]) == 8

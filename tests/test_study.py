@@ -176,16 +176,3 @@ def test_a_study_of_a_fit():
     apart = points[points.kind == "ceiling"]
     assert (apart.all_reduce == 0).all()
     assert (points[points.kind == "cluster"].all_reduce > 0).all()
-
-
-@pytest.mark.trains
-@pytest.mark.slow  # lessons 08 and 10 make studies, too
-def test_all_reduces_are_timed():
-    table = dtk.benchmark_allreduce(workers=[1, 2], sizes=[1000, 400_000], repeats=3)
-    assert list(table.workers) == [1, 1, 2, 2]
-    assert list(table.bytes) == [1000, 400_000] * 2
-    assert (table.seconds > 0).all()
-    assert (table.lowest <= table.seconds).all()
-    assert (table.seconds <= table.highest).all()
-    alone, two = table[table.workers == 1].seconds.median(), table[table.workers == 2].seconds.median()
-    assert two > alone, "one worker sends nothing"

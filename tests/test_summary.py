@@ -60,9 +60,6 @@ def test_each_keeps_its_order_around_a_common_line(fold):
     assert {*said[common + 1 :]} == {"[worker 0] x", "[worker 1] y"}
 
 
-ALIKE = {label(members): members for members in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2])}
-
-
 def test_nothing_is_lost_whatever_the_order():
     draw = np.random.default_rng(0)
     for _ in range(200):

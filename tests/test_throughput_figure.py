@@ -32,12 +32,6 @@ def test_throughput_stacks_workers_and_marks_the_ideal(pair):
     assert "after the first" in said(ax)
 
 
-def test_throughput_without_a_single_replica_marks_no_ideal(pair):
-    ax = plots.throughput(pair[0], labels=["two"])
-    assert not ax.lines
-    assert "two: 6,400 examples/s" in said(ax)
-
-
 def test_throughput_of_one_step_says_so(tmp_path):
     assert "no step after the first" in said(plots.throughput(fabricate(tmp_path, steps=1)))
 

@@ -10,7 +10,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -133,13 +132,6 @@ def test_the_scales_have_no_powers_of_ten():
     assert not any("10^" in word for word in words)
 
 
-def test_on_given_axes_only_the_throughput():
-    _, ax = plt.subplots()
-    assert what_if(EXAMPLE, ax=ax) is ax
-    assert len(ax.figure.axes) == 1
-    assert ax.get_xlabel() == "workers"
-
-
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
@@ -186,12 +178,6 @@ def test_each_control_changes_the_picture(lab, name, value, words):
     lab.controls[name].value = value
     assert lab.picture.value != before
     assert words in shown(lab)
-
-
-def test_a_larger_gradient_keeps_its_buckets(lab):
-    lab.controls["megabytes"].value = 1000
-    larger = replace(EXAMPLE, gradient_bytes=tuple(each * 1000 / 102.4 for each in EXAMPLE.buckets))
-    assert shown(lab).startswith(tell(predictions(larger, Cluster(), 64), 64)[0])
 
 
 def test_a_measured_link_is_one_of_the_links(monkeypatch):
