@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
-import dtk
 from dtk.errors import ClusterConfigError
-from dtk.interactive import clusters
 from dtk.interactive.cells import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
@@ -172,42 +170,6 @@ shares = strategy.run(tf.function(share))
 alike = v.assign_add([1.0, 1.0])
 texts = tf.constant(["a", "b"])
 """
-
-
-def test_two_replicas_of_one_worker(at_the_prompt, capsys, monkeypatch):
-    monkeypatch.setattr(clusters, "_open", None)  # beside that of this file
-    with dtk.cluster(workers=1, replicas=2) as cluster:
-        cluster.cell(REPLICAS)
-        found = cluster.inspect().set_index("name")
-        assert found.kind["shares[0]"] == "PerReplica"
-        assert [len(each.split()) for each in found["worker 0"][["shares[0]", "shares[1]"]]] == [2, 2]
-        assert dict(found.workers) == {
-            "v": "equal",
-            "shares[0]": "differ, as each has its own",
-            "shares[1]": "equal",
-            "alike": "equal",
-            "texts": "equal",
-        }
-        assert found.kept["alike"] == "mirrored"
-        np.testing.assert_array_equal(cluster.pull("shares[0]")[0], [[1, 2], [2, 4]])
-        ((_, both),) = cluster.pull("shares")
-        np.testing.assert_array_equal(both, [[3, 6], [3, 6]])
-        cluster.pause()
-        capsys.readouterr()
-        cluster.cell("a = strategy.reduce('sum', shares[0], axis=None)\nstrategy.run(share)\nlast = 1")
-        assert "worker 0: held before a collective in line 1" in capsys.readouterr().out
-        assert "a" not in [*cluster.inspect().name]
-        cluster.step()
-        assert "worker 0: held before a collective in line 2" in capsys.readouterr().out
-        assert [*cluster.inspect().name[:2]] == ["own in share()", "own in share(), replica 1"]
-        np.testing.assert_array_equal(cluster.pull("own")[0], [2, 3])
-        np.testing.assert_array_equal(cluster.pull("a")[0], [3, 6])
-        cluster.step()  # both replicas' parts of one collective
-        assert cluster.run("last") == [1]
-        cluster.resume()
-        shown = at_the_prompt("replicas own", "replicas v", "c", "c")
-        cluster.cell("def mine():\n    own = v * 1.0\n    breakpoint()\n    return own\nstrategy.run(mine)")
-        assert [len(shown[f"replicas {name}"]) for name in ("own", "v")] == [3, 3]  # head, row, where it is
 
 
 def test_a_cell_at_a_prompt_is_freed(cluster, monkeypatch):

@@ -66,11 +66,6 @@ def test_the_line_is_where_verify_begins_to_raise(tmp_path, alone, step, factor)
         assert f"Step {step} is the first above the bound; the largest difference is 1.01 times" in words
 
 
-def test_runs_that_are_equal_everywhere(tmp_path, alone):
-    words = alternative(dtk.plot.difference(fabricate(tmp_path / "run", steps=STEPS), alone))
-    assert words.startswith("The two losses are equal at every step, to the last bit.")
-
-
 def test_two_pairs_in_one_picture(tmp_path, alone):
     table = differences(alone, alone)
     tanh = cluster(tmp_path / "tanh", table.allowed.to_numpy() / 200)

@@ -6,7 +6,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import fabricate
@@ -65,8 +64,3 @@ def test_boxes_do_not_overlap(tmp_path, workers):
     overlapping = [(a, b) for a in range(len(boxes)) for b in range(a) if boxes[a].overlaps(boxes[b])]
     assert overlapping == []
     assert all(box.x0 >= 0 and box.x1 <= ax.figure.bbox.width for box in boxes)
-
-
-def test_it_draws_on_the_axes_it_is_given(tmp_path):
-    _, mine = plt.subplots()
-    assert dtk.plot.fan(fabricate(tmp_path, steps=1), ax=mine) is mine

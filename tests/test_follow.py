@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from fabricate import fabricate, losses
@@ -125,17 +123,6 @@ def test_a_line_without_end_stays_bounded(tmp_path):
     while log.read(1 << 16) or not log.caught_up:
         pass
     assert len(log._pending) <= 1 << 14
-
-
-def test_a_whole_run_is_followed(tmp_path):
-    run = fabricate(tmp_path / "run", workers=4, steps=30)
-    reader, follower = following(run.folder, 4)
-    reader.look()
-    assert (follower.step, follower.total) == (30, 30)
-    assert np.sum([curve.values for curve in follower.losses], axis=0) == pytest.approx(losses(30))
-    shutil.rmtree(run.folder.path)
-    reader.look()  # a directory that has gone is no reason to fail
-    assert follower.step == 30
 
 
 # ---- the shares of the loss

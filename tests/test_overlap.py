@@ -68,13 +68,6 @@ def test_a_step_of_ones_own(tmp_path):
         dtk.plot.overlap(run, step=9)
 
 
-def test_a_label_for_each_run(tmp_path):
-    with pytest.raises(ValueError, match="2 labels for 1 runs; give one a run"):
-        dtk.plot.overlap(with_marks(tmp_path, ONE), labels=["a", "b"])
-    with pytest.raises(ValueError, match="a run or more"):
-        dtk.plot.overlap()
-
-
 def deep(packs):
     def train():
         import keras

@@ -126,21 +126,6 @@ def test_tensorflow_gets_the_size_of_messages(start):
     assert dtk.run(message_bytes, workers=2, start=start).results == [(tuning.MESSAGE_BYTES, alone)] * 2
 
 
-@pytest.mark.trains
-def test_threads_may_spin_where_a_worker_has_several(monkeypatch):
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "2")
-    assert dtk.run(message_bytes, workers=1).results == [(tuning.MESSAGE_BYTES, False)]
-
-
-@pytest.mark.slow
-def test_another_size_of_messages(monkeypatch):
-    monkeypatch.setenv("DTK_MESSAGE_BYTES", "4096")
-    assert [size for size, _ in dtk.run(message_bytes, workers=2).results] == [4096] * 2
-    monkeypatch.setenv("DTK_MESSAGE_BYTES", "4 MB")
-    with pytest.raises(dtk.WorkerFailed, match="DTK_MESSAGE_BYTES=4 MB: it takes bytes, or 0"):
-        dtk.run(message_bytes, workers=2)
-
-
 PUBLIC_WAY = """
 import tensorflow as tf
 wanted = tf.compat.v1.ConfigProto()

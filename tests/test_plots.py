@@ -93,13 +93,6 @@ def test_a_nan_is_a_hatched_gap(tmp_path):
     assert "no finite loss" in ax.get_legend_handles_labels()[1]
 
 
-def test_a_replica_without_examples_adds_nothing(tmp_path):
-    shares, examples = np.full((3, 2), 0.5), np.full((3, 2), 8)
-    shares[2, 1], examples[2, 1] = np.nan, 0
-    ax = plots.loss_scaling(fabricate(tmp_path, steps=3, shares=shares, examples=examples))
-    np.testing.assert_allclose(stacks(ax)[-1].get_data().values, [1.0, 1.0, 0.5])
-
-
 def test_records_that_end_early_leave_the_rest_empty(pair):
     cut(pair[0], 1, 12)
     ax = plots.loss_scaling(*pair)
@@ -140,12 +133,6 @@ def test_timeline_shows_who_waits(tmp_path):
     np.testing.assert_allclose(busy[:, 1] - busy[:, 0], 0.09 - 0.03)
     hatched = [blocks for blocks in lower.collections if blocks.get_hatch()]
     assert {round(blocks.get_paths()[0].get_extents().y0 + 0.36) for blocks in hatched} == {0}
-
-
-def test_timeline_of_thousands_of_steps_draws_few_blocks(tmp_path):
-    ax = plots.timeline(fabricate(tmp_path, workers=1, mode="single", steps=3000))
-    assert sum(len(blocks.get_paths()) for blocks in ax.collections) < 10
-    assert len(spans(ax.figure.axes[1], 0, 1.0)) == 6
 
 
 def test_timeline_of_a_failure_names_the_worker(tmp_path):
@@ -191,14 +178,6 @@ def test_lines_follow_the_theme(pair, style):
         ax = plots.loss_scaling(*pair)
         assert to_rgba(ax.lines[0].get_color()) == to_rgba(plt.rcParams["text.color"])
         assert ax.get_facecolor() == to_rgba(plt.rcParams["axes.facecolor"])
-
-
-def test_steps_that_nobody_recorded_are_a_hatched_gap(tmp_path):
-    run = fabricate(tmp_path / "run", steps=10)
-    records = run.records[~run.records.step.between(4, 6)]
-    ax = plots.loss_scaling(SimpleNamespace(records=records, folder=run.folder))
-    (gap,) = [patch for patch in ax.patches if patch.get_hatch()]
-    assert (gap.get_x(), gap.get_x() + gap.get_width()) == (3.5, 6.5)
 
 
 def test_a_step_recorded_twice_is_no_picture(tmp_path):

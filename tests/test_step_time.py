@@ -136,18 +136,6 @@ def test_a_failed_point_is_marked_in_both():
         ax.figure.canvas.draw()
 
 
-def test_a_study_where_all_failed_says_so():
-    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
-        assert "study.points.failed" in draw(dtk.Study([broken()], 2, "train")).texts[0].get_text()
-        assert "study.points.failed" in draw(dtk.Study([], 2, "train")).texts[0].get_text()
-
-
-def test_one_repeat_has_no_range():
-    rows = [each for each in study().rows if each["repeat"] == 1]
-    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
-        assert "One repeat, no range." in alternative(draw(dtk.Study(rows, 2, "train")))
-
-
 def test_the_parts_of_a_studys_steps():
     ax = dtk.plot.step_time(study())
     assert [label.get_text()[0] for label in ax.get_yticklabels()] == ["1", "2"]

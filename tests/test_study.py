@@ -73,14 +73,6 @@ def test_the_gap_is_named_and_adds_up(both):
 
 
 @pytest.mark.trains
-def test_one_repeat_has_no_range():
-    study = dtk.study(steps, workers=[2], global_batch=8, repeats=1)
-    one = row(study, "strong", 2)
-    assert one["measured_n"] == 1
-    assert np.isnan([one["measured_min"], one["measured_max"], one["ceiling_min"]]).all()
-
-
-@pytest.mark.trains
 def test_repeats_have_a_range(both):
     two = row(both, "strong", 2)
     assert two["measured_n"] == 2
@@ -97,13 +89,6 @@ def test_workers_without_communication_count_while_all_compute():
     assert np.isnan(summary.apart(frame([])))
     never_together = [(w, w, s, 1, 0.5, 10, s + 9 * w, s + 9 * w + 1) for w in (0, 1) for s in range(1, 9)]
     assert np.isnan(summary.apart(frame(never_together)))
-
-
-@pytest.mark.trains
-def test_what_to_expect_of_more_workers_than_cores_is_said(capsys):
-    study = dtk.study(steps, workers=[3], per_replica_batch=4, repeats=1)
-    assert "3 workers on 2 cores: they take turns" in capsys.readouterr().out
-    assert not study.points.failed.any()
 
 
 @pytest.mark.trains
