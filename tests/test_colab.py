@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from fabricate import fabricate
 from faking import steps_of
 from training import BATCH, batches
 
@@ -133,11 +132,6 @@ def test_the_fault_lab_offers_the_worker_that_there_is(colab, monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     assert "worker=0" in repr(dtk.plot.fault_lab(dtk.run, with_strategy, workers=2, steps=4))
     assert "worker=1" in repr(dtk.plot.fault_lab(dtk.run, with_strategy, workers=2, steps=4, force=True))
-
-
-def test_one_replica_without_a_baseline_is_asked_whether_it_learns(tmp_path):
-    learns = fabricate(tmp_path, workers=1)
-    assert dtk.diagnose(learns).mistake == "none"
 
 
 # ---- with TensorFlow

@@ -70,11 +70,6 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     assert finding.remedy.startswith('pip install "keras>=3.12"')
 
 
-def test_one_core_works_and_is_no_faster(monkeypatch):
-    monkeypatch.setattr(limits, "cores", lambda: limits.Limit(1, "CPU_LIMIT"))
-    assert "slower than one worker" in str(found(doctor._cores)["cores"])
-
-
 @pytest.mark.parametrize(
     ("fork", "warm", "words"), [(False, "1", "cold"), (True, "0", "DTK_WARM=0"), (True, "1", "warm")]
 )

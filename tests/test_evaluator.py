@@ -95,14 +95,6 @@ def test_true_runs_the_same_function_with_the_same_arguments(start):
     assert run.evaluator == ("evaluator", 4)
 
 
-@mostly_warm
-def test_a_run_without_one_has_no_evaluations(start):
-    run = dtk.run(role_of_all, args=(1,), evaluator=None, start=start)
-    assert (run.evaluator, run.evaluator_log, run.tf_config.evaluator) == (None, "", None)
-    assert list(run.evaluations.columns) == ["step", "started", "ended"]
-    assert run.folder.members == run.folder.each
-
-
 # ---- failures
 
 
@@ -210,13 +202,3 @@ def test_a_busy_evaluator_does_not_hide_workers_that_stall(start):
     evaluator = functools.partial(busy, 60.0)
     with pytest.raises(dtk.WorkerStalled, match="no worker made progress for 1.2 s; .*, evaluator running"):
         dtk.run(sleep, evaluator=evaluator, stall_timeout=1.2, start=start)
-
-
-@mostly_warm
-def test_a_timeout_counts_for_the_evaluator(start):
-    with pytest.raises(dtk.RunTimeout, match="its timeout of 4 s; .*, evaluator running"):
-        dtk.run(role_of_all, args=(1,), evaluator=busy_for_ever, timeout=4, start=start)
-
-
-def busy_for_ever():
-    busy(60.0)

@@ -86,11 +86,6 @@ def test_a_pause_within_an_epoch_is_avoided_and_a_usual_one_is_not():
     assert set(typical_steps(times(set(range(2, 41, 3))))) & set(range(2, 41, 3)), "most stretches have two"
 
 
-def test_epochs_of_two_steps_leave_nothing_to_enlarge():
-    rows = [(0, 0, step, step // 2, 0.5, 64, step, step + 0.5) for step in range(1, 10)]
-    assert typical_steps(step_times(frame(rows))) == []
-
-
 def test_a_worker_without_a_step_leaves_nothing_to_enlarge(tmp_path):
     run = fabricate(tmp_path, steps=10)
     (run.folder.worker(1).path / "records.jsonl").write_text("")

@@ -48,16 +48,6 @@ def test_one_worker_has_the_mean_and_the_spread_asked_for():
     assert np.sqrt(((values - 1) ** 2 * weights).sum()) == pytest.approx(0.4, rel=1e-6)
 
 
-def test_without_spread_nobody_is_slower():
-    assert [slowest_mean(workers, 0.0) for workers in COUNTS] == [1.0] * len(COUNTS)
-
-
-def test_more_workers_and_more_spread_wait_longer():
-    means = np.array([[slowest_mean(workers, spread) for workers in COUNTS] for spread in (0.01, 0.1, 0.5)])
-    assert (np.diff(means, axis=0)[:, 1:] > 0).all()
-    assert (np.diff(means, axis=1) > 0).all()
-
-
 # ---- steps
 
 

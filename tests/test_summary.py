@@ -118,10 +118,6 @@ def test_a_run_that_failed_is_shown_with_its_cause(run, capsys):
     assert "cluster of 2 workers: worker 1 raised ValueError: no such colour" in capsys.readouterr().out
 
 
-def test_without_records_it_says_what_records(tmp_path):
-    assert "--record" in summary.lines(fabricate(tmp_path, steps=0))[0]
-
-
 def test_a_directory_of_no_run_is_refused(tmp_path, capsys):
     for command in ("show", "report"):
         assert cli.main([command, str(tmp_path)]) == 1

@@ -8,7 +8,6 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import pytest
-from fabricate import fabricate
 from live_folder import empty, step
 
 import dtk
@@ -91,13 +90,6 @@ def test_every_number_of_workers_has_room(tmp_path, workers, theme):
         ax = dtk.plot.wait_for(error_of(tmp_path, *(waits(k, quiet=10.0 + k) for k in range(workers - 1)), last))
     assert inside(ax)
     assert len(by_gid(ax, "waits")) == (workers - 1 if workers <= 4 else 1), "of many, those alike share a box"
-
-
-def test_a_run_that_ended_well(tmp_path):
-    ax = dtk.plot.wait_for(fabricate(tmp_path, workers=3, steps=4))
-    assert title(ax) == "Nobody waits: every worker has finished"
-    assert [text.get_text() for text in by_gid(ax, "state")] == ["finished after step 4"] * 3
-    assert by_gid(ax, "waits") == []
 
 
 def test_an_error_before_anything_started():
