@@ -115,7 +115,3 @@ def test_its_files_go_where_it_says_and_an_untrained_step_is_unknown():
     assert (run.dir / "board").is_dir()
     assert run.evaluations.step.isna().tolist() == [True]
     assert run.evaluations.accuracy.between(0, 1).all()
-
-
-def fits(strategy):
-    classifier(strategy).fit(batches(128), callbacks=[dtk.Recorder()], verbose=0)

@@ -74,13 +74,6 @@ def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
     assert [line for line in printed if not is_chatter(line)] == [], "a silent fit shows nothing of its start"
 
 
-def uneven(strategy, count):
-    model = classifier(strategy)
-    before = model.evaluate(batches(count), verbose=0), model.predict(batches(count), verbose=0)
-    model.fit(batches(count), verbose=0, callbacks=[dtk.Recorder()])
-    return before, all(np.isfinite(weight).all() for weight in model.get_weights())
-
-
 def normalized(strategy, count):
     from tensorflow import keras
 

@@ -13,20 +13,6 @@ from dtk.places import hosts
 from dtk.places.machines import LentMachine
 
 
-def train(strategy):
-    import keras
-    import tensorflow as tf
-
-    (images, _), _ = dtk.datasets.load("mnist", source="embedded")
-    batches = images.map(lambda x, y: (tf.cast(x, tf.float32) / 255.0, y)).batch(128, drop_remainder=True).take(5)
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9), loss=loss)
-    backup = keras.callbacks.BackupAndRestore(str(dtk.run_dir() / "backup"))
-    model.fit(batches, epochs=3, callbacks=[backup, dtk.Recorder()], verbose=0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

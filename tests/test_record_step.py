@@ -146,12 +146,6 @@ def test_without_the_model_verify_says_what_is_missing():
     assert error.value.reason == "updates"
 
 
-def uneven(strategy):
-    data, model, _, step = parts(strategy, count=STEPS * 16 - 11)
-    for batch in data:
-        dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
-
-
 def local_values_as_the_strategys(strategy):
     import tensorflow as tf
 
