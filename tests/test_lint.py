@@ -46,7 +46,8 @@ def test_a_room_may_only_get_smaller(tmp_path, monkeypatch, lines, said):
     assert [said in sentence for sentence in found] == [True] * bool(said)
 
 
-def test_the_tool_names_file_and_line(tmp_path, capsys):
+def test_the_tool_names_file_and_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(lint_code, "rooms", lambda *_: ())  # whose totals are another test's
     (tmp_path / "good.py").write_text("x = 1\n")
     assert lint_code.main([str(tmp_path)]) == 0
     (tmp_path / "bad.py").write_text("\n\n" + function(60))
