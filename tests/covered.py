@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 
 import dtk
@@ -231,3 +233,39 @@ def lists_with_one_beginning(strategy, wrong=False):
             dtk.record_step(run(batch), batch=batch, model=weights)
     if wrong and n > 1:
         model.layers[1].kernel.assign(model.layers[1].kernel * 2.0)
+
+
+def fails_and_goes_on(strategy):
+    import keras
+
+    class Stops(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise RuntimeError("stopped")
+
+    model = model_of(strategy, name="m")
+    with contextlib.suppress(RuntimeError):
+        model.fit(data(), verbose=0, callbacks=[dtk.Recorder(), Stops()])
+    model.fit(data(), verbose=0)
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def by_hand(strategy):
+    """A recorded fit, and a second model whose weights are changed without an optimizer, by N times its gradient."""
+    import tensorflow as tf
+
+    model, other = model_of(strategy, name="m"), model_of(strategy, name="other")
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(other(x) - y))
+        gradients = tf.distribute.get_replica_context().all_reduce(
+            "sum", tape.gradient(loss, other.trainable_variables)
+        )
+        for variable, gradient in zip(other.trainable_variables, gradients, strict=True):
+            variable.assign_sub(0.05 * gradient)
+
+    train = tf.function(lambda batch: strategy.run(step, (batch,)))
+    for batch in strategy.experimental_distribute_dataset(data()):
+        train(batch)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
+import dtk
 from dtk.errors import ClusterConfigError
+from dtk.interactive import clusters
+from dtk.interactive.cells import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 
@@ -69,6 +72,30 @@ def place(cluster, worker):
     return cluster._session.peers[worker].ask("where")["place"]
 
 
+def test_at_the_same_breakpoint_after_an_error_and_where_a_name_is_not(cluster, at_the_prompt):
+
+    def both():
+        return 4 in place(cluster, 0) and 4 in place(cluster, 1)
+
+    rest = ["replicas mine", "c", "replicas  mine", "c"]
+    shown = at_the_prompt(*rest, when=lambda: len(shown) > 1 or both())
+    cluster.cell("def f():\n    mine = me\n    breakpoint()\n    return mine\nf()")
+    assert shown["replicas mine"][1].split()[-2:] == ["0", "1"]
+    assert all("line 4 (`return mine`)" in line for line in shown["replicas mine"][2:4])
+    one, other = (re.match(r"\[(worker \d)\]", shown[key][0])[1] for key in ("", "c"))
+    assert {one, other} == {*WORKERS}  # one after the other, and not by turns
+    with pytest.raises(CellFailed, match="worker 1 raised ZeroDivisionError"):
+        cluster.cell("def g(k):\n    if me: late = 1 / 0\n    else: late = 1\n    return late\ng(3)")
+    shown = at_the_prompt("replicas k", "replicas model", "replicas nothing")
+    cluster.cell("%debug", workers=[1])
+    assert shown["replicas k"][1].split() == ["k", "only", "on", "1", "3"]
+    assert shown["replicas k"][2] == "worker 0: in no cell"
+    assert [line.split()[:2] for line in shown["replicas model"][1:5]] == [
+        [f"model.weights[{k}]", "equal"] for k in range(4)
+    ]
+    assert shown["replicas nothing"][0] == "NameError: name 'nothing' is not defined"
+
+
 def test_what_is_local_to_a_function_in_which_workers_are_held(cluster):
     cluster.pause()
     cluster.cell("def half(part):\n    twice = part * 2\n    return total(twice)\nhalved = half(me + 1)")
@@ -102,6 +129,13 @@ def test_gradients_are_pulled_before_and_after_an_all_reduce(cluster):
     assert cluster.inspect().set_index("name").workers["together[0]"] == "equal"
 
 
+def test_one_looks_while_another_waits_for_what_cant_come(cluster):
+    with pytest.raises(CellFailed, match="worker 0 waits for worker 1"):
+        cluster.cell("seen = me\nif me == 0: total(1)")
+    assert cluster.pull("seen") == [0, 1]
+    cluster.cell("total(1)", workers=[1])
+
+
 def test_unlike_lines_are_named_in_the_workers_order_when_one_steps(cluster, capsys):
     cluster.pause()
     cluster.cell("if me:\n    y = total(1)\nelse:\n    y = total(10)")
@@ -111,6 +145,15 @@ def test_unlike_lines_are_named_in_the_workers_order_when_one_steps(cluster, cap
     said = capsys.readouterr().out
     assert re.search(r"dtk: \[worker 0\] .*total\(10\)`\) and \[worker 1\] .*total\(1\)`\) met in one collective", said)
     assert said.rstrip().endswith("met in one collective: unless both are the same step, its result is a mix")
+
+
+def test_who_catches_up_from_another_line_is_named(cluster, capsys):
+    with pytest.raises(CellFailed, match="run the rest on the workers that are awaited"):
+        cluster.cell("if me == 0: first = total(1)")
+    cluster.cell("second = total(2)", workers=[1])
+    (said,) = capsys.readouterr().out.splitlines()
+    assert "[worker 0]" in said
+    assert "called in line 1 (`second = total(2)`) met in one collective: unless both are the same step" in said
 
 
 # ---- one worker with two replicas
@@ -129,6 +172,42 @@ shares = strategy.run(tf.function(share))
 alike = v.assign_add([1.0, 1.0])
 texts = tf.constant(["a", "b"])
 """
+
+
+def test_two_replicas_of_one_worker(at_the_prompt, capsys, monkeypatch):
+    monkeypatch.setattr(clusters, "_open", None)  # beside that of this file
+    with dtk.cluster(workers=1, replicas=2) as cluster:
+        cluster.cell(REPLICAS)
+        found = cluster.inspect().set_index("name")
+        assert found.kind["shares[0]"] == "PerReplica"
+        assert [len(each.split()) for each in found["worker 0"][["shares[0]", "shares[1]"]]] == [2, 2]
+        assert dict(found.workers) == {
+            "v": "equal",
+            "shares[0]": "differ, as each has its own",
+            "shares[1]": "equal",
+            "alike": "equal",
+            "texts": "equal",
+        }
+        assert found.kept["alike"] == "mirrored"
+        np.testing.assert_array_equal(cluster.pull("shares[0]")[0], [[1, 2], [2, 4]])
+        ((_, both),) = cluster.pull("shares")
+        np.testing.assert_array_equal(both, [[3, 6], [3, 6]])
+        cluster.pause()
+        capsys.readouterr()
+        cluster.cell("a = strategy.reduce('sum', shares[0], axis=None)\nstrategy.run(share)\nlast = 1")
+        assert "worker 0: held before a collective in line 1" in capsys.readouterr().out
+        assert "a" not in [*cluster.inspect().name]
+        cluster.step()
+        assert "worker 0: held before a collective in line 2" in capsys.readouterr().out
+        assert [*cluster.inspect().name[:2]] == ["own in share()", "own in share(), replica 1"]
+        np.testing.assert_array_equal(cluster.pull("own")[0], [2, 3])
+        np.testing.assert_array_equal(cluster.pull("a")[0], [3, 6])
+        cluster.step()  # both replicas' parts of one collective
+        assert cluster.run("last") == [1]
+        cluster.resume()
+        shown = at_the_prompt("replicas own", "replicas v", "c", "c")
+        cluster.cell("def mine():\n    own = v * 1.0\n    breakpoint()\n    return own\nstrategy.run(mine)")
+        assert [len(shown[f"replicas {name}"]) for name in ("own", "v")] == [3, 3]  # head, row, where it is
 
 
 def test_a_cell_at_a_prompt_is_freed(cluster, monkeypatch):

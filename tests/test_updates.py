@@ -9,8 +9,10 @@ from covered import (
     BATCH,
     COUNT,
     alone,
+    by_hand,
     by_keyword,
     eager,
+    fails_and_goes_on,
     lists_with_one_beginning,
     skips_steps,
     then_more,
@@ -158,3 +160,16 @@ def test_a_rate_by_the_number_of_replicas_passes_as_so_many_however_small_it_is(
     assert dtk.verify(right, baseline).verdict == "one device"
     assert dtk.verify(*pair(eager, traced=traced, by_replicas=True)).verdict == "replicas"
     assert "the learning rate depends on the number of replicas" in capsys.readouterr().out
+
+
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
+def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
+    error = refused(*pair(fails_and_goes_on))
+    assert error.reason == "updates"
+    assert "4 of the 9 updates" in str(error)
+
+
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
+def test_training_by_hand_beside_a_recorded_fit_is_found():
+    error = refused(*pair(by_hand))
+    assert (error.reason, error.step) == ("update", 5)
