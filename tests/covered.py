@@ -162,31 +162,6 @@ def alone(record=True):
     model.fit(data(), verbose=0, callbacks=[dtk.Recorder()] if record else [])
 
 
-def fails_and_goes_on(strategy):
-    import keras
-
-    class Stops(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise RuntimeError("stopped")
-
-    model = model_of(strategy, name="m")
-    with contextlib.suppress(RuntimeError):
-        model.fit(data(), verbose=0, callbacks=[dtk.Recorder(), Stops()])
-    model.fit(data(), verbose=0)
-    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
-
-
-def in_float16(strategy):
-    import keras
-
-    model = model_of(strategy)
-    with strategy.scope():
-        home = keras.optimizers if hasattr(keras.optimizers, "LossScaleOptimizer") else keras.mixed_precision
-        scaled = home.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=8.0)
-        model.compile(scaled, "mse")
-    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
-
-
 def by_keyword(strategy):
     import tensorflow as tf
     from tensorflow import keras
@@ -259,6 +234,20 @@ def lists_with_one_beginning(strategy, wrong=False):
         model.layers[1].kernel.assign(model.layers[1].kernel * 2.0)
 
 
+def fails_and_goes_on(strategy):
+    import keras
+
+    class Stops(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise RuntimeError("stopped")
+
+    model = model_of(strategy, name="m")
+    with contextlib.suppress(RuntimeError):
+        model.fit(data(), verbose=0, callbacks=[dtk.Recorder(), Stops()])
+    model.fit(data(), verbose=0)
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+
 def by_hand(strategy):
     """A recorded fit, and a second model whose weights are changed without an optimizer, by N times its gradient."""
     import tensorflow as tf
@@ -279,13 +268,3 @@ def by_hand(strategy):
     train = tf.function(lambda batch: strategy.run(step, (batch,)))
     for batch in strategy.experimental_distribute_dataset(data()):
         train(batch)
-
-
-def estimator_with_two_hooks():
-    import estimating
-
-    def model_fn(features, labels, mode, params):
-        spec = estimating.model_fn_of(features, labels, mode, params)
-        return spec._replace(training_hooks=[dtk.EstimatorRecorder()]) if mode == "train" else spec
-
-    estimating.train(steps=5, model_fn=model_fn)

@@ -55,7 +55,6 @@ SERIES = [
     "lstm dropout",
     "attention dropout",
 ]
-RANDOM = {"dropout", "noise", "spatial dropout", "lstm dropout", "attention dropout"}
 LOSSES = ["mse", "mae", "huber", "flat", "bce", "scce", "smooth", "cosine", "own", "sum"]
 OPTIMIZERS = ["SGD", "momentum", "Adam", "AdamW", "RMSprop", "Nadam", "Adagrad"]
 EXTRAS = ["ema", "schedule", "execution", "metrics", "validation", "eager"]

@@ -37,14 +37,6 @@ def fill_by_records():
     time.sleep(60)
 
 
-def fill_by_checkpoints():
-    """Fills the disk that CHECKPOINTS names as a training function does: file after file."""
-    place = Path(os.environ["CHECKPOINTS"])
-    for number in range(10**7 if dtk.is_chief() else 0):
-        (place / f"ckpt-{number}").write_bytes(b"x" * 10_000)
-    time.sleep(60)
-
-
 def add_up():
     import tensorflow as tf
 
@@ -58,40 +50,6 @@ def import_all():
     import tensorflow_datasets as tfds
 
     return [bool(keras.__version__), bool(tfds.__version__)]
-
-
-def open_many():
-    files = []
-    try:
-        while len(files) < 10_000:
-            files.append(open(os.devnull))  # noqa: SIM115
-    except OSError as error:
-        return error.errno
-    return 0
-
-
-def with_jumping_clock(jumps=(3e9, -3e9, 0.0)):
-    """A run in each hour that the wall clock may jump to, in the kernel and in the workers."""
-    real = time.time
-
-    def train():
-        import time as clock
-
-        real = clock.time
-        seen = []
-        for jump in jumps:
-            clock.time = lambda jump=jump: real() + jump
-            place = dtk.environment.here()
-            before = place.now()
-            clock.sleep(0.01)
-            seen.append(0 < place.now() - before < 100)
-        return all(seen)
-
-    results = []
-    for jump in jumps:
-        time.time = lambda jump=jump: real() + jump
-        results.append(run(train, stall_timeout=100) == [True, True])
-    return results
 
 
 def take_all_ports():

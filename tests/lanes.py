@@ -88,7 +88,6 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
         **{("test_gallery.py", f"{test}[quickstart_batch_norm]"): _AVERAGES for test in _ANSWER},
         ("test_gallery.py", "test_the_comparison_sees_what_another_seed_changes"): _WRITTEN_FOR_3,
         ("test_keras_callbacks.py", "test_all_callbacks_at_once_and_a_restart[2]"): _ONE,
-        ("test_keras_fit.py", "test_keras_2"): _ONE,
         ("test_loss_scale.py", "test_without_the_correction_the_first_replica_decides_about_the_loss_scale"): _TRAINER,
         ("test_loss_scale.py", "test_without_the_correction_one_of_two_workers_waits_for_ever"): _TRAINER,
         ("test_mistakes.py", "test_the_mistake_is_recognised[sum over batch size-loop]"): _REDUCTION,

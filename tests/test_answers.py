@@ -70,17 +70,6 @@ def test_what_was_answered_in_one_language_is_shown_in_another(own_file, capsys,
     assert repr(speed).endswith("you said 2 times")
 
 
-def test_what_was_checked_in_one_language_is_kept_for_another(own_file, speak):
-    speak("zh")
-    with pytest.raises(CheckFailed, match="tip: a sum grows"):
-        dtk.check("00.share", lambda losses, global_batch: sum(losses))
-    speak("en")
-    assert dtk.answers().checked.tolist() == ["tip: a sum grows with the batch; one device takes a mean"]
-    dtk.check("00.share", lambda losses, global_batch: sum(losses) / global_batch)
-    speak("zh")
-    assert dtk.answers().checked.tolist() == ["PASS"]
-
-
 def test_without_an_answer_the_cell_says_what_came_out(own_file, capsys):
     dtk.ask("99.share", "Which?", ["one", "two"]).came_out(2)
     assert capsys.readouterr().out == "99.share: no prediction; here it is two\n"
@@ -129,11 +118,6 @@ def test_nothing_is_kept_where_nothing_is_shown(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert dtk.ask("99.share", "Which?", ["one", "two"], answer=1).given is None
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unknown_exercise_is_answered_with_those_there_are():
-    with pytest.raises(dtk.DtkError, match=r"no exercise is called '00.shares'; there are .*00\.share"):
-        dtk.check("00.shares", 1)
 
 
 def test_the_report_has_predictions_checks_and_figures(own_file, tmp_path, capsys, monkeypatch):

@@ -7,8 +7,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from nbclient.exceptions import DeadKernelError
-from waiting import wait_gone
 
 ROOT = Path(__file__).parent.parent
 
@@ -112,30 +110,3 @@ for fn in (train, feed):
         "`strategy`, a MirroredStrategy, is captured by `train`; create it inside",
         "`data`, a RangeDataset, is captured by `feed`; create it inside",
     ]
-
-
-WATCH_AND_DIE = """
-import os, pathlib, psutil, signal, threading
-
-def die():
-    me = psutil.Process()
-    while len(list(dtk_runs.glob("*/worker-*/log.txt"))) < 2:
-        pass
-    pathlib.Path("pids").write_text(" ".join(str(p.pid) for p in me.children(recursive=True)))
-    os.kill(me.pid, signal.SIGKILL)
-
-from dtk.environment import scratch
-dtk_runs = scratch() / "runs"
-threading.Thread(target=die).start()
-dtk.run(sleep)
-"""
-
-
-@pytest.mark.slow
-def test_no_process_survives_a_killed_jupyter_kernel(execute, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with pytest.raises(DeadKernelError):
-        execute("import dtk, time", "def sleep():\n    time.sleep(60)\n", WATCH_AND_DIE)
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert len(pids) >= 3, "the parent and two workers"
-    assert wait_gone(pids) == []

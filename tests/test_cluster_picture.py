@@ -44,13 +44,6 @@ def test_the_evaluator_knows_the_workers_who_do_not_know_it(count):
     assert EVALUATOR_COLOR in last[4]
 
 
-def test_a_named_chief_is_marked_and_worker_0_is_not():
-    cluster = {"chief": ["a:1"], "worker": ["b:2"], "evaluator": ["c<d:3"]}
-    found = boxes(ClusterPicture({"cluster": cluster, "task": {"type": kind, "index": 0}} for kind in cluster))
-    assert [heading for heading, *_ in found] == ["chief 0", "worker 0", "evaluator 0"]
-    assert "c<d:3" in found[0][2]
-
-
 def test_a_cluster_picture_is_a_list():
     configs = tf_config.build([4001, 4002])
     picture = ClusterPicture(configs)

@@ -113,18 +113,6 @@ def test_rich_output_is_folded(cluster, capsys):
     assert "[worker 0-1] <Figure size 640x480 with 1 Axes>" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_much_output_stops_nobody_and_stays_in_the_log(cluster, capsys):
-    cluster.run("for k in range(200_000): print('line', k, me)")
-    said = capsys.readouterr().out
-    for worker, folder in enumerate(cluster._session.started.folder.each):
-        assert folder.log.count(f" {worker}\n") >= 200_000
-        assert 5_000 < said.count(f"[worker {worker}] line") < 25_000
-        assert f"[worker {worker}] ... more is not shown here; all of it is in {folder.path / 'log.txt'}" in said
-    cluster.run("print('further', me)")
-    assert capsys.readouterr().out.splitlines() == ["[worker 0] further 0", "[worker 1] further 1"]
-
-
 # ---- the end
 
 

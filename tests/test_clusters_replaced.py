@@ -7,10 +7,10 @@ import re
 import signal
 
 import pytest
-from staying import BEGIN, MODEL, RECORDED, interrupt_after, opened
+from staying import BEGIN, MODEL, opened
 
 import dtk
-from dtk.errors import ClusterConfigError, RunInterrupted
+from dtk.errors import ClusterConfigError
 from dtk.interactive.clusters import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
@@ -20,25 +20,6 @@ with strategy.scope():
     other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     other.compile("adam", "mse", metrics=["mae"])
 history = other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]
-"""
-
-KERAS_2 = """
-import tf_keras
-
-with strategy.scope():
-    weight = tf.Variable(1.0)
-    old = tf_keras.optimizers.SGD(0.1, momentum=0.9)
-data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices([1.0, 1.0]).batch(2))
-
-
-@tf.function
-def down(gradient):
-    strategy.run(lambda own: old.apply_gradients([(own[0], weight)]), args=(gradient,))
-
-
-def epoch():
-    for batch in data:
-        down(batch)
 """
 
 
@@ -87,18 +68,6 @@ def test_fit_goes_on_after_a_restart(cluster):
     assert "replicas are equal" in cluster.free()
 
 
-def test_an_optimizer_of_keras_2_goes_on_after_a_restart(cluster):
-    """Keras 3's is in the loop of the tests above."""
-    pytest.importorskip("tf_keras")
-    cluster.run(KERAS_2)
-    cluster.run("epoch()")
-    said = cluster.restart(1)
-    assert "replicas are equal" in said
-    cluster.run("epoch()")
-    # Both gradients are 1, so that each step's sum is 2: 1 - 0.1 * 2 - 0.1 * (0.9 * 2 + 2)
-    assert cluster.run("float(weight.read_value())") == [pytest.approx(0.42)] * 2
-
-
 def test_nobody_is_asked_when_a_cell_runs_again(cluster, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda prompt: "7")
     cluster.run("count = int(input('how many? '))")
@@ -133,32 +102,6 @@ def test_cells_are_held_before_collectives_and_stepped_through(cluster, capsys):
 
 
 # ---- the session as a run
-
-
-def test_a_session_with_an_error_and_an_interrupt_is_proved(capsys):
-    with dtk.cluster(workers=2) as cluster:
-        cluster.run(RECORDED)
-        cluster.run("train(5)")
-        with pytest.raises(CellFailed, match="ZeroDivisionError"):
-            cluster.run("late = 3\ntrain(2)\n1 / 0")
-        timer = interrupt_after(1.0)
-        try:
-            with pytest.raises(RunInterrupted, match="stopped before the next all-reduce"):
-                cluster.run("while True: train(1)")
-        finally:
-            timer.cancel()
-        cluster.run("train(late)")
-        first = cluster.so_far()
-        cluster.run("train(1)")
-        run, baseline = cluster.so_far(), cluster.baseline()
-    assert run.records.step.max() == first.records.step.max() + 1 == baseline.records.step.max() > 12
-    assert run.mode == "cluster"
-    assert baseline.mode == "single"
-    capsys.readouterr()
-    dtk.verify(first)
-    dtk.verify(run, baseline)
-    said = capsys.readouterr().out
-    assert said.count("check every step vs one device: PASS (7 of ") == 2, "up to the cell that failed"
 
 
 def test_replicas_of_one_worker_are_compared_as_well():

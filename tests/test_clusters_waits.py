@@ -85,12 +85,6 @@ def test_unlike_collectives_are_named_where_tensorflow_adds_them_up(cluster, cap
 
 
 @pytest.mark.slow
-def test_unlike_shapes_are_named(cluster):
-    with pytest.raises(CellFailed, match="the workers met in different collectives, with the shapes"):
-        cluster.run("strategy.reduce('sum', tf.ones(1 + me), axis=None)")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "words"),
     [

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from fabricate import fabricate
 from faking import steps_of
 from training import BATCH, batches
 
@@ -123,14 +122,6 @@ def test_a_run_says_it_in_one_line_and_a_request_that_is_refused_does_not(colab,
 
 
 @pytest.mark.trains
-@pytest.mark.slow  # the Colab lane has it, too
-def test_force_starts_several_and_a_ring_needs_none(colab, capsys):
-    assert dtk.run(without, workers=2, start="cold", force=True).results == [2, 2]
-    assert dtk.run(with_ring, workers=2, start="cold").results == [2, 2]
-    assert "Colab" not in capsys.readouterr().out
-
-
-@pytest.mark.trains
 def test_a_fault_and_a_restart_of_the_one_worker(colab):
     run = dtk.run(lambda: steps_of(6), workers=2, faults=[faults.exception(worker=1, step=4)], restarts=1, start="cold")
     assert [attempt.steps for attempt in run.attempts] == [(1, 3), (1, 6)]
@@ -141,11 +132,6 @@ def test_the_fault_lab_offers_the_worker_that_there_is(colab, monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
     assert "worker=0" in repr(dtk.plot.fault_lab(dtk.run, with_strategy, workers=2, steps=4))
     assert "worker=1" in repr(dtk.plot.fault_lab(dtk.run, with_strategy, workers=2, steps=4, force=True))
-
-
-def test_one_replica_without_a_baseline_is_asked_whether_it_learns(tmp_path):
-    learns = fabricate(tmp_path, workers=1)
-    assert dtk.diagnose(learns).mistake == "none"
 
 
 # ---- with TensorFlow

@@ -1,4 +1,4 @@
-"""`dtk.correct_keras()` in plain programs: what it says, what it refuses, and two processes started by hand."""
+"""`dtk.correct_keras()` in plain programs: what it says and what it refuses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 import lanes
-import numpy as np
 import pytest
-from by_hand import SECONDS, blocks, environment, started_by_hand, weights
+from by_hand import SECONDS, blocks, environment, started_by_hand
 from test_compat import ALL
 
 CALL = "dtk.correct_keras()\n"
@@ -155,23 +154,6 @@ print(json.dumps(result))
         "dtk.correct_keras(): a model was made before (Sequential 'first'), and what Keras has prepared for it stays "
         "uncorrected; call it before the first model, best right after the imports"
     )
-
-
-@pytest.mark.slow  # lesson 04 has it, too
-@pytest.mark.trains
-def test_two_processes_started_by_hand_train_and_hold_the_same_weights(tmp_path):
-    logs = started_by_hand(tmp_path, PROGRAM)
-    assert "Epoch 3/3" in logs[0], logs
-    chief, other = weights(tmp_path)
-    assert [array.shape for array in chief] == [(64, 32), (32,), (32, 10), (10,)]
-    for mine, theirs in zip(chief, other, strict=True):
-        assert np.array_equal(mine, theirs)
-    epochs = [(tmp_path / "out" / name).read_text().splitlines()[1:] for name in ("log.csv", "worker-1/log.csv")]
-    assert epochs[0] == epochs[1]
-    losses = [float(line.split(",")[2]) for line in epochs[0]]
-    assert losses[2] < losses[0] / 2
-    assert (tmp_path / "out" / "model.keras").exists()
-    assert (tmp_path / "out" / "worker-1" / "model.keras").exists()
 
 
 @pytest.mark.trains

@@ -88,11 +88,6 @@ def test_the_embedded_digits_are_scikit_learns_to_the_bit():
     assert np.array_equal(labels, theirs.target)
 
 
-def test_their_source_and_licence_are_beside_them():
-    said = datasets.DIGITS.with_name("README.md").read_text(encoding="utf-8")
-    assert all(words in said for words in ("Alpaydin", "10.24432/C50P49", "CC BY 4.0", datasets.DIGITS.name))
-
-
 def test_digits_are_still_the_digits():
     from sklearn.datasets import load_digits
 

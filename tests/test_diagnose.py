@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from correct import correct_pair
-from diagnosing import OTHER, later, other_losses, pair, prints, said, scoped, told
+from diagnosing import OTHER, correct_pair, later, other_losses, pair, prints, said, scoped, told
 from verifying import END, STEPS, edit_events, edit_records, maker, replaced, restarted, short_batch
 
 import dtk

@@ -66,28 +66,6 @@ def test_the_line_is_where_verify_begins_to_raise(tmp_path, alone, step, factor)
         assert f"Step {step} is the first above the bound; the largest difference is 1.01 times" in words
 
 
-def test_the_headline_is_computed_from_the_steps(tmp_path, alone):
-    table = differences(alone, alone)
-    apart = np.where(np.arange(STEPS) == 9, table.allowed[10] / 200, 1e-9)
-    words = alternative(dtk.plot.difference(cluster(tmp_path / "run", apart), alone, labels=["tanh"]))
-    assert words.startswith("tanh: the largest difference is 1/200 of the bound.")
-    assert "1e-4 of the loss" in words
-
-
-def test_equal_losses_stand_at_0_below_the_logarithmic_part(tmp_path, alone):
-    apart = np.where(np.arange(STEPS) % 2, 1e-6, 0.0)
-    ax = dtk.plot.difference(cluster(tmp_path / "run", apart), alone)
-    (points,) = drawn(ax, "points")
-    np.testing.assert_allclose(points.get_ydata(), apart, rtol=1e-6)
-    assert ax.get_ylim()[0] < 0
-    assert dtk.plot.difference(cluster(tmp_path / "one", np.full(STEPS, 1e-6)), alone).get_ylim()[0] > 0
-
-
-def test_runs_that_are_equal_everywhere(tmp_path, alone):
-    words = alternative(dtk.plot.difference(fabricate(tmp_path / "run", steps=STEPS), alone))
-    assert words.startswith("The two losses are equal at every step, to the last bit.")
-
-
 def test_two_pairs_in_one_picture(tmp_path, alone):
     table = differences(alone, alone)
     tanh = cluster(tmp_path / "tanh", table.allowed.to_numpy() / 200)
@@ -110,11 +88,6 @@ def test_a_loss_that_is_not_finite_has_no_point(tmp_path, alone):
     assert np.flatnonzero(np.isnan(points.get_ydata())).tolist() == list(range(6, STEPS))
     nothing = dtk.plot.difference(cluster(tmp_path / "none", np.full(STEPS, np.nan)), alone)
     assert nothing.texts[0].get_text() == module.NO_STEP
-
-
-def test_a_shorter_run_is_compared_as_far_as_it_goes(tmp_path, alone):
-    ax = dtk.plot.difference(cluster(tmp_path / "run", np.full(12, 1e-6), steps=12), alone)
-    assert list(drawn(ax, "points")[0].get_xdata()) == list(range(1, 13))
 
 
 def test_what_can_not_be_drawn(tmp_path, alone):

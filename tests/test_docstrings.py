@@ -67,13 +67,6 @@ def test_sections_come_in_one_order_after_a_first_sentence(name):
     assert heads == [each for each in SECTIONS if each in heads]
 
 
-def test_the_parser_of_sections():
-    doc = "First.\n\nArgs:\n    one: a\n        further: no\n    two, three: b\n\nRaises:\n    ValueError: c\n"
-    assert listed(doc, "Args") == ["one", "two", "three"]
-    assert listed(doc, "Raises") == ["ValueError"]
-    assert listed(doc, "Returns") == []
-
-
 @pytest.mark.parametrize("name", ["VerificationError", "WorkerFailed", "WorkerStalled", "RunTimeout", "DtkError"])
 def test_an_error_documents_what_it_carries(name):
     error = getattr(dtk, name)

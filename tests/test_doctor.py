@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import shutil
 import socket
 
 import pytest
 
-import dtk
 from dtk import cli, doctor, environment, limits
 from dtk.compat import versions
 from dtk.errors import ClusterConfigError
@@ -69,18 +67,6 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     assert finding.mark == "bad"
     assert finding.said.startswith("Keras 3.7.0 is installed, and below 3.12 results under tf.distribute can't be")
     assert finding.remedy.startswith('pip install "keras>=3.12"')
-
-
-def test_versions_are_those_that_are_installed():
-    found = environment.versions("no-such-package-of-dtk", "pytest", "dtk")
-    assert (found["Python"], found["no-such-package-of-dtk"]) == (platform.python_version(), None)
-    assert found["pytest"] == pytest.__version__
-    assert found["dtk"] == dtk.__version__, "also where dtk is a folder and was not installed"
-
-
-def test_one_core_works_and_is_no_faster(monkeypatch):
-    monkeypatch.setattr(limits, "cores", lambda: limits.Limit(1, "CPU_LIMIT"))
-    assert "slower than one worker" in str(found(doctor._cores)["cores"])
 
 
 @pytest.mark.parametrize(

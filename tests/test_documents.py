@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 from pathlib import Path
 
 import lessons
 import pytest
+from gallery import all_programs
 
 import dtk
 from dtk.compat.keras import keras3
@@ -128,3 +130,11 @@ def test_the_seconds_of_lesson_07_are_those_of_the_runs_that_were_watched():
     raised = re.search(r"^\| exception on worker 1, .* raises after ([\d.]+) s", page, re.MULTILINE)
     measured = sorted(map(float, [*killed.groups(), raised[1]]))
     assert list(map(int, said.groups())) == [int(measured[0]), -int(-measured[-1] // 1)]
+
+
+def test_the_page_of_the_gallery_has_its_programs(monkeypatch):
+    """After a program has come or changed: `python benchmarks/confusion.py --docs docs/explanation/gallery.md`."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    confusion = importlib.import_module("confusion")
+    page = ROOT / "docs" / "explanation" / "gallery.md"
+    assert confusion.programs_table(all_programs()) in page.read_text(encoding="utf-8")

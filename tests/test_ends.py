@@ -140,40 +140,6 @@ def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
     assert len(dtk.run(lone_pid, start=start).results) == 2
 
 
-def open_things():
-    process = psutil.Process()
-    connections = [each for each in psutil.net_connections() if each.pid == process.pid]
-    return process.num_fds(), len(process.children(recursive=True)), len(connections)
-
-
-@pytest.mark.slow
-def test_twenty_runs_leave_nothing_behind(start):
-    dtk.run(lone_pid, start=start)
-    first = open_things()
-    for _ in range(20):
-        dtk.run(lone_pid, start=start)
-    assert open_things() == first
-
-
-def while_others_make_room():
-    """As another kernel of this user does that starts many runs."""
-    from dtk.launch import folders
-
-    runs = dtk.run_dir().parent
-    for k in range(5):
-        (runs / f"9{k}").mkdir()
-        (runs / f"9{k}" / "kernel").write_text("1 0")  # of a kernel that is gone
-    folders.KEPT_RUNS = 3
-    folders._make_room(runs)
-    return dtk.run_dir().exists(), len(list(runs.iterdir()))
-
-
-@mostly_warm
-def test_a_run_that_lasts_keeps_its_directory(start, monkeypatch, tmp_path):
-    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))
-    assert dtk.run(while_others_make_room, workers=1, start=start).results == [(True, 4)]
-
-
 @mostly_warm
 def test_old_run_directories_make_room_but_those_that_somebody_holds(start, monkeypatch, tmp_path):
     from dtk.launch import folders

@@ -12,12 +12,6 @@ def with_strategy(strategy, **more):
     estimating.train(strategy=strategy, **more)
 
 
-def eager_evaluation(strategy):
-    import tensorflow as tf
-
-    estimating.train(strategy=strategy, eval_distribute=tf.distribute.MirroredStrategy(["CPU:0"]))
-
-
 def adam_model_fn(features, labels, mode, params):
     """A Keras optimizer in a model_fn takes the sum over the replicas, so each loss is divided by the global batch."""
     import tensorflow as tf
@@ -58,15 +52,6 @@ def test_a_cluster_computes_what_one_device_does(cluster, baseline, capsys):
     assert "check every step vs one device: PASS" in capsys.readouterr().out
 
 
-def test_the_records_hold_each_replicas_share_of_the_loss(cluster, baseline):
-    assert cluster.records.groupby("step").examples.sum().eq(128).all()
-    shares, losses = cluster.records.groupby("step").loss.sum(), baseline.records.set_index("step").loss
-    assert (shares - losses).abs().max() < 1e-4
-    assert losses.iloc[-1] < losses.iloc[0] / 2
-    seen = cluster.records.groupby("step").data.sum() - baseline.records.set_index("step").data
-    assert seen.abs().max() < 1e-3
-
-
 def test_what_train_and_evaluate_keeps_to_itself_is_in_the_results(cluster, baseline):
     last = baseline.records.loss.iloc[-1]
     assert [result["global_step"] for result in cluster.results] == [20, 20]
@@ -74,13 +59,6 @@ def test_what_train_and_evaluate_keeps_to_itself_is_in_the_results(cluster, base
     assert cluster.results[0]["metrics"] is None, "nobody evaluated"
     assert baseline.results[0]["metrics"]["accuracy"] > 0.8
     assert list(baseline.evaluations.step) == [20]
-
-
-@pytest.mark.slow  # test_verify.py has it in made-up numbers
-def test_a_run_with_another_rate_does_not_pass(cluster):
-    other = dtk.baseline(estimating.train, kwargs={"rate": 0.11})
-    with pytest.raises(dtk.VerificationError, match="step 1: from the same state, the update differs"):
-        dtk.verify(cluster, other)
 
 
 def test_the_weights_are_those_of_the_chiefs_last_checkpoint(cluster):
@@ -133,51 +111,3 @@ def test_training_goes_on_where_the_checkpoint_left_off(tmp_path):
     assert "training goes on from" in second.logs[0]
     begin = second.folder.worker(0).weights("initial").arrays
     assert all((a == b).all() for a, b in zip(begin, first.weights, strict=True))
-
-
-def train_model_of_keras():
-    import tensorflow as tf
-
-    tf.keras.utils.set_random_seed(0)
-    model = tf.keras.Sequential(
-        [tf.keras.layers.Flatten(input_shape=(28, 28, 1)), tf.keras.layers.Dense(10)],
-    )
-    model.compile(tf.keras.optimizers.legacy.SGD(0.1), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    folder = dtk.run_dir() / "model"
-    classifier = dtk.estimator.model_to_estimator(model, model_dir=str(folder))
-    classifier.train(lambda: estimating.input_fn_of("train", 64), steps=5)
-    receiver = dtk.estimator.export.build_raw_serving_input_receiver_fn(
-        {"flatten_input": tf.keras.Input((28, 28, 1), dtype=tf.float32)}
-    )
-    assert receiver is not None
-    return sorted(path.name for path in folder.glob("model.ckpt-5*"))
-
-
-def test_a_keras_model_becomes_an_estimator():
-    run = dtk.baseline(train_model_of_keras)
-    assert {"model.ckpt-5.index", "model.ckpt-5.meta"} <= set(run.results[0])
-    assert len(run.records) == 5
-
-
-def export():
-    import tensorflow as tf
-
-    classifier = estimating.estimator()
-    train_spec = dtk.estimator.TrainSpec(lambda: estimating.input_fn_of("train", 64), max_steps=5)
-    dtk.estimator.train_and_evaluate(
-        classifier, train_spec, dtk.estimator.EvalSpec(lambda: estimating.input_fn_of("eval", 64))
-    )
-
-    def receiver():
-        images = tf.compat.v1.placeholder(tf.float32, [None, 28, 28, 1])
-        return dtk.estimator.export.TensorServingInputReceiver(images, {"images": images})
-
-    saved = tf.saved_model.load(classifier.export_saved_model(str(dtk.run_dir() / "export"), receiver).decode())
-    serve = saved.signatures["serving_default"]
-    images = tf.constant(dtk.datasets.digits()[0][:3].astype("float32") / 255)
-    return {name: value.numpy().shape for name, value in serve(images).items()}
-
-
-@pytest.mark.slow
-def test_an_estimator_is_exported_as_a_saved_model():
-    assert dtk.baseline(export).results == [{"logits": (3, 10)}]

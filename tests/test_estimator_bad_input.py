@@ -1,9 +1,5 @@
 """What is easily done wrong with Estimator: each ends at once, in one sentence that says what to do."""
 
-import subprocess
-import sys
-import textwrap
-
 import estimating
 import lanes
 import pytest
@@ -89,32 +85,6 @@ def test_evaluate_hooks_hold_no_recorder():
 def test_train_and_evaluate_in_this_process_itself():
     with pytest.raises(dtk.ClusterConfigError, match=NO_CLUSTER):
         dtk.estimator.train_and_evaluate(None, None, None)
-
-
-@pytest.mark.trains
-def test_train_and_evaluate_in_a_kernel_with_tf_config():
-    """What the published tutorial does: TF_CONFIG in the notebook itself. It would wait for worker 1 for ever."""
-    program = """
-        import os, sys, types
-        sys.modules["ipykernel"] = types.ModuleType("ipykernel")
-        os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}'
-        import dtk
-        try:
-            dtk.estimator.train_and_evaluate(None, None, None)
-        except dtk.ClusterConfigError as error:
-            print(error)
-        print("tensorflow" in sys.modules)
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
-    assert NO_CLUSTER in done.stdout, done.stderr
-    assert done.stdout.endswith("False\n")
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize("name", ["DNNTurbo", "_private"])
-def test_a_name_that_tf_estimator_never_had(name):
-    with pytest.raises(AttributeError, match=name):
-        getattr(dtk.estimator, name)
 
 
 def by_name():

@@ -38,13 +38,6 @@ def test_tf_config_has_the_evaluator_apart_from_the_workers(run):
     assert [sorted(config["cluster"]) for config in run.tf_config] == [["worker"], ["worker"]]
 
 
-@pytest.mark.slow  # lesson 06 has it, too
-def test_a_local_evaluation_agrees(run):
-    baseline = dtk.baseline(estimating.train, kwargs={"steps": 40})
-    dtk.verify(run, baseline)
-    assert baseline.results[0]["metrics"]["accuracy"] == pytest.approx(run.results[0]["metrics"]["accuracy"], abs=0.01)
-
-
 @pytest.mark.slow
 def test_eval_distribute_evaluates_alike(run):
     other = dtk.run(beside, evaluator=True)

@@ -6,12 +6,11 @@ import functools
 import json
 import os
 import signal
-import threading
 import time
 
 import pytest
 from starting import mostly_warm
-from waiting import meet, newest_run, wait_for, wait_gone
+from waiting import meet
 
 import dtk
 from dtk.environment import here
@@ -94,14 +93,6 @@ def test_true_runs_the_same_function_with_the_same_arguments(start):
     run = dtk.run(role_of_all, args=(2,), evaluator=True, start=start)
     assert run.results == [("worker", 0), ("worker", 2)]
     assert run.evaluator == ("evaluator", 4)
-
-
-@mostly_warm
-def test_a_run_without_one_has_no_evaluations(start):
-    run = dtk.run(role_of_all, args=(1,), evaluator=None, start=start)
-    assert (run.evaluator, run.evaluator_log, run.tf_config.evaluator) == (None, "", None)
-    assert list(run.evaluations.columns) == ["step", "started", "ended"]
-    assert run.folder.members == run.folder.each
 
 
 # ---- failures
@@ -211,43 +202,3 @@ def test_a_busy_evaluator_does_not_hide_workers_that_stall(start):
     evaluator = functools.partial(busy, 60.0)
     with pytest.raises(dtk.WorkerStalled, match="no worker made progress for 1.2 s; .*, evaluator running"):
         dtk.run(sleep, evaluator=evaluator, stall_timeout=1.2, start=start)
-
-
-@mostly_warm
-def test_a_timeout_counts_for_the_evaluator(start):
-    with pytest.raises(dtk.RunTimeout, match="its timeout of 4 s; .*, evaluator running"):
-        dtk.run(role_of_all, args=(1,), evaluator=busy_for_ever, timeout=4, start=start)
-
-
-def busy_for_ever():
-    busy(60.0)
-
-
-def say_pid_and_sleep():
-    (dtk.run_dir() / f"pid-{os.getpid()}").touch()
-    time.sleep(60)
-
-
-def pids_in(folder):
-    return [int(file.name.split("-")[1]) for file in folder.glob("pid-*")]
-
-
-# An interrupt that falls between the opening of a file and its `with` leaves it to be closed when it is collected.
-@mostly_warm
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_leaves_no_process(start, monkeypatch, tmp_path):
-    monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))  # whatever else runs on this machine
-    runs, seen = tmp_path / "runs", {}
-
-    def interrupt():
-        wait_for(lambda: runs.exists() and any(len(pids_in(folder)) == 3 for folder in runs.iterdir()))
-        seen["pids"] = pids_in(newest_run())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        dtk.run(say_pid_and_sleep, evaluator=True, start=start)
-    thread.join()
-    assert len(seen["pids"]) == 3
-    assert wait_gone(seen["pids"]) == []

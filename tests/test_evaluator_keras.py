@@ -115,21 +115,3 @@ def test_its_files_go_where_it_says_and_an_untrained_step_is_unknown():
     assert (run.dir / "board").is_dir()
     assert run.evaluations.step.isna().tolist() == [True]
     assert run.evaluations.accuracy.between(0, 1).all()
-
-
-def fits(strategy):
-    classifier(strategy).fit(batches(128), callbacks=[dtk.Recorder()], verbose=0)
-
-
-def test_an_evaluator_that_trains_is_told_so():
-    with pytest.raises(dtk.WorkerFailed, match="the evaluator trains a model of its own, beside the workers'"):
-        dtk.run(nothing, evaluator=fits, timeout=300)
-
-
-def in_the_ring():
-    dtk.ring()
-
-
-def test_an_evaluator_is_no_part_of_the_ring():
-    with pytest.raises(dtk.WorkerFailed, match="in the evaluator, which is no part of the workers' ring"):
-        dtk.run(nothing, evaluator=in_the_ring)

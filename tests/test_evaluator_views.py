@@ -21,7 +21,7 @@ from dtk import plot as plots
 from dtk.errors import WorkerFailed
 from dtk.live import show, text
 from dtk.records import Journal, RunFolder
-from dtk.view.palette import EVALUATOR_COLOR, member_color, worker_color
+from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
 
 
@@ -127,11 +127,6 @@ def test_the_title_names_it(folder, monkeypatch, capsys):
     assert capsys.readouterr().out == "dtk: cluster of 2 workers and an evaluator\n"
 
 
-def test_its_colour_is_no_workers():
-    assert [member_color(k, 2) for k in range(3)] == [worker_color(0), worker_color(1), EVALUATOR_COLOR]
-    assert EVALUATOR_COLOR not in {worker_color(k) for k in range(8)}
-
-
 # ---- timeline
 
 
@@ -185,20 +180,8 @@ def test_labels_of_many_evaluations_do_not_overlap_and_the_last_is_there(tmp_pat
     assert all(left[1] < right[0] for left, right in itertools.pairwise(boxes))
 
 
-def test_an_evaluation_of_an_unknown_step_has_no_label(tmp_path):
-    ax = plots.timeline(beside(tmp_path, evaluation(1.3, None), evaluation(1.6, 20)))
-    assert labels(ax) == ["step 20"]
-    assert len(blocks(ax, 2, 1.0)) == 2
-
-
 def test_an_evaluator_that_failed_is_named(tmp_path):
     run = beside(tmp_path, evaluation(1.3, 10), Failed(1.4))
     ax = plots.timeline(WorkerFailed("evaluator raised", worker="evaluator", folder=run.folder))
     assert ax.get_title("left") == "Evaluator failed after 1.4 s"
     assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines] == [([1.4], [2])]
-
-
-def test_an_evaluator_that_never_evaluated_leaves_the_figure_whole(tmp_path):
-    ax = plots.timeline(beside(tmp_path / "run", workers=1))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "evaluator"]
-    assert labels(ax) == []

@@ -158,13 +158,6 @@ def test_a_result_that_cannot_be_pickled_says_so(start):
         dtk.run(returns_unpicklable, start=start)
 
 
-def coroutine_maker():
-    async def later():
-        return 1
-
-    return later()
-
-
 def message_with_a_path_and_port():
     raise OSError("connect to 127.0.0.1:41234 from /very/long/path/file.txt failed at 0x7f00deadbeef")
 

@@ -6,7 +6,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import fabricate
@@ -37,10 +36,6 @@ def test_it_shows_the_step_that_was_asked_for(tmp_path):
     assert ax.get_title("left") == "strategy.run opens the fan, strategy.reduce closes it"
 
 
-def test_step_1_is_the_default(tmp_path):
-    assert "global loss\n1.5000" in words(dtk.plot.fan(fabricate(tmp_path, steps=2, shares=SHARES)))
-
-
 def test_replicas_of_one_process_are_not_called_workers(tmp_path):
     ax = dtk.plot.fan(fabricate(tmp_path, workers=1, replicas=2, mode="mirrored", steps=2, shares=SHARES))
     assert "replica 1: 64 examples, share 0.5000" in words(ax)
@@ -52,22 +47,12 @@ def test_a_replica_without_examples_adds_nothing_whatever_its_share_says(tmp_pat
     assert "global loss\n1.5000" in words(ax)
 
 
-def test_a_loss_that_is_nan_is_shown_as_it_is(tmp_path):
-    ax = dtk.plot.fan(fabricate(tmp_path, steps=1, shares=np.array([[1.5, np.nan]])))
-    assert "global loss\nnan" in words(ax)
-
-
 def test_a_step_that_not_all_recorded_is_refused(tmp_path):
     run = fabricate(tmp_path, steps=3)
     path = run.folder.worker(1).path / "records.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
     with pytest.raises(ValueError, match="step=2: the run has records of steps 1 to 1"):
         dtk.plot.fan(run, step=2)
-
-
-def test_a_step_that_nobody_recorded_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="step=4: the run has records of steps 1 to 3"):
-        dtk.plot.fan(fabricate(tmp_path, steps=3), step=4)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 16])
@@ -79,8 +64,3 @@ def test_boxes_do_not_overlap(tmp_path, workers):
     overlapping = [(a, b) for a in range(len(boxes)) for b in range(a) if boxes[a].overlaps(boxes[b])]
     assert overlapping == []
     assert all(box.x0 >= 0 and box.x1 <= ax.figure.bbox.width for box in boxes)
-
-
-def test_it_draws_on_the_axes_it_is_given(tmp_path):
-    _, mine = plt.subplots()
-    assert dtk.plot.fan(fabricate(tmp_path, steps=1), ax=mine) is mine

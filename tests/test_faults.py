@@ -124,7 +124,6 @@ def test_a_dropped_network_carries_nothing_and_stays_open():
             "dtk.faults.slow: seconds_per_step='1': it takes seconds above 0",
         ),
         (lambda: faults.kill(0, 1, attempt=0), "dtk.faults.kill: attempt=0: it takes a whole number of at least 1"),
-        (lambda: faults.kill(True, 1), "dtk.faults.kill: worker=True: it takes a whole number of at least 0"),
     ],
 )
 def test_a_fault_that_there_cannot_be(make, words):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from fabricate import fabricate, losses
@@ -72,17 +70,6 @@ def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
     assert follower.total == 15
 
 
-def test_a_cluster_that_starts_again_is_read_from_the_start(folder):
-    reader, follower = following(folder, 2)
-    announce(folder, 7, 1)
-    reader.look()
-    for worker in folder.each:  # what dtk.launch.launch does when a port was taken
-        worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
-    announce(folder, 9, 1)
-    reader.look()
-    assert follower.total == 9
-
-
 def test_a_curve_stays_small_and_keeps_its_means():
     line = Curve()
     for number in range(1, 1001):
@@ -136,17 +123,6 @@ def test_a_line_without_end_stays_bounded(tmp_path):
     while log.read(1 << 16) or not log.caught_up:
         pass
     assert len(log._pending) <= 1 << 14
-
-
-def test_a_whole_run_is_followed(tmp_path):
-    run = fabricate(tmp_path / "run", workers=4, steps=30)
-    reader, follower = following(run.folder, 4)
-    reader.look()
-    assert (follower.step, follower.total) == (30, 30)
-    assert np.sum([curve.values for curve in follower.losses], axis=0) == pytest.approx(losses(30))
-    shutil.rmtree(run.folder.path)
-    reader.look()  # a directory that has gone is no reason to fail
-    assert follower.step == 30
 
 
 # ---- the shares of the loss

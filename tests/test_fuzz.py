@@ -70,13 +70,3 @@ def test_a_case_is_replayed_by_its_command():
     *_, module, text = shlex.split(fuzzing.replay(odd))
     assert module == "fuzzing"
     assert fuzzing.tidy(json.loads(text)) == odd
-
-
-def test_a_spec_is_said_by_what_is_special_about_it():
-    assert fuzzing.special(fuzzing.tidy({})) == {}
-    assert fuzzing.causes(fuzzing.PLAIN) == set()
-    odd = fuzzing.tidy({"tail": 5, "clip": "clipnorm", "layers": ["batch norm", "dropout"]})
-    assert fuzzing.causes(odd) == {"uneven batch", "clipping"}
-    assert fuzzing.causes(fuzzing.tidy({"tail": 5, "how": "loop"})) == set()
-    masked = fuzzing.tidy({"inputs": "tokens", "masked": True, "layers": ["positions"], "optimizer": "Adam"})
-    assert fuzzing.causes(masked) == {"own mean", "whole batch", "sparse gradient"}

@@ -101,6 +101,7 @@ def test_recording_changes_no_bit_of_a_quick_program(name):
     check_recording(name)
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_what_another_seed_changes():
     assert all(counted(trained) - counted(plain) for plain, trained in compared(QUICK[0], seed=1))
 

@@ -8,7 +8,6 @@ import re
 import pytest
 
 import dtk
-from dtk.cli import main
 from dtk.errors import ClusterConfigError
 from dtk.launch import request
 
@@ -73,14 +72,6 @@ def test_what_can_not_be_is_refused_with_the_numbers(given, said, listed):
     listed(FOUR)
     with pytest.raises(ClusterConfigError, match=re.escape(said)):
         dtk.run(print, **given)
-
-
-def test_the_command_line_says_so_too(listed, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    (tmp_path / "train.py").write_text("pass")
-    assert main(["run", str(tmp_path / "train.py"), "--gpus-per-worker", "1"]) == 1
-    said = "they need 2 GPUs, and this machine shows 1 (by CUDA_VISIBLE_DEVICES=5)"
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.trains

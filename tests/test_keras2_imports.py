@@ -88,15 +88,6 @@ def test_every_way_gives_the_keras_that_was_asked_for(start, asked, expected):
     assert ways == dict.fromkeys([*WAYS, *ALIASES], expected)
 
 
-@pytest.mark.parametrize("asked", [2, None])
-@pytest.mark.slow  # imports TensorFlow anew, several times
-def test_a_seed_gives_the_same_numbers_warm_and_cold(asked):
-    if not dtk.environment.can_fork():
-        pytest.skip("workers can't be forked here")
-    warm, cold = (dtk.baseline(both, keras=asked, start=start).results[0][1] for start in ("warm", "cold"))
-    assert warm == cold
-
-
 def in_a_cell(statement, expression):
     """A function whose cell imported at its top, in this process, where TensorFlow's Keras is Keras 3."""
     cell = types.ModuleType("__main__")
@@ -112,41 +103,6 @@ def test_what_a_cell_has_imported(asked):
     assert packed
     found = dtk.baseline(lambda: {way: function() for way, function in functions.items()}, keras=asked).results[0]
     assert found == dict.fromkeys(WAYS, {2: "tf_keras", 3: "keras"}[asked])
-
-
-OWN_CLASS = """
-from tensorflow import keras
-from tensorflow.keras.layers import Dense
-
-class Net(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = Dense(1)
-
-    def call(self, x):
-        return self.dense(x)
-
-def function(strategy):
-    import numpy as np
-    with strategy.scope():
-        net = Net()
-        net.compile(keras.optimizers.SGD(0.1), "mse")
-    x = np.random.rand(64, 3).astype("float32")
-    history = net.fit(x, x.sum(1, keepdims=True), 16, 5, verbose=0).history["loss"]
-    kinds = {type(each).__module__.partition(".")[0] for each in (net.dense, net.optimizer)}
-    return kinds | {kind.__module__.partition(".")[0] for kind in type(net).__mro__[1:2]}, history
-"""
-
-
-@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
-@pytest.mark.parametrize(("asked", "expected"), [(2, "tf_keras"), (3, "keras")])
-@pytest.mark.slow  # imports TensorFlow anew, several times
-def test_a_model_class_of_a_cell_is_of_one_keras_and_learns(asked, expected):
-    cell = types.ModuleType("__main__")
-    exec(OWN_CLASS, vars(cell))
-    for kinds, loss in dtk.run(cell.function, workers=2, keras=asked).results:
-        assert kinds == {expected}
-        assert loss[-1] < 0.5 * loss[0]
 
 
 @pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
@@ -168,18 +124,6 @@ def test_an_object_of_the_other_keras_is_refused(made, kind):
         failure.value
     )
     assert dtk.baseline(cell.function, keras=3).results[0].startswith("keras.")
-
-
-@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
-def test_keras_by_its_own_name_is_keras_3_and_is_not_mixed():
-    """As in plain Python: TF_USE_LEGACY_KERAS is about `tensorflow.keras`."""
-    cell = types.ModuleType("__main__")
-    exec(
-        "import keras\nfrom keras.layers import Dense\ndef function():\n    return keras.__name__, Dense.__module__",
-        vars(cell),
-    )
-    name, dense = dtk.baseline(cell.function, keras=2).results[0]
-    assert (name, dense.partition(".")[0]) == ("keras", "keras")
 
 
 def used_before_it_was_chosen(legacy):

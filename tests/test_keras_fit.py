@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import lanes
 import numpy as np
 import pytest
-from training import BATCH, batches, classifier, digits, is_keras_3
+from training import BATCH, batches, classifier, digits
 
 import dtk
 from dtk.records.events import Training, of_kind
@@ -72,51 +72,6 @@ def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
         np.testing.assert_allclose(result["outputs"], expected["outputs"], atol=1e-4)
     printed = [line for log in (*run.logs, *baseline.logs) for line in log.splitlines()]
     assert [line for line in printed if not is_chatter(line)] == [], "a silent fit shows nothing of its start"
-
-
-def with_keras_2(strategy):
-    from tensorflow import keras
-
-    assert not is_keras_3(keras)
-    return everything(strategy, arrays=False, steps_per_execution=3)
-
-
-@pytest.mark.slow
-def test_keras_2():
-    run, baseline = dtk.run(with_keras_2, workers=2, keras=2), dtk.baseline(with_keras_2, keras=2)
-    assert_same_training(run, baseline)
-    np.testing.assert_allclose(run.results[1]["measures"], baseline.results[0]["measures"], rtol=1e-4)
-
-
-@pytest.mark.slow  # lesson 03 has it, too
-def test_mirrored_replicas_in_one_process():
-    run = dtk.run(lambda strategy: everything(strategy, False, 3), workers=1, replicas=2)
-    baseline = dtk.baseline(lambda strategy: everything(strategy, False, 3))
-    assert_same_training(run, baseline)
-    assert sorted(run.records.replica.unique()) == [0, 1]
-
-
-def uneven(strategy, count):
-    model = classifier(strategy)
-    before = model.evaluate(batches(count), verbose=0), model.predict(batches(count), verbose=0)
-    model.fit(batches(count), verbose=0, callbacks=[dtk.Recorder()])
-    return before, all(np.isfinite(weight).all() for weight in model.get_weights())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("rest", "shared"), [(5, [3, 2]), (1, [1, 0])])
-def test_a_short_last_batch(rest, shared):
-    count = 2 * BATCH + rest
-    run = dtk.run(lambda strategy: uneven(strategy, count), workers=2)
-    baseline = dtk.baseline(lambda strategy: uneven(strategy, count))
-    (measures, outputs), _ = baseline.results[0]
-    for (ours, predicted), finite in run.results:
-        np.testing.assert_allclose(ours, measures, rtol=1e-4)
-        np.testing.assert_allclose(predicted, outputs, atol=1e-4)
-        assert finite
-    last = run.records[run.records.step == 3]
-    assert last.examples.tolist() == shared
-    assert global_losses(run)[:2] == pytest.approx(global_losses(baseline)[:2], rel=1e-4)
 
 
 def normalized(strategy, count):

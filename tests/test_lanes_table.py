@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import lanes
 import lanes_table
@@ -56,19 +54,6 @@ def test_a_row_and_the_reasons(tmp_path, page):
     assert "old" not in text
     assert text.startswith("# Page\n")
     assert text.endswith("\nMore.\n")
-
-
-def test_lessons_have_their_own_numbers_and_another_lane_keeps_its_row(tmp_path, page):
-    first = reported(tmp_path, "main-python3.12", TESTS, "main: Python 3.12.1")
-    lanes_table.main([str(first), "--page", str(page)])
-    tests = reported(tmp_path, "colab-python3.13", TESTS)
-    reports = [tests, Path(shutil.copy(tests, tmp_path / "colab-python3.13-lessons.xml"))]
-    lanes_table.main([*map(str, reports), "--page", str(page)])
-    text = page.read_text()
-    assert "| 1, 1, 1 | 1, 1, 1 |" in text
-    assert "`make test PYTHON=python3.12` |" in text
-    assert "(1)\n- colab-python3.13: no JupyterLab there (2)\n" in text
-    assert text.index("| main-python3.12 |") < text.index("| colab-python3.13 |")
 
 
 def test_a_skip_without_a_reason_fails(tmp_path, page, capsys):

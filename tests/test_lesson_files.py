@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 
 import pytest
@@ -106,15 +105,6 @@ def test_an_installation_without_lessons_says_where_they_are(tmp_path, monkeypat
         lesson_files.brought()
 
 
-def test_lessons_inside_the_package_come_first(tmp_path, monkeypatch):
-    inside = tmp_path / "dtk" / "notebooks"
-    for folder in (inside, tmp_path / "notebooks"):
-        folder.mkdir(parents=True)
-        (folder / FIRST).touch()
-    monkeypatch.setattr(lesson_files, "__file__", str(tmp_path / "dtk" / "course" / "lesson_files.py"))
-    assert lesson_files.brought() == inside
-
-
 def test_a_class_is_built_from_them_without_a_clone(tmp_path, capsys):
     assert cli.main(["class", "build", "handout", "--edition", "student", "--lesson", "00"]) == 0
     assert capsys.readouterr().out == "dtk: student edition of 1 lessons: 4 files in handout\n"
@@ -148,15 +138,6 @@ def test_lab_without_jupyterlab_copies_and_installs_nothing(tmp_path, monkeypatc
     said = "dtk: JupyterLab is not installed in this environment; install it: pip install jupyterlab\n"
     assert capsys.readouterr() == ("", said)
     assert (became, list(tmp_path.iterdir())) == ([], [])
-
-
-@needs_jupyterlab
-def test_lab_becomes_the_real_jupyterlab(tmp_path):
-    command = [sys.executable, "-m", "dtk", "lab", "mine", "--", "--version"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == importlib.metadata.version("jupyterlab")
-    assert (tmp_path / "mine" / FIRST).is_file()
 
 
 def test_a_demo_that_can_not_be_kept_is_not_run(tmp_path, capsys):

@@ -74,12 +74,3 @@ def not_held(name, made):
 @pytest.mark.parametrize("name", LESSONS)
 def test_each_number_of_a_sentence_is_held(name):
     assert not_held(name, made_by(name)) == set(ELSEWHERE.get(name, "").split()), "compute it in a cell"
-
-
-@pytest.mark.parametrize(
-    "text", ["A step takes 731 ms.", "| 1,731 steps | a row |", "about 0.731 times", "731 %, as seen"]
-)
-def test_a_number_that_nothing_makes_is_found(text):
-    (number,) = numbers_of(text)
-    assert "731" in number
-    assert numbers_of(f"`{text}`, lesson [04](04_keras_fit.ipynb), TensorFlow 2.21 (Smith et al. 2019)") == []

@@ -46,7 +46,8 @@ def test_a_room_may_only_get_smaller(tmp_path, monkeypatch, lines, said):
     assert [said in sentence for sentence in found] == [True] * bool(said)
 
 
-def test_the_tool_names_file_and_line(tmp_path, capsys):
+def test_the_tool_names_file_and_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(lint_code, "rooms", lambda *_: ())  # whose totals are another test's
     (tmp_path / "good.py").write_text("x = 1\n")
     assert lint_code.main([str(tmp_path)]) == 0
     (tmp_path / "bad.py").write_text("\n\n" + function(60))
@@ -69,34 +70,24 @@ def tool(name, place, *options):
     return " ".join((done.stdout + done.stderr).split()), done.returncode
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "said"),
-    [
-        (
-            "view/probe.py",
-            "def f():\n    from dtk.runs import run\n    return run\n",
-            "dtk.view is not allowed to import",
-        ),
-        ("new_room.py", "", "The following modules are not listed as layers: - dtk.new_room"),
-        ("view/probe.py", "import dtk\n", "dtk.view.probe is not allowed to import dtk"),
-        ("launch/messages.py", "def f():\n    import dtk.launch.warm\n", "No cycles are allowed in dtk.launch"),
-    ],
-    ids=["late and upwards", "a room without a place", "the table of contents", "a circle"],
-)
-def test_imports(copy, file, text, said):
-    with (copy / "dtk" / file).open("a") as probe:
-        probe.write(text)
+def test_imports(copy):
+    """Late and upwards, a room without a place, the table of contents, a circle: all in one copy, each is named."""
+    for file, text in {
+        "view/probe.py": "import dtk\n\n\ndef f():\n    from dtk.runs import run\n    return run\n",
+        "new_room.py": "",
+        "launch/messages.py": "\n\ndef f():\n    import dtk.launch.warm\n",
+    }.items():
+        with (copy / "dtk" / file).open("a") as probe:
+            probe.write(text)
     words, code = tool("lint-imports", copy, "--no-logo", "--no-cache")
-    assert said in words, words
+    for said in (
+        "dtk.view is not allowed to import",
+        "modules are not listed as layers: - dtk.new_room",
+        "dtk.view.probe is not allowed to import dtk",
+        "No cycles are allowed in dtk.launch",
+    ):
+        assert said in words, words
     assert code == 1
-
-
-def test_imports_for_types_alone_are_free(copy):
-    (copy / "dtk" / "view" / "probe.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dtk.runs import Run as Run\n"
-    )
-    words, code = tool("lint-imports", copy, "--no-logo", "--no-cache")
-    assert code == 0, words
 
 
 def test_dependencies(copy):

@@ -39,34 +39,6 @@ def test_the_wildcard_becomes_one_address(on_loopback, given, becomes):
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        six(bytes(15) + b"\x01"),
-        six(LOOPBACK),
-        four(b"\x0a\x4d\x00\x01"),
-        struct.pack("=H", socket.AF_UNIX) + b"/x",
-        b"",
-    ],
-    ids=["::1", "loopback", "10.77.0.1", "a path", "nothing"],
-)
-def test_what_is_no_wildcard_stays(on_loopback, given):
-    assert binding._narrowed(given) is given
-
-
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [
-        ("127.0.0.1", LOOPBACK),
-        ("localhost", LOOPBACK),
-        ("10.77.0.1", bytes(10) + b"\xff\xff\x0a\x4d\x00\x01"),
-        ("::1", bytes(15) + b"\x01"),
-    ],
-)
-def test_the_address_of_a_host(host, address):
-    assert binding._only_address(host) == address
-
-
-@pytest.mark.parametrize(
     "found",
     [["127.0.1.1"], ["10.0.0.1", "10.1.0.1"], OSError("no such name")],
     ids=["its own name for loopback, as on Debian", "two addresses", "a name that others know"],

@@ -113,13 +113,6 @@ def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
     assert kinds == ["Live", "TextView", "Dashboard"]
 
 
-def test_silence(folder, capsys):
-    view = show.Live()
-    view.update(["running", "running"])
-    view.close("finished", finished=True)
-    assert capsys.readouterr().out == ""
-
-
 # ---- the dashboard
 
 
@@ -193,13 +186,6 @@ def test_dashboard_shows_a_failure(folder, dashboard):
     assert "accent-color:#F44336" in dashboard.page.value
 
 
-def test_dashboard_leaves_out_tensorflows_notes_on_its_start(folder, dashboard):
-    write(folder, 0, "I0000 00:00:1794212.123 41 cpu_feature_guard.cc:227] This TensorFlow binary\nmine\n")
-    dashboard.update(["running", "running"])
-    assert "mine" in dashboard.panes[0].value
-    assert "TensorFlow" not in dashboard.panes[0].value
-
-
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
     dashboard.update(["running", "running"])
@@ -246,13 +232,6 @@ def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
     assert {bundle["application/vnd.jupyter.widget-view+json"]["model_id"] for bundle in shown} == {view.box.model_id}
 
 
-def test_a_log_is_chosen_in_the_page_without_the_kernel(dashboard):
-    choice, stack = dashboard.logs.children
-    assert choice.options == ("nothing", "worker 0 (chief)", "worker 1")
-    assert list(stack.children[1:]) == dashboard.panes
-    assert (choice.index, stack.selected_index) == (0, 0)
-
-
 # ---- pictures
 
 
@@ -285,13 +264,6 @@ def test_a_loss_that_is_no_number_leaves_a_gap_in_all_layers():
     root = ET.fromstring(loss([1.0, 1.0, float("nan"), 1.0, 1.0], [1.0] * 5))
     assert [path.get("d").count("M") for path in root.iter("path")] == [2, 2, 2]
     assert "nan" not in "".join(path.get("d") for path in root.iter("path"))
-
-
-def test_layers_would_lie_about_a_negative_share():
-    root = ET.fromstring(loss([1.0, -0.5], [1.0, 1.0]))
-    (line,) = root.iter("path")
-    assert line.get("fill") == "none"
-    assert root.get("aria-label") == "loss 0.5 at step 2"
 
 
 def test_a_curve_apart_from_its_page_says_what_it_shows():

@@ -11,7 +11,7 @@ from fabricate import fabricate
 
 from dtk import plot as plots
 from dtk.records.tables import COLUMNS, frame, rows
-from dtk.view.canvas import MOST, edges, thinned
+from dtk.view.canvas import MOST, thinned
 
 
 def test_rows_are_read_to_the_last_bit():
@@ -58,12 +58,6 @@ def test_what_stands_out_is_among_those_that_are_drawn():
     assert (np.diff(kept) > 0).all()
     assert thinned(values[:MOST]).tolist() == list(range(MOST))
     assert len(thinned(np.full(10_000, np.nan))) <= MOST
-
-
-def test_blocks_of_steps_meet_half_way():
-    assert edges(np.array([3, 4, 5])).tolist() == [2.5, 3.5, 4.5, 5.5]
-    assert edges(np.array([1, 11, 13])).tolist() == [0.5, 6.0, 12.0, 13.5]
-    assert edges(np.array([])).tolist() == [0.5]
 
 
 def test_a_spike_in_a_long_run_is_drawn(tmp_path):

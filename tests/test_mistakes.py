@@ -8,8 +8,6 @@ from mistakes import COUNT, FIXTURES, by_fit, by_loop
 import dtk
 from dtk.proof.mistakes import MISTAKES
 
-# Where this pair alone leaves two mistakes open, or may, further runs name the one.
-TRIED = ("random", "whole batch", "clipping", "augmentation", "not reproducible", "learning rate")
 MADE = [(key, kind) for key, kinds in FIXTURES.items() for kind in kinds]
 
 

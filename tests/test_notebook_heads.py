@@ -12,8 +12,6 @@ from IPython.core.inputtransformer2 import TransformerManager
 from lessons import FOLDER
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-import notebooks as tool
-
 NAME = "08_made_up.ipynb"
 
 
@@ -49,20 +47,6 @@ def test_badge_and_setup_cell_come_first_and_once(made_up):
     assert made_up.cells[2].source == "import dtk"
 
 
-def test_a_new_version_or_address_replaces_the_old(made_up, monkeypatch):
-    heads.write_heads(made_up, NAME)
-    said = {"Repository": "https://github.com/somebody/fork.git", "__version__": "2.0.0", "name": "fork-kit"}
-    monkeypatch.setattr(heads, "_stated", lambda path, pattern: said[pattern.strip("^").partition(" ")[0]])
-    heads.write_heads(made_up, NAME)
-    text = "".join(cell.source for cell in made_up.cells)
-    assert re.findall(r"https://colab\.research\.google\.com/github/[^)]*", text) == [
-        f"https://colab.research.google.com/github/somebody/fork/blob/v2.0.0/notebooks/{NAME}"
-    ]
-    wheel = "https://github.com/somebody/fork/releases/download/v2.0.0/fork_kit-2.0.0-py3-none-any.whl"
-    assert re.findall(r"%pip install --quiet (\S+\.whl)", text) == [wheel]
-    assert len(made_up.cells) == 3
-
-
 def test_a_lesson_without_a_title_is_refused():
     with pytest.raises(ValueError, match=f"{NAME}: no Markdown cell begins with a title"):
         heads.write_heads(new_notebook(cells=[new_markdown_cell("## A part")]), NAME)
@@ -74,18 +58,6 @@ def test_the_setup_cell_installs_the_release_where_dtk_is_not(monkeypatch):
     assert asked[0] == "pip"
     address = r"https://github\.com/[\w-]+/[\w-]+/releases/download/v[\d.]+/\w+-[\d.]+-py3-none-any\.whl"
     assert re.fullmatch(f"install --quiet {address}", asked[1])
-
-
-def test_heads_are_written_without_running_a_lesson(made_up, tmp_path, capsys):
-    path = tmp_path / NAME
-    made_up.cells.append(new_code_cell("1 / 0", execution_count=1))
-    nbformat.write(made_up, path)
-    assert tool.main(["--heads", str(path)]) == 0
-    assert tool.main(["--heads", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: written\n{path}: unchanged\n"
-    cells = nbformat.read(path, as_version=4).cells
-    assert [cell.execution_count for cell in cells[1:]] == [1, 2, 3]
-    assert cells[-1].outputs == []
 
 
 def test_all_lessons_begin_alike():

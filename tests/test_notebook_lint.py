@@ -82,15 +82,11 @@ def widget(**more):
 
 
 IGNORE, REASON = ["nbval-ignore-output"], {"dtk": {"ignored_because": "it prints measured seconds"}}
-MODEL_FN = "def model_fn(features, labels, mode, params):"
-MAKES_ONE = "def train():\n    strategy = tf.distribute.MirroredStrategy()"
 
 BROKEN = [
     ("counts", lambda: changed(lambda it: it.cells[-1].update(execution_count=12)), "12], not 1 to 8"),
     ("nothing_skipped", lambda: lesson(code("1 / 0", tags=["nbval-skip"])), "skipped by nbval-skip"),
-    ("nothing_skipped", lambda: lesson(code("# NBVAL_SKIP\n1 / 0")), "skipped by a comment"),
     ("few_ignored", lambda: lesson(*times(3, "seconds()", tags=IGNORE)), "3 of 11 code cells"),
-    ("few_ignored", lambda: lesson(*times(3, "# NBVAL_IGNORE_OUTPUT\nx")), "3 of 11 code cells"),
     ("ignored_for_a_reason", lambda: lesson(code("seconds()", tags=IGNORE)), "does not say why"),
     ("ignored_for_a_reason", lambda: lesson(code("seconds()", **REASON)), "remove the reason"),
     ("checks_compared", lambda: without("answer_2"), "1 cells tagged `check`"),
@@ -98,25 +94,20 @@ BROKEN = [
     ("something_passes", lambda: without("dtk.verify"), "nothing is proved"),
     ("something_passes", lambda: changed(lambda it: it.cells[2].metadata.update(tags=IGNORE)), "nothing is proved"),
     ("no_semicolon", lambda: lesson(code("dtk.plot.fan(run);")), "ends in a semicolon"),
-    ("no_absolute_path", lambda: lesson(code("open('/home/somebody/x.txt')")), "names /home/somebody"),
     ("no_absolute_path", lambda: lesson(code("x", printed("wrote /tmp/dtk-1/model\n"))), "an output of cell"),
     ("no_absolute_path", lambda: lesson(code("x", shown(text_html="<td>at /srv/data</td>"))), "names /srv/data"),
-    ("no_absolute_path", lambda: lesson(code(r"open('C:\\Users')")), "the source of cell"),
     ("no_stderr", lambda: lesson(code("x", printed("I0000 oneDNN is on", name="stderr"))), "I0000 oneDNN is on"),
     ("badge_is_its_own", lambda: with_badge_of("02_other.ipynb"), f"does not open notebooks/{NAME}"),
     ("badge_is_its_own", lambda: lesson(new_markdown_cell(heads.badge(NAME))), "does not open"),
     ("setup_first", lambda: without("find_spec"), "not the lessons' set-up cell"),
-    ("setup_first", lambda: changed(lambda it: it.cells[1].update(source="import importlib")), "not the lessons'"),
     ("setup_first", lambda: changed(lambda it: it.cells[1].outputs.append(printed("1"))), "without output"),
     ("setup_first", lambda: lesson(code("%pip install keras")), "only the set-up cell may"),
     ("short_cells", lambda: long(13), "has 13 lines; at most 12"),
     ("short_cells", lambda: long(31, "def train(strategy):"), "has 31 lines; at most 30"),
     ("one_title", lambda: lesson(new_markdown_cell("# Another")), "2 headings"),
     ("pictures_in_words", lambda: lesson(code("x", picture("<Figure size 700x360 with 1 Axes>"))), "says nothing"),
-    ("pictures_in_words", lambda: lesson(code("x", picture("<IPython.core.display.Image object>"))), "says nothing"),
     ("pictures_in_words", lambda: lesson(code("x", shown(image_png="AAAA"))), "says nothing of it: ''"),
     ("pictures_in_words", lambda: lesson(code("x", shown(text_html="<svg><path/></svg>"))), "no text alternative"),
-    ("pictures_in_words", lambda: lesson(code("x", shown(text_html="<img src='a.png'>"))), "no text alternative"),
     ("pictures_in_words", lambda: lesson(new_markdown_cell("![](ring.png)")), "no text alternative"),
     ("widgets_have_a_still", lambda: lesson(widget()), "shows nothing"),
 ]
@@ -124,13 +115,10 @@ BROKEN = [
 KEPT = [
     ("nothing_skipped", lambda: lesson(code("skipped = data.skip(3)"))),
     ("few_ignored", lambda: lesson(*times(2, "seconds()", tags=IGNORE))),
-    ("no_semicolon", lambda: lesson(code("x = 1; y = 2"))),
     ("no_absolute_path", lambda: lesson(code("x = a / b", printed("/job:worker/replica:0/task:0 </td> 1/2 and/or\n")))),
     ("no_absolute_path", lambda: lesson(new_markdown_cell("See [Keras](https://keras.io/guides/distributed)."))),
     ("short_cells", lambda: long(12)),
     ("short_cells", lambda: long(30, "def train(strategy):")),
-    ("short_cells", lambda: long(30, MODEL_FN)),
-    ("short_cells", lambda: long(29, MAKES_ONE)),
     ("one_title", lambda: lesson(new_markdown_cell("```python\n# a comment\n```\n\n## A part"))),
     ("pictures_in_words", lambda: lesson(code("x", picture(SAID)), new_markdown_cell("![a ring of four](ring.png)"))),
     ("widgets_have_a_still", lambda: lesson(widget(**{"text/html": "<p>40 steps</p>"}))),

@@ -61,12 +61,6 @@ def test_the_loop_is_verified_against_its_baseline(capsys):
 
 
 @pytest.mark.slow
-def test_it_is_verified_for_longer():
-    facts = {"kwargs": {"epochs": 3}}
-    dtk.verify(dtk.run(official_loop.train, workers=2, **facts), dtk.baseline(official_loop.train, **facts))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("change", VERIFY_PRINTS)
 def test_without_this_change_it_passes_and_says_how(change, without, capsys):
     train = without(change)

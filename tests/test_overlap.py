@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import matplotlib.pyplot as plt
 import pytest
 from test_parts import with_marks
@@ -63,23 +61,11 @@ def test_without_marks_it_says_so(tmp_path):
     assert "no all-reduce of gradients was noted" in dtk.plot.overlap(with_marks(tmp_path, {})).texts[0].get_text()
 
 
-def test_an_error_from_before_the_start_says_so_too():
-    error = SimpleNamespace(folder=None)
-    assert "no all-reduce of gradients was noted" in dtk.plot.overlap(error).texts[0].get_text()
-
-
 def test_a_step_of_ones_own(tmp_path):
     run = with_marks(tmp_path, ONE)
     assert "Step 2 of worker 0" in alternative(dtk.plot.overlap(run, step=2))
     with pytest.raises(ValueError, match="step=9: this run has all-reduces of the steps 2 to 2"):
         dtk.plot.overlap(run, step=9)
-
-
-def test_a_label_for_each_run(tmp_path):
-    with pytest.raises(ValueError, match="2 labels for 1 runs; give one a run"):
-        dtk.plot.overlap(with_marks(tmp_path, ONE), labels=["a", "b"])
-    with pytest.raises(ValueError, match="a run or more"):
-        dtk.plot.overlap()
 
 
 def deep(packs):

@@ -99,12 +99,6 @@ def leave_a_child():
     return pid
 
 
-@pytest.mark.trains
-def test_an_orphan_of_a_finished_run_is_ended_with_it(start):
-    orphans = dtk.run(leave_a_child, start=start).results
-    assert wait_gone(orphans) == []
-
-
 def leave_a_child_and_crash():
     (dtk.run_dir() / f"orphan-{os.getpid()}").write_text(str(leave_a_child()))
     os._exit(5)

@@ -20,23 +20,10 @@ import pytest
 from owning import kernel
 from waiting import wait_for, wait_gone
 
-import dtk
-
 import kernel_kills  # isort: skip  (benchmarks/, which `owning` puts on the path)
 
 # Jupyter servers and kernels, started and killed
 pytestmark = [pytest.mark.filterwarnings("ignore:.*TCP without encryption.*"), pytest.mark.slow]
-
-
-@pytest.mark.parametrize(
-    ("phase", "way"), [("importing", "warm"), ("starting", "cold"), ("collective", "warm"), ("ending", "cold")]
-)
-def test_nothing_is_left_of_a_killed_kernel(phase, way):
-    if way == "warm" and not dtk.environment.can_fork():
-        pytest.skip("workers can't be forked here")
-    outcome = kernel_kills.trial(phase, way)
-    assert outcome.before >= (1 if phase == "importing" else 9), "guard, parent, two workers, their children"
-    assert outcome.left == 0
 
 
 @pytest.mark.parametrize("how", ["restart", "restart in good order", "shut down"])

@@ -6,7 +6,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import pandas
 import pytest
 from fabricate import fabricate
 from pacing import paced
@@ -87,21 +86,7 @@ def test_a_pause_within_an_epoch_is_avoided_and_a_usual_one_is_not():
     assert set(typical_steps(times(set(range(2, 41, 3))))) & set(range(2, 41, 3)), "most stretches have two"
 
 
-def test_epochs_of_two_steps_leave_nothing_to_enlarge():
-    rows = [(0, 0, step, step // 2, 0.5, 64, step, step + 0.5) for step in range(1, 10)]
-    assert typical_steps(step_times(frame(rows))) == []
-
-
 def test_a_worker_without_a_step_leaves_nothing_to_enlarge(tmp_path):
     run = fabricate(tmp_path, steps=10)
     (run.folder.worker(1).path / "records.jsonl").write_text("")
     assert len(dtk.plot.timeline(run).figure.axes) == 1
-
-
-def test_long_runs_are_not_gone_through_step_by_step(monkeypatch):
-    """pandas takes 10 µs and more for each value that is asked for by itself."""
-    rows = [(0, 0, step, 1, 0.5, 64, 0.1 * step, 0.1 * step + 0.09) for step in range(1, 3001)]
-    times, asked, plain = step_times(frame(rows)), [], pandas.Series.__getitem__
-    monkeypatch.setattr(pandas.Series, "__getitem__", lambda self, key: asked.append(key) or plain(self, key))
-    assert len(typical_steps(times)) == 6
-    assert len(asked) < 100

@@ -176,11 +176,3 @@ def test_an_estimators_parts():
     found = medians(dtk.run(estimating.train, kwargs={"steps": 12}))
     assert (found.all_reduce > 0).all()
     assert (found.compute > 0).all()
-
-
-@pytest.mark.trains
-def test_one_worker_waits_for_nobody():
-    found = medians(dtk.run(fitting, workers=1)).loc[0]
-    assert (found.waiting, found.all_reduce) == (0.0, 0.0)
-    assert found["input"] > 0
-    assert found["compute"] > 0

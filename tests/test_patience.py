@@ -107,10 +107,6 @@ def seen(reader, clock):
     return look
 
 
-def test_silence_is_counted(seen):
-    assert [seen(1.0) for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
-
-
 def test_a_machine_that_slept_is_no_silence(seen):
     seen(1.0)
     assert seen.of.slept == 0.0

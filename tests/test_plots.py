@@ -93,24 +93,12 @@ def test_a_nan_is_a_hatched_gap(tmp_path):
     assert "no finite loss" in ax.get_legend_handles_labels()[1]
 
 
-def test_a_replica_without_examples_adds_nothing(tmp_path):
-    shares, examples = np.full((3, 2), 0.5), np.full((3, 2), 8)
-    shares[2, 1], examples[2, 1] = np.nan, 0
-    ax = plots.loss_scaling(fabricate(tmp_path, steps=3, shares=shares, examples=examples))
-    np.testing.assert_allclose(stacks(ax)[-1].get_data().values, [1.0, 1.0, 0.5])
-
-
 def test_records_that_end_early_leave_the_rest_empty(pair):
     cut(pair[0], 1, 12)
     ax = plots.loss_scaling(*pair)
     assert len(stacks(ax)[0].get_data().values) == 12
     assert "It has 30 steps, the stack 12" in said(ax)
     assert ax.get_xlim() == (0.5, 30.5)
-
-
-def test_one_step_is_visible(tmp_path):
-    (patch, _) = stacks(plots.loss_scaling(fabricate(tmp_path, steps=1)))
-    assert list(patch.get_data().edges) == [0.5, 1.5]
 
 
 def spans(ax, worker, alpha):
@@ -145,18 +133,6 @@ def test_timeline_shows_who_waits(tmp_path):
     np.testing.assert_allclose(busy[:, 1] - busy[:, 0], 0.09 - 0.03)
     hatched = [blocks for blocks in lower.collections if blocks.get_hatch()]
     assert {round(blocks.get_paths()[0].get_extents().y0 + 0.36) for blocks in hatched} == {0}
-
-
-def test_timeline_of_thousands_of_steps_draws_few_blocks(tmp_path):
-    ax = plots.timeline(fabricate(tmp_path, workers=1, mode="single", steps=3000))
-    assert sum(len(blocks.get_paths()) for blocks in ax.collections) < 10
-    assert len(spans(ax.figure.axes[1], 0, 1.0)) == 6
-
-
-def test_timeline_on_own_axes_makes_no_others(pair):
-    figure, ax = plt.subplots()
-    assert plots.timeline(pair[0], ax=ax) is ax
-    assert figure.axes == [ax]
 
 
 def test_timeline_of_a_failure_names_the_worker(tmp_path):
@@ -204,26 +180,11 @@ def test_lines_follow_the_theme(pair, style):
         assert ax.get_facecolor() == to_rgba(plt.rcParams["axes.facecolor"])
 
 
-def test_steps_that_nobody_recorded_are_a_hatched_gap(tmp_path):
-    run = fabricate(tmp_path / "run", steps=10)
-    records = run.records[~run.records.step.between(4, 6)]
-    ax = plots.loss_scaling(SimpleNamespace(records=records, folder=run.folder))
-    (gap,) = [patch for patch in ax.patches if patch.get_hatch()]
-    assert (gap.get_x(), gap.get_x() + gap.get_width()) == (3.5, 6.5)
-
-
 def test_a_step_recorded_twice_is_no_picture(tmp_path):
     run = fabricate(tmp_path / "run", steps=3)
     twice = pandas.concat([run.records, run.records.tail(1)])
     with pytest.raises(ValueError, match="step 3 of replica 1 is recorded more than once"):
         plots.loss_scaling(SimpleNamespace(records=twice, folder=run.folder))
-
-
-def test_records_in_another_order_are_the_same_picture(tmp_path):
-    run = fabricate(tmp_path / "run", steps=6)
-    turned = SimpleNamespace(records=run.records.iloc[::-1], folder=run.folder)
-    stacks = [[patch.get_data().values.tolist() for patch in plots.loss_scaling(r).patches] for r in (run, turned)]
-    assert stacks[0] == stacks[1]
 
 
 def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):

@@ -77,22 +77,6 @@ def test_without_marks_there_are_no_bytes(tmp_path):
     assert "all-reduce: each worker gives its gradients, gets the sum of all" in words(ax)
 
 
-def test_what_no_gradient_changes_is_not_counted(tmp_path):
-    run = cluster(tmp_path)
-    for corner in run.folder.each:
-        arrays = [*WEIGHTS, np.zeros(10, np.float32), np.zeros(2, np.uint32)]
-        corner.save_weights("final", ["kernel", "bias", "bn/moving_mean", "seed"], arrays)
-    assert words(dtk.plot.processes(run)).count("a copy of the 110 weights") == 2
-
-
-def test_weights_that_nothing_recorded_have_no_number(tmp_path):
-    run = cluster(tmp_path)
-    for corner in run.folder.each:
-        for file in corner.path.glob("weights-*"):
-            file.unlink()
-    assert not any("weights" in each for each in words(dtk.plot.processes(run)))
-
-
 def test_several_replicas_in_one_process_add_up_inside_it(tmp_path):
     ax = dtk.plot.processes(cluster(tmp_path, workers=1, replicas=2, mode="mirrored"))
     assert alternative(ax).startswith("A step: 1 process, 2 replicas, an all-reduce inside.")

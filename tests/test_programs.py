@@ -179,8 +179,6 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_pat
     assert "<figure>" in page.read_text()
 
 
-@pytest.mark.slow  # tests/test_failures.py has it of functions
-@pytest.mark.trains
 @pytest.mark.trains
 @pytest.mark.parametrize(
     ("batch", "divisor", "layer", "verdict", "said"),
@@ -209,6 +207,8 @@ def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_i
     assert json.loads(out)["verdict"] == "replicas"
 
 
+@pytest.mark.slow  # tests/test_failures.py has it of functions
+@pytest.mark.trains
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, _, error = here(script(alone.format("sys.exit(3)")))

@@ -116,28 +116,11 @@ def test_each_sentence_names_optional_dependencies_that_bring_what_lacks():
         assert {canonical(module) for module in modules} <= brought[extra]
 
 
-def test_what_most_do_without_is_asked_for_by_no_one_else():
-    """2,594 MB were installed with them: docs/guide/install.md."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    base = {canonical(Requirement(one).name) for one in project["dependencies"]}
-    assert base & {"scikit-learn", "tensorboard", "tensorflow-estimator", "tf-keras"} == set()
-
-
-def test_the_older_lane_is_the_last_tensorflow_with_an_estimator():
-    pinned = constraints("tf215")
-    assert (pinned["tensorflow"], pinned["keras"]) == ("2.15.1", "2.15.0")
-    assert pinned["ruff"] == constraints("colab")["ruff"] == constraints()["ruff"], "one formatter for all lanes"
-
-
 def test_what_a_lane_skips_is_there():
     """A test that is renamed would otherwise take its reason along, and one that is gone leave it behind."""
     for file, name in {test for lane in lanes.SKIPPED.values() for test in lane}:
         text = (ROOT / "tests" / file).read_text(encoding="utf-8")
         assert f"\ndef {name.partition('[')[0]}(" in text, (file, name)
-
-
-def test_conda_gets_the_python_that_the_constraints_are_for():
-    assert re.search(r"^ *- python=3\.13$", (ROOT / "environment.yml").read_text(), flags=re.MULTILINE)
 
 
 @pytest.mark.skipif(not shutil.which("sed"), reason="no sed on this system")
@@ -209,15 +192,6 @@ def test_make_help_explains_all_targets_and_there_are_at_most_20():
     assert explained == re.findall(r"^([a-z0-9-]+):", makefile, flags=re.MULTILINE)
     assert len(explained) <= 20
     assert f".PHONY: {' '.join(explained)}\n" in makefile
-
-
-@pytest.mark.skipif(not shutil.which("make"), reason="no make on this system")
-@pytest.mark.parametrize("lane", ["", "main", "colab tf215"])
-def test_make_lane_lists_the_lanes_where_there_is_none_of_that_name(lane):
-    command = ["make", "-n", "lane", f"LANE={lane}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "NAME is one of: colab lowest tf215 canary" in done.stderr
 
 
 def test_the_lessons_tables_are_true():

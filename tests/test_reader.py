@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from pathlib import Path
 
 import pytest
@@ -131,12 +130,3 @@ def test_a_cluster_that_starts_again_is_read_anew(folder):
     assert second.heard == [(0, events.Starting(1.1))]
     assert len(watching.heard) == 3
     assert reader.members[0].step == 0
-
-
-def test_a_directory_that_has_gone_is_no_reason_to_fail(folder):
-    reader = Reader(folder)
-    step(folder, 1)
-    reader.look()
-    shutil.rmtree(folder.path)
-    reader.look()
-    assert reader.members[0].sizes == [0, 0, 0]

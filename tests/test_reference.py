@@ -58,15 +58,3 @@ def test_a_name_on_no_page_is_refused(monkeypatch):
     monkeypatch.setattr(dtk, "__all__", [*dtk.__all__, "quickly"])
     with pytest.raises(ValueError, match="no page has quickly"):
         reference.pages()
-
-
-def test_docstrings_become_lists_and_code():
-    text = "Does it.\n\nArgs:\n    rate: of *all*\n        workers.\n    batch: `a*b`.\n\n    a = 1\n\n>>> 1 + 1\n2"
-    lines = reference.as_markdown(text).splitlines()
-    assert lines[2:7] == ["**Args**", "", "- `rate`: of \\*all\\*", "  workers.", "- `batch`: `a*b`."]
-    assert lines[8:] == ["```python", "a = 1", "```", "", "```python", ">>> 1 + 1", "2", "```"]
-
-
-def test_what_is_returned_is_no_name():
-    lines = reference.as_markdown("Does it.\n\nReturns:\n    The run: its records.").splitlines()
-    assert lines[2:] == ["**Returns**", "", "The run: its records."]

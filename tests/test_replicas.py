@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import estimating
 import pytest
 
 import dtk
@@ -80,13 +79,6 @@ def test_four_replicas_in_two_workers_compute_what_one_device_does(train, capsys
     dtk.verify(run, dtk.baseline(train))
     assert "mode=cluster workers=2 replicas=4 global_batch=32" in capsys.readouterr().out
     assert "4 replicas" in dtk.plot.processes(run).get_title("left")
-
-
-@pytest.mark.slow  # fit and a loop have it, too
-def test_of_an_estimator_too():
-    run = dtk.run(estimating.train, workers=2, replicas=2)
-    assert sorted(run.records.replica.unique()) == [0, 1, 2, 3]
-    dtk.verify(run, dtk.baseline(estimating.train))
 
 
 @pytest.mark.slow

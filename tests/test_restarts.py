@@ -9,8 +9,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pytest
 from faking import resuming, steps_of
-from lanes import KERAS_3
-from looping import STEPS, parts
 
 import dtk
 from dtk import faults
@@ -85,79 +83,6 @@ def test_fit_goes_on_from_its_backup_to_the_same_weights(keras):
     assert [attempt.steps for attempt in run.attempts] == [(1, 6), (5, 12)]
     assert sorted(run.records.epoch.unique()) == [1, 2, 3]
     dtk.verify(run, dtk.baseline(fitting, keras=keras))
-
-
-@pytest.mark.slow  # lesson 07 has it, too
-def test_a_backup_within_an_epoch_forgets_where_the_data_was():
-    asked = {"kwargs": {"save_freq": 3}}
-    run = dtk.run(fitting, faults=[faults.kill(worker=1, step=8)], restarts=1, **asked)
-    # Saved after step 6, the second of epoch 2. Keras 3 begins epoch 2 again: its first two batches count twice.
-    # Keras 2 goes on with its third step, on the first batch.
-    assert [attempt.steps for attempt in run.attempts] == [(1, 7), (7, 14 if KERAS_3 else 12)]
-    with pytest.raises(dtk.VerificationError) as failed:
-        dtk.verify(run, dtk.baseline(fitting, **asked))
-    assert failed.value.step == 7
-
-
-def looping(strategy):
-    import tensorflow as tf
-
-    data, model, optimizer, step = parts(strategy)
-    with strategy.scope():
-        optimizer.build(model.trainable_variables)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
-    shared = str(dtk.run_dir() / "checkpoints")
-    place = shared if dtk.is_chief() else str(dtk.run_dir() / f"others-{dtk.environment.here().worker}")
-    manager = tf.train.CheckpointManager(checkpoint, place, max_to_keep=2)
-    latest = tf.train.latest_checkpoint(shared)
-    if latest:
-        checkpoint.restore(latest)
-    done = int(optimizer.iterations.numpy())
-
-    @tf.function
-    def train_step(batch, epoch):
-        losses = strategy.run(step, args=(batch,))
-        dtk.record_step(losses, batch=batch, model=model, epoch=epoch, step=optimizer.iterations)
-
-    for epoch in range(2):
-        for number, batch in enumerate(data, epoch * STEPS + 1):
-            if number <= done:
-                continue
-            train_step(batch, tf.constant(epoch + 1))
-            if number % 4 == 0:
-                manager.save()
-    return done
-
-
-@pytest.mark.slow  # lesson 07 has it, too
-def test_a_loop_goes_on_from_its_checkpoint_to_the_same_weights():
-    run = dtk.run(looping, faults=[faults.kill(worker=0, step=7)], restarts=1)
-    assert [attempt.steps for attempt in run.attempts] == [(1, 6), (5, 12)]
-    assert run.results == [4, 4]
-    dtk.verify(run, dtk.baseline(looping))
-
-
-@pytest.mark.slow  # lesson 07 has it of Keras
-def test_an_estimator_goes_on_from_its_checkpoint():
-    import estimating
-
-    asked = {"kwargs": {"steps": 14, "save_checkpoints_steps": 5}}
-    run = dtk.run(estimating.train, faults=[faults.kill(worker=1, step=13)], restarts=1, **asked)
-    first, second = run.attempts
-    assert first.steps == (1, 12)
-    # Estimator reads input_fn's data from its beginning again: the steps go on, the order of the data does not.
-    assert second.steps == (11, 14)
-    assert run.results[0]["global_step"] == 14
-    assert list(run.records[run.records.worker == 1].step) == list(range(1, 15))
-
-
-@pytest.mark.slow  # lesson 07 has it, too
-def test_nan_on_one_worker_is_nan_everywhere_one_step_later():
-    run = dtk.run(fitting, faults=[faults.nan(worker=1, step=6)])
-    table = run.records.set_index(["worker", "step"]).loss
-    assert table[0, 6] == table[0, 6], "the other worker's share of that step is a number still"
-    assert table.isna().sum() == 1 + 2 * 6
-    assert all((weight != weight).all() for weight in run.weights)
 
 
 def test_the_timeline_has_every_attempt_and_marks_the_fault():

@@ -7,10 +7,8 @@ import matplotlib
 matplotlib.use("Agg")
 
 from attempting import restarted
-from fabricate import fabricate
 
 import dtk
-from dtk.errors import WorkerFailed
 from dtk.scaling.timing import fates
 from dtk.view.canvas import NO_RECORDS, alternative
 
@@ -60,18 +58,6 @@ def test_one_step_lost_and_none_lost(tmp_path):
     none = dtk.plot.restarts(restarted(tmp_path / "none", (1, 6), (7, 9)))
     assert alternative(none).startswith("9 steps computed, all of them count.")
     assert not spans_drawn(none, "lost")
-
-
-def test_a_run_that_never_failed_has_one_row(tmp_path):
-    ax = dtk.plot.restarts(fabricate(tmp_path, steps=8))
-    assert alternative(ax).startswith("One attempt, 8 steps, each computed once.")
-    assert len(ax.get_yticks()) == 1
-
-
-def test_of_a_run_that_failed_at_last(tmp_path):
-    run = restarted(tmp_path, (1, 30), (21, 28), finished=False)
-    ax = dtk.plot.restarts(WorkerFailed("worker 1 was killed", worker=1, folder=run.folder))
-    assert len([text for text in ax.texts if text.get_gid() == "reason"]) == 2
 
 
 def test_without_records_it_says_what_to_add(tmp_path):

@@ -65,20 +65,6 @@ def test_a_baseline_is_a_ring_of_one():
     assert sent == 0
 
 
-@pytest.mark.trains
-def test_a_second_ring_in_the_same_function():
-    def twice():
-        sums = []
-        for _ in range(2):
-            ring = dtk.ring()
-            _, theirs = ring.exchange(0, ring.split([1.0 + ring.worker, 0.0])[0])
-            sums.append(float(theirs[0]))
-            ring.close()
-        return sums
-
-    assert dtk.run(twice, workers=2).results == [[2.0, 2.0], [1.0, 1.0]]
-
-
 # ---- neighbours that are late, dead or elsewhere
 
 
@@ -90,12 +76,6 @@ def test_a_late_neighbour_is_named_in_time(late):
         dtk.run(all_reduce, workers=2, kwargs={"late": late, "timeout": 3.0}, timeout=25.0)
     told = story(caught.value.folder)
     assert sum(message.arrived for message in told.messages) < told.steps * told.workers
-
-
-@pytest.mark.trains
-def test_of_three_that_wait_the_late_one_is_named():
-    with pytest.raises(dtk.WorkerFailed, match="raised RingBroken: worker 2 sent nothing for 3 s"):
-        dtk.run(all_reduce, workers=3, kwargs={"late": (2, 1), "timeout": 3.0}, timeout=25.0)
 
 
 @pytest.mark.trains

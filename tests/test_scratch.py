@@ -62,12 +62,6 @@ def test_what_dtk_did_not_make_stays(planned, tmp_path):
     assert (tmp_path / "theirs" / "kernel").exists()
 
 
-def test_a_file_is_no_directory(planned):
-    planned.write_text("")
-    with pytest.raises(DtkError, match="dtk-me is no directory"):
-        scratch()
-
-
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
 def test_one_that_others_may_write_into_is_refused(planned, mode):
     planned.mkdir()

@@ -122,29 +122,6 @@ def test_files_are_dealt_out_whole(workers, policy, kind):
 
 
 @pytest.mark.trains
-def test_divided_by_files_the_steps_differ_from_one_devices():
-    whole = dtk.shards(files_of(6), workers=3, policy="DATA")
-    files = dtk.shards(files_of(6), workers=3, policy="FILE")
-    assert (whole.parts_at, files.parts_at) == (None, 1)
-    assert sorted(whole.table.example) == sorted(files.table.example) == [*range(24)]
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize("policy", ["FILE", pytest.param("AUTO", marks=pytest.mark.slow)])
-def test_fewer_files_than_workers_is_one_sentence(policy):
-    with pytest.raises(dtk.WorkerFailed, match=r"fewer than 3 files.*can't divide among 3 workers.*Policy\.DATA"):
-        dtk.shards(files_of(2), workers=3, policy=policy)
-    with pytest.raises(dtk.WorkerFailed, match=r"reads 1 file, which autoshard policy FILE can't divide among 2"):
-        dtk.shards(files_of(1), workers=2, policy=policy)
-
-
-@pytest.mark.trains
-def test_file_without_files_is_one_sentence():
-    with pytest.raises(dtk.WorkerFailed, match=r"not made from files, and autoshard policy FILE divides nothing else"):
-        dtk.shards(sixteen, workers=2, policy="FILE")
-
-
-@pytest.mark.trains
 @TWO_OR_THREE
 def test_a_function_that_takes_the_context_divides_by_itself(workers):
     seen = dtk.shards(by_context, workers=workers)
@@ -168,14 +145,6 @@ def test_shuffled_alike_nothing_is_lost_and_shuffled_apart_something_is():
     # Of 64! orders two are not drawn alike; each worker is given 32 numbers, so what one has twice another lacks.
     assert len(apart.repeated) == len(apart.gaps) > 0
     assert "were seen more than once and" in in_words(apart)
-
-
-@pytest.mark.trains
-def test_replicas_of_one_worker():
-    seen = dtk.shards(sixteen, workers=1, replicas=2)
-    assert (seen.workers, seen.replicas, seen.parts_at) == (1, 2, None)
-    assert set(seen.table[seen.table.step == 1].example) == {0, 1, 2, 3}
-    assert seen.table.worker.unique().tolist() == [0]
 
 
 def images():

@@ -62,21 +62,6 @@ def test_every_example_is_a_tile_in_its_row_and_column(count, batch, workers):
     assert list(ax.get_xticks()) == [*range(1, seen.table.step.max() + 1)]
 
 
-@pytest.mark.parametrize(("count", "batch", "workers"), [(16, 4, 2), (64, 16, 4)])
-def test_numbers_stay_inside_their_tiles(count, batch, workers):
-    for seen in (dealt(count, batch, workers), everywhere(count, batch, workers)):
-        ax = plots.sharding(seen)
-        ax.figure.draw_without_rendering()
-        boxes = [tile.get_window_extent() for tile in tiles(ax)]
-        texts = [text.get_window_extent() for text in ax.texts if text.get_text().isdigit()]
-        for box, text in zip(boxes, texts, strict=True):
-            assert box.x0 <= text.x0
-            assert text.x1 <= box.x1
-            assert box.y0 <= text.y0 + 1
-            assert text.y1 <= box.y1 + 1
-        assert ax.figure.get_figheight() < 7
-
-
 @pytest.mark.parametrize("style", ["default", "dark_background"])
 def test_what_was_seen_twice_is_outlined_and_what_nobody_saw_has_a_row(style):
     with plt.style.context(style):
@@ -92,26 +77,6 @@ def test_what_was_seen_twice_is_outlined_and_what_nobody_saw_has_a_row(style):
     assert ax.get_yticklabels()[2].get_text() == "no worker"
     assert "Of 8 examples, 2 were seen more than once and 2 by no worker" in said(ax)
     assert "Outlined: seen more than once" in said(ax)
-
-
-def test_more_forgotten_than_fit_end_in_dots():
-    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]]], batches(range(400), 4)))
-    last = [text.get_text() for text in ax.texts if text.get_text() == "…" or text.get_text().isdigit()][-1]
-    assert last == "…"
-    assert len(drawn(ax)[2]) > 10
-    assert "0 were seen more than once and 396 by no worker" in said(ax)
-
-
-def test_a_replica_without_examples_has_an_empty_row():
-    ax = plots.sharding(from_lists([[[0, 1]], [[2, 3]], [[]]], [range(4)]))
-    assert 2 not in drawn(ax)
-    assert len(ax.get_yticklabels()) == 3
-
-
-def test_nobody_saw_anything():
-    ax = plots.sharding(from_lists([[[]], [[]]], [range(3)]))
-    assert [number for _, number in drawn(ax)[2]] == [0, 1, 2]
-    assert "Of 3 examples, 0 were seen more than once and 3 by no worker" in said(ax)
 
 
 def bars(ax):

@@ -78,34 +78,3 @@ def test_with_stragglers_a_step_is_within_one_per_cent(spread, overlap):
             expected = schedule(table.slowest.to_numpy(), job, costs)
             assert table.seconds.mean() == pytest.approx(expected.mean(), rel=0.01)
             assert (table.seconds >= 0.999 * table.slowest).all()
-
-
-def test_the_mean_over_the_slowest_is_the_mean_of_many_steps():
-    job = replace(JOB, spread=0.3, gradient_bytes=3e8, pack_bytes=1.5e8)
-    table = simulate(job, Cluster(ETHERNET_100), 4, steps=2000, seed=3)
-    error = table.seconds.std() / np.sqrt(len(table))
-    expected = predict(job, Cluster(ETHERNET_100), [4]).seconds[0]
-    assert table.seconds.mean() == pytest.approx(expected, abs=3 * error)
-    assert error < 0.01 * expected
-
-
-def test_a_late_worker_finds_messages_waiting():
-    """Where latency is all there is, the formula, which begins with the last worker, says too much."""
-    job = Job(per_example=0.001, batch=100, gradient_bytes=1e3, spread=0.3)
-    cluster = Cluster(Link("slow", 1e-3, 1e9))
-    played = simulate(job, cluster, 32, steps=60).seconds.mean()
-    assert 0.75 * predict(job, cluster, [32]).seconds[0] < played < 0.97 * predict(job, cluster, [32]).seconds[0]
-
-
-def test_thousands_of_workers_are_played_on_arrays():
-    job = replace(JOB, spread=0.05, pack_bytes=0.0)
-    played = simulate(job, Cluster(ETHERNET_100), 4096, steps=1).seconds[0]
-    assert played == pytest.approx(predict(job, Cluster(ETHERNET_100), [4096]).seconds[0], rel=0.05)
-
-
-def test_a_seed_gives_the_same_steps_again():
-    job = replace(JOB, spread=0.2)
-    one, same, other = (simulate(job, Cluster(), 4, steps=5, seed=seed) for seed in (1, 1, 2))
-    assert one.equals(same)
-    assert not one.equals(other)
-    assert one.step.tolist() == [1, 2, 3, 4, 5]

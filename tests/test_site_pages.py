@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 import lessons
-import nbformat
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -25,25 +24,19 @@ HOME = "https://github.com/dtk-toolkit/dtk"
     ("file", "target", "address"),
     [
         (LESSON, "glossary.md#replica", "glossary.md#replica"),
-        (LESSON, "04_keras_fit.ipynb", "04_keras_fit.ipynb"),
         (LESSON, "../docs/guide/use.md", "../guide/use.md"),
         (LESSON, "../docs/README.md", "../documentation.md"),
         (LESSON, "README.md", "index.md"),
-        (LESSON, "#here", "#here"),
         (LESSON, "https://example.org/a.md", "https://example.org/a.md"),
-        (CHINESE, "glossary.md#replica", "glossary.md#replica"),
         (CHINESE, "../../docs/guide/use.md", "site:../../guide/use.html"),
         (CHINESE, "../../docs/guide/use.md#how", "site-part:../../guide/use.html#how"),
         ("README.md", "notebooks/00_start_here.ipynb", "lessons/00_start_here.ipynb"),
         ("README.md", "README.zh.md", "site:zh/index.html"),
         ("README.zh.md", "notebooks/zh/README.md", "lessons/index.md"),
-        ("README.zh.md", "README.md", "site:../index.html"),
         ("README.md", "LICENSE", f"{HOME}/blob/main/LICENSE"),
         ("docs/README.md", "guide/", "guide/index.md"),
         ("docs/README.md", "../tests", f"{HOME}/tree/main/tests"),
-        ("docs/guide/use.md", "../explanation/facts.md", "../explanation/facts.md"),
         ("docs/teaching/README.md", "questions.gift", "site:questions.gift"),
-        ("docs/teaching/README.zh.md", "questions.gift", "site:questions.gift"),
         ("docs/teaching/README.zh.md", "hub.md", "site:../../teaching/hub.html"),
         ("README.md", "docs/demo.png", "/docs/demo.png"),
     ],
@@ -62,12 +55,6 @@ def test_what_stands_in_code_is_no_link():
     assert links.rewritten(text, "docs/README.md") == text
 
 
-def test_questions_are_handed_out_as_they_are():
-    assert links.is_handed_out("docs/teaching/questions.gift")
-    assert not links.is_handed_out("docs/guide/use.md")
-    assert not links.is_handed_out("docs/_static/dtk.css")
-
-
 def test_each_page_of_documentation_and_each_lesson_is_a_page():
     files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*/*.md")}
     files |= {
@@ -79,24 +66,6 @@ def test_each_page_of_documentation_and_each_lesson_is_a_page():
         assert len(set(places.pages(tree).values())) == len(places.pages(tree)), "two files are one page"
 
 
-def test_a_translated_page_has_the_name_of_the_english_one():
-    assert set(places.pages("zh").values()) < set(places.pages("en").values())
-    assert places.pages("zh")[CHINESE] == places.pages("en")[LESSON] == "lessons/02_loss_scaling"
-    assert (places.tree_of(LESSON), places.tree_of(CHINESE), places.tree_of("LICENSE")) == ("en", "zh", None)
-
-
-@pytest.mark.parametrize("file", [LESSON, "notebooks/05_custom_loop.ipynb"])  # the second has a cell with two pictures
-def test_a_lesson_keeps_its_code_and_its_outputs(file):
-    stored, page = (
-        notebook.cells for notebook in (nbformat.read(ROOT / file, as_version=4), as_pages.as_page(file, "en"))
-    )
-    assert [cell.source for cell in stored if cell.cell_type == "code"] == [
-        cell.source for cell in page if cell.cell_type == "code" and as_pages.NO_CODE not in cell.metadata.tags
-    ]
-    before, after = ([output for cell in cells for output in cell.get("outputs", ())] for cells in (stored, page))
-    assert before == after
-
-
 @pytest.mark.parametrize("path", sorted(ROOT.glob("notebooks/**/*.ipynb")), ids=lambda path: path.name)
 def test_each_picture_has_its_words(path):
     """myst-nb has one text a cell, so no cell of a page has two pictures."""
@@ -106,19 +75,6 @@ def test_each_picture_has_its_words(path):
         words = [cell.metadata.mystnb.image.alt] if "mystnb" in cell.metadata else []
         assert words == [output.metadata["image/png"].alt for output in drawn]
         assert all(len(each) > 20 and "<Figure" not in each for each in words)
-
-
-@pytest.mark.parametrize(("file", "words"), [(LESSON, "Download notebook"), (CHINESE, "下载笔记本")])
-def test_a_lesson_has_buttons_in_place_of_its_badge(file, words):
-    head = as_pages.as_page(file, places.tree_of(file)).cells[0].source
-    badge = next(
-        line for line in nbformat.read(ROOT / file, as_version=4).cells[0].source.splitlines() if "colab" in line
-    )
-    assert "colab-badge.svg" in badge
-    assert "colab-badge.svg" not in head
-    assert words in head
-    colab = badge.rpartition("](")[2].rstrip(")")
-    assert re.findall(r'href="([^"]+)"', head) == [colab, "02_loss_scaling.ipynb"]
 
 
 def test_the_navigation_has_every_lesson_in_its_order(tmp_path):

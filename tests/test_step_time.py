@@ -136,34 +136,6 @@ def test_a_failed_point_is_marked_in_both():
         ax.figure.canvas.draw()
 
 
-def test_a_point_without_its_ceiling_is_drawn_without_it():
-    rows = [each for each in study().rows if each["kind"] != "ceiling"]
-    ax = dtk.plot.efficiency(dtk.Study(rows, "train"))
-    assert not [line for line in ax.lines if line.get_label() == "ceiling"]
-    assert "of what these cores can do" not in alternative(ax)
-    dtk.plot.throughput(dtk.Study(rows, "train")).figure.canvas.draw()
-
-
-def test_a_study_where_all_failed_says_so():
-    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
-        assert "study.points.failed" in draw(dtk.Study([broken()], "train")).texts[0].get_text()
-        assert "study.points.failed" in draw(dtk.Study([], "train")).texts[0].get_text()
-
-
-def test_one_repeat_has_no_range():
-    rows = [each for each in study().rows if each["repeat"] == 1]
-    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
-        assert "One repeat, no range." in alternative(draw(dtk.Study(rows, "train")))
-
-
-def test_each_curve_has_a_picture():
-    strong = [{**each, "scaling": "strong"} for each in study().rows]
-    figure = dtk.plot.efficiency(dtk.Study(study().rows + strong, "train")).figure
-    titles = [ax.get_title(loc="left") for ax in figure.axes]
-    assert titles == ["Efficiency, global batch 10", "Efficiency, global batch 20", titles[2]]
-    assert [text.get_text() for text in figure.axes[1].texts if text.get_style() == "italic"] == ["no baseline"]
-
-
 def test_the_parts_of_a_studys_steps():
     ax = dtk.plot.step_time(study())
     assert [label.get_text()[0] for label in ax.get_yticklabels()] == ["1", "2"]
@@ -175,3 +147,9 @@ def test_a_study_is_drawn_alone():
         dtk.plot.throughput(study(), study())
     with pytest.raises(ValueError, match="by itself"):
         dtk.plot.throughput(study(), labels=["mine"])
+
+
+def test_a_study_where_all_failed_says_so():
+    for draw in (dtk.plot.efficiency, dtk.plot.throughput):
+        assert "study.points.failed" in draw(dtk.Study([broken()], 2, "train")).texts[0].get_text()
+        assert "study.points.failed" in draw(dtk.Study([], 2, "train")).texts[0].get_text()

@@ -72,14 +72,6 @@ def test_the_gap_is_named_and_adds_up(both):
 
 
 @pytest.mark.trains
-def test_one_repeat_has_no_range():
-    study = dtk.study(steps, workers=[2], global_batch=8, repeats=1)
-    one = row(study, "strong", 2)
-    assert one["measured_n"] == 1
-    assert np.isnan([one["measured_min"], one["measured_max"], one["ceiling_min"]]).all()
-
-
-@pytest.mark.trains
 def test_repeats_have_a_range(both):
     two = row(both, "strong", 2)
     assert two["measured_n"] == 2
@@ -160,14 +152,54 @@ def test_a_study_of_a_fit():
     assert (points[points.kind == "cluster"].all_reduce > 0).all()
 
 
+# ---- studies and benchmarks that can't be: each is refused in one sentence, before anything starts
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 2, "rows": [], "more": 1}'])
+def test_a_file_that_is_no_study_is_refused(tmp_path, text):
+    path = tmp_path / "study.json"
+    path.write_text(text)
+    with pytest.raises(dtk.ClusterConfigError, match="study.json is no study that dtk has saved"):
+        dtk.Study.load(path)
+
+
 @pytest.mark.trains
-@pytest.mark.slow  # lessons 08 and 10 make studies, too
-def test_all_reduces_are_timed():
-    table = dtk.benchmark_allreduce(workers=[1, 2], sizes=[1000, 400_000], repeats=3)
-    assert list(table.workers) == [1, 1, 2, 2]
-    assert list(table.bytes) == [1000, 400_000] * 2
-    assert (table.seconds > 0).all()
-    assert (table.lowest <= table.seconds).all()
-    assert (table.seconds <= table.highest).all()
-    alone, two = table[table.workers == 1].seconds.median(), table[table.workers == 2].seconds.median()
-    assert two > alone, "one worker sends nothing"
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"workers": [], "global_batch": 8}, "workers=[]: a study of nothing"),
+        ({"workers": [1]}, "neither global_batch nor per_replica_batch is given"),
+        ({"global_batch": 10}, "global_batch=10 can't be divided equally among workers=4; take 12, or leave"),
+        ({"global_batch": 8, "repeats": 0}, "repeats=0: it takes a whole number of at least 1"),
+        ({"global_batch": 8, "workers": [99]}, "workers=99: this machine has 2 cores"),
+        ({"global_batch": 8, "scaling": "both ways"}, "scaling='both ways': it takes one of strong, weak, both"),
+        ({"global_batch": 8, "threads": -1}, "threads=-1: it takes a whole number of at least 0"),
+        ({"fn": lambda size: None, "global_batch": 8}, "can't be called so: missing a required argument"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(asked, words, monkeypatch):
+    monkeypatch.setattr(studies, "carry_out", lambda *job: pytest.fail("a run was started"))
+    with pytest.raises(dtk.ClusterConfigError) as caught:
+        dtk.study(**{"fn": steps, **asked})
+    assert words in str(caught.value)
+
+
+def test_on_colab_several_workers_have_to_be_forced(monkeypatch):
+    monkeypatch.setattr(studies.environment, "on_colab", lambda: True)
+    with pytest.raises(dtk.ClusterConfigError, match="force=True"):
+        dtk.study(steps, workers=[1, 2], global_batch=8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"workers": []}, "workers=[]: it takes a list of whole numbers"),
+        ({"sizes": [3]}, "sizes: 3, but it takes bytes from 4"),
+        ({"implementation": "MPI"}, "implementation='MPI': it takes one of AUTO, RING, NCCL"),
+        ({"repeats": 0}, "repeats=0: it takes a whole number of at least 1"),
+    ],
+)
+def test_a_benchmark_that_cannot_be_made_is_refused(asked, words):
+    with pytest.raises(dtk.ClusterConfigError) as caught:
+        dtk.benchmark_allreduce(**asked)
+    assert words in str(caught.value)

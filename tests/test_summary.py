@@ -64,9 +64,6 @@ def test_each_keeps_its_order_around_a_common_line(fold):
     assert {*said[common + 1 :]} == {"[worker 0] x", "[worker 1] y"}
 
 
-ALIKE = {label(members): members for members in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2])}
-
-
 def test_nothing_is_lost_whatever_the_order():
     draw = np.random.default_rng(0)
     for _ in range(200):
@@ -123,10 +120,6 @@ def test_a_run_that_failed_is_shown_with_its_cause(run, capsys):
     run.folder.save_attempt(1, "worker 1 raised ValueError: no such colour", 0.0, 1.3)
     cli.main(["show", str(run.dir)])
     assert "cluster of 2 workers: worker 1 raised ValueError: no such colour" in capsys.readouterr().out
-
-
-def test_without_records_it_says_what_records(tmp_path):
-    assert "--record" in summary.lines(fabricate(tmp_path, steps=0))[0]
 
 
 def test_a_directory_of_no_run_is_refused(tmp_path, capsys):

@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from lessons import FOLDER, ORDER, cells_of, tags
+from lessons import FOLDER, ORDER, cells_of
 
 PAGES = FOLDER.parent / "docs" / "teaching"
 LABS = sorted(path.stem for path in FOLDER.glob("lab_*.ipynb"))
@@ -104,14 +104,6 @@ def test_in_a_plan_a_lesson_comes_after_what_it_needs(plan):
         assert before(lesson) <= set(named[:at]), lesson
     if plan != "One afternoon":
         assert set(named) == {*ORDER, *LABS} - {"06_estimator"}, "06 is optional"
-
-
-@pytest.mark.parametrize("lesson", ORDER)
-def test_a_talk_shows_a_lesson_without_what_is_the_learners_alone(lesson):
-    for cell in cells_of(lesson):
-        kind = cell.metadata["slideshow"]["slide_type"]
-        private = {"exercise", "check"} & tags(cell) or "### BEGIN SOLUTION" in cell.source
-        assert kind in ({"skip", "notes"} if private else {"slide", "subslide", "fragment", "-", "skip", "notes"})
 
 
 def test_the_index_names_every_page_and_its_number_of_questions():

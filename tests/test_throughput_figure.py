@@ -32,19 +32,8 @@ def test_throughput_stacks_workers_and_marks_the_ideal(pair):
     assert "after the first" in said(ax)
 
 
-def test_throughput_without_a_single_replica_marks_no_ideal(pair):
-    ax = plots.throughput(pair[0], labels=["two"])
-    assert not ax.lines
-    assert "two: 6,400 examples/s" in said(ax)
-
-
 def test_throughput_of_one_step_says_so(tmp_path):
     assert "no step after the first" in said(plots.throughput(fabricate(tmp_path, steps=1)))
-
-
-def test_labels_must_fit(pair):
-    with pytest.raises(ValueError, match="1 labels for 2 runs; give one a run"):
-        plots.throughput(*pair, labels=["only one"])
 
 
 def test_a_bar_is_as_long_as_the_rate_at_its_end(tmp_path):
@@ -71,10 +60,3 @@ def test_several_runs_of_which_none_is_the_measure_are_no_race(tmp_path):
     ax = plots.throughput(quick, slow, labels=["RING", "AUTO"])
     assert said(ax).startswith("9,850 to 12,800 examples/s, in one run each")
     assert "A difference may be the machine's: repeat the runs to know." in said(ax)
-
-
-def test_rates_have_three_digits_and_commas(tmp_path):
-    ax = plots.throughput(fabricate(tmp_path, steps=9, step_seconds=0.0032))
-    assert "40,000" in [text.get_text() for text in ax.texts]
-    ax.figure.canvas.draw()
-    assert [label.get_text() for label in ax.get_xticklabels()][1] == "10,000"

@@ -40,13 +40,6 @@ def test_training_has_ended_when_every_worker_has_and_one_look_was_left(in_evalu
     assert said == [False, False, False, True, True]
 
 
-def test_waiting_by_it_takes_no_processor_time(in_evaluator):
-    used, began = time.process_time(), time.monotonic()
-    while time.monotonic() - began < 1.0:
-        training_ended()
-    assert time.process_time() - used < 0.25
-
-
 def test_nobody_trains_beside_a_baseline_or_outside_of_a_run(tmp_path):
     assert training_ended()
     enter(Here(RunFolder(tmp_path, 1), 0, 1, 1, "single", 0.0))
@@ -94,11 +87,6 @@ def fine():
 def test_bad_evaluators(keywords, words):
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(fine, **keywords)
-
-
-def test_a_baseline_has_none():
-    with pytest.raises(TypeError, match="evaluator"):
-        dtk.baseline(fine, evaluator=fine)  # type: ignore[call-arg]
 
 
 def test_an_evaluator_that_cannot_travel_is_named():

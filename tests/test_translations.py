@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import functools
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ each = pytest.mark.parametrize(("english", "other"), PAIRS, ids=[f"{b.parent.nam
 FENCED = re.compile(r"```.*?```", flags=re.DOTALL)
 
 
+@functools.cache
 def cells(path: Path, kind: str):
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
 

@@ -12,9 +12,7 @@ from covered import (
     by_hand,
     by_keyword,
     eager,
-    estimator_with_two_hooks,
     fails_and_goes_on,
-    in_float16,
     lists_with_one_beginning,
     skips_steps,
     then_more,
@@ -25,7 +23,6 @@ from covered import (
 from verifying import maker, refused
 
 import dtk
-from dtk.records.events import Updates, of_kind
 
 pytestmark = pytest.mark.trains
 
@@ -57,25 +54,9 @@ def test_a_fit_without_a_recorder_is_named():
     assert "dense_2/kernel" in str(error)  # the second model's
 
 
-@pytest.mark.parametrize("what", ["fit", "train_on_batch"])
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_training_after_the_recorded_fit_is_found(what):
-    error = refused(*pair(then_more, what=what))
-    assert error.reason == "updates"
-    assert "4 of the 8 updates" in str(error)
-
-
 def test_weights_that_change_after_the_fit_are_compared():
     error = refused(*pair(then_more, what="assign"))
     assert error.reason == "between"
-
-
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_a_second_fit_of_one_model_is_covered(capsys):
-    run, baseline = pair(then_more, what="recorded fit")
-    capsys.readouterr()
-    dtk.verify(run, baseline)
-    assert "8 of 8 updates recorded, 1 model" in capsys.readouterr().out
 
 
 def test_a_model_that_was_not_handed_over_is_named():
@@ -133,23 +114,6 @@ def test_it_is_told_too_where_nothing_is_recorded(capsys):
     assert "nothing makes a strategy, so each of the 2 workers trains alone" in capsys.readouterr().out
 
 
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
-    error = refused(*pair(fails_and_goes_on))
-    assert error.reason == "updates"
-    assert "4 of the 9 updates" in str(error)
-
-
-@pytest.mark.slow  # the gallery has it, too
-def test_updates_of_a_scaled_loss_are_recorded_and_the_loss_is_unscaled(capsys):
-    run, baseline = pair(in_float16)
-    capsys.readouterr()
-    dtk.verify(run, baseline)
-    assert "4 of 4 updates recorded, 1 model" in capsys.readouterr().out
-    plain = dtk.baseline(then_more, kwargs={"what": "assign"})
-    np.testing.assert_allclose(baseline.records.loss, plain.records.loss, rtol=1e-5)
-
-
 @pytest.mark.parametrize("keras", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_optimizer_may_be_called_by_keyword(keras, capsys):
     facts = {"keras": keras}
@@ -173,20 +137,6 @@ def test_each_list_of_variables_is_compared(capsys):
     assert refused(*pair(lists_with_one_beginning, wrong=True)).reason == "between"
 
 
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_training_by_hand_beside_a_recorded_fit_is_found():
-    error = refused(*pair(by_hand))
-    assert (error.reason, error.step) == ("update", 5)
-
-
-@pytest.mark.slow  # test_estimator.py has it on one device
-def test_an_estimators_steps_are_recorded_once():
-    run = dtk.run(estimator_with_two_hooks, workers=2)
-    assert run.records.groupby("worker").step.apply(list).tolist() == [[1, 2, 3, 4, 5]] * 2
-    said = of_kind(run.folder.worker(1).events, Updates)
-    assert [(each.made, each.recorded) for each in said[0].optimizers] == [(5, 5)]
-
-
 @pytest.fixture
 def make(tmp_path):
     return maker(tmp_path)
@@ -205,3 +155,16 @@ def test_a_rate_by_the_number_of_replicas_passes_as_so_many_however_small_it_is(
     assert dtk.verify(right, baseline).verdict == "one device"
     assert dtk.verify(*pair(eager, traced=traced, by_replicas=True)).verdict == "replicas"
     assert "the learning rate depends on the number of replicas" in capsys.readouterr().out
+
+
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
+def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
+    error = refused(*pair(fails_and_goes_on))
+    assert error.reason == "updates"
+    assert "4 of the 9 updates" in str(error)
+
+
+@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
+def test_training_by_hand_beside_a_recorded_fit_is_found():
+    error = refused(*pair(by_hand))
+    assert (error.reason, error.step) == ("update", 5)

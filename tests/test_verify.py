@@ -61,17 +61,6 @@ def test_without_a_baseline_its_own_function_is_followed(make, capsys):
     ]
 
 
-def test_mirrored_replicas_share_a_worker(make, capsys):
-    verify(make("mirrored"), make("single"))
-    assert capsys.readouterr().out.splitlines() == [
-        "mode=mirrored workers=1 replicas=2 global_batch=128 steps=20",
-        "worker 0 (chief): 20 steps, exit 0",
-        "check updates: PASS (20 of 20 updates recorded, 1 model)",
-        "check replicas agree: PASS (20 steps)",
-        PROVED,
-    ]
-
-
 def test_one_replica_has_none_to_agree_with(make, capsys):
     verify(make("single"), make("single"))
     assert "replicas agree" not in capsys.readouterr().out

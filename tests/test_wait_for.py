@@ -8,7 +8,6 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import pytest
-from fabricate import fabricate
 from live_folder import empty, step
 
 import dtk
@@ -93,44 +92,9 @@ def test_every_number_of_workers_has_room(tmp_path, workers, theme):
     assert len(by_gid(ax, "waits")) == (workers - 1 if workers <= 4 else 1), "of many, those alike share a box"
 
 
-def test_a_long_title_leaves_the_boxes_their_room(tmp_path):
-    lines = [waits(k, line=f"line {k} in a_function_with_a_long_name") for k in range(4)]
-    ax = dtk.plot.wait_for(error_of(tmp_path, *lines))
-    assert len(title(ax)) > 250
-    assert inside(ax)
-
-
-def test_a_run_that_ended_well(tmp_path):
-    ax = dtk.plot.wait_for(fabricate(tmp_path, workers=3, steps=4))
-    assert ax.texts[0].get_text().startswith("the run ended well or goes on")
-
-
 def test_an_error_before_anything_started():
     ax = dtk.plot.wait_for(dtk.WorkerStalled("so it is"))
     assert ax.texts[0].get_text() == "nothing was started, so no worker waits"
-
-
-def one_raises(runs):
-    """Worker 1 raises once the chief's function runs."""
-    import time
-    from pathlib import Path
-
-    if dtk.is_chief():
-        Path(runs).touch()
-        time.sleep(60)
-    while not Path(runs).exists():
-        time.sleep(0.01)
-    raise ValueError("bad label 7")
-
-
-@pytest.mark.trains
-def test_a_failure(tmp_path):
-    with pytest.raises(dtk.WorkerFailed) as caught:
-        dtk.run(one_raises, args=(str(tmp_path / "runs"),))
-    ax = dtk.plot.wait_for(caught.value)
-    assert title(ax) == "Worker 1 raised ValueError: bad label 7"
-    assert [text.get_text() for text in by_gid(ax, "state")] == ["running", "failed"]
-    assert len(by_gid(ax, "waits")) == 1
 
 
 # ---- live

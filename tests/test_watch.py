@@ -151,21 +151,6 @@ def test_a_stopped_worker():
     assert "it is stopped and can't answer" in error.detail
 
 
-def sleeps(strategy):
-    step = summed(strategy)
-    for number in range(5):
-        step()
-        if number == 2 and not dtk.is_chief():
-            time.sleep(100)
-
-
-@pytest.mark.slow  # with two workers test_it_is_told_in_time has it, too
-def test_a_worker_that_sleeps():
-    error = stalled(sleeps, 4, workers=3)
-    assert (error.reason, error.waits) == ("silent", {0: [1, 2]})
-    assert "worker 0 waits in step 4 for workers 1 and 2, but workers 1 and 2 are silent at line" in str(error)
-
-
 def other_orders(strategy):
     """Two collectives of equal shapes would mix their numbers without a word; of different shapes TensorFlow raises."""
     import tensorflow as tf

@@ -10,7 +10,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -102,21 +101,6 @@ def test_a_batch_that_is_too_large_slows_nothing_down():
     row = table[table.workers == 4096].iloc[0]
     assert f"batch too large, an example is worth {100 * row.useful:.0f} %" in said(top)
     assert f"the limit is {row.slowed_by}" in said(top)
-
-
-def test_the_scales_have_no_powers_of_ten():
-    top = what_if(EXAMPLE, Cluster(ETHERNET_100), workers=512)
-    top.figure.canvas.draw()
-    words = [label.get_text() for label in (*top.get_yticklabels(), *top.figure.axes[-1].get_xticklabels())]
-    assert {"1,000", "100,000", "1 million", "10,000"} <= set(words)
-    assert not any("10^" in word for word in words)
-
-
-def test_on_given_axes_only_the_throughput():
-    _, ax = plt.subplots()
-    assert what_if(EXAMPLE, ax=ax) is ax
-    assert len(ax.figure.axes) == 1
-    assert ax.get_xlabel() == "workers"
 
 
 @pytest.mark.parametrize(

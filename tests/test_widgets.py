@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import pytest
 from fabricate import said
 from matplotlib.colors import to_hex
@@ -86,20 +83,6 @@ def test_controls_stop_where_the_numbers_end(lab):
         for value, kept in ((99, most), (0, 1)):
             lab.controls[name].value = value
             assert lab.controls[name].value == kept
-
-
-def test_the_picture_says_in_words_what_it_shows(lab):
-    lab.controls["divisor"].value = GLOBAL
-    said = re.search(r'alt="([^"]+)"', lab.picture.value)[1]
-    assert "one device" in said
-    assert "2 replicas with 2 examples each" in said
-    assert "3.5" in said
-
-
-def test_the_lab_leaves_no_open_figures(lab):
-    for value in (3, 4, 5):
-        lab.controls["examples"].value = value
-    assert plt.get_fignums() == []
 
 
 # ---- the static twin

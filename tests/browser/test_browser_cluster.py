@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from serving import serve
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -119,14 +118,3 @@ def a_prompt(page, expect):
     page.shot("stopped", cell)
     cell.locator(".cm-content").click()  # out of the prompt's field, which JupyterLab keeps the keyboard on
     page.page.keyboard.press("Escape")
-
-
-def test_notebook_7(tmp_path_factory, visit, expect):
-    pytest.importorskip("notebook", reason="no Notebook 7 here: make test-browser installs it")
-    with serve(tmp_path_factory.mktemp("notebook7"), app="notebook", widgets=False) as notebook7:
-        page = visit(notebook7, "13_inside_a_replica")
-        page.name = "notebook7"
-        page.menu("Edit", "Clear Outputs of All Cells")
-        run(page, BEGIN, 120)
-        output_and_errors(page, expect)
-        a_prompt(page, expect)

@@ -26,16 +26,3 @@ def test_the_live_view_moves_and_ends(notebook7, visit, dark):
     page.wait_idle(120)
     page.shot(f"{name}-end", view)
     page.assert_came_to_its_end(view)
-
-
-def test_the_lab_of_loss_scaling(notebook7, visit):
-    from notebook_page import divide_by_the_global_batch
-    from playwright.sync_api import expect
-
-    page = visit(notebook7, "02_loss_scaling")
-    page.menu("Edit", "Clear Outputs of All Cells")
-    page.run("import dtk")
-    lab = page.run("dtk.plot.loss_scaling_lab(").locator(".jp-OutputArea-output").first
-    expect(lab).to_contain_text("3 + 3.33 = 6.33", timeout=60_000)
-    divide_by_the_global_batch(lab)
-    page.shot("notebook7-lab", lab)

@@ -77,22 +77,6 @@ def test_a_jupyterlab_without_widgets_shows_the_last_frame(tmp_path, visit):
         page.shot("without-widgets", cell)
 
 
-def test_a_saved_page_still_teaches(server, visit, tmp_path):
-    """What `jupyter nbconvert --to html` makes of a lesson that was run and saved: the last frame of its live views."""
-    page = visit(server, LESSON)
-    train_two_workers(page)
-    page.save()
-    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(page.path)]
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
-    alone = page.page.context.new_page()
-    alone.goto((tmp_path / f"{LESSON}.html").as_uri())
-    assert "worker 1finished after step 40" in alone.locator("body").text_content()
-    assert alone.get_by_role("img", name="loss").count() == 1
-    picture = alone.get_by_text("cluster of 2 workers: finished in").first
-    picture.scroll_into_view_if_needed()
-    alone.screenshot(path=page.pictures / f"{LESSON}-nbconvert.png")
-
-
 def test_a_saved_lesson_opened_another_day(tmp_path, visit):
     """Another JupyterLab, another kernel: nobody knows the widgets any more."""
     with serve(tmp_path / "first") as server:

@@ -30,16 +30,3 @@ def test_the_live_view_moves_and_fits(server, visit, width, dark):
     assert view.evaluate(_PLACES) == places, "nothing jumps"
     assert view.evaluate(_WIDE) == []
     page.assert_came_to_its_end(view)
-
-
-@pytest.mark.timeout(600)
-def test_logs_open_by_keyboard(server, visit):
-    page = visit(server, "00_start_here")
-    page.start_slow()
-    view = page.dashboards.first
-    page.open_log_at_work(view)
-    headers = view.locator("[class*=Collapse-header]")
-    assert [header.is_visible() for header in headers.all()] == [False] * 3
-    page.shot("folded", view)
-    view.get_by_role("radio", name="nothing").press("Space")
-    view.locator("pre:visible").wait_for(state="detached")

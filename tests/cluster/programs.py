@@ -59,15 +59,6 @@ def raises():
     time.sleep(60)
 
 
-def is_killed():
-    import os
-    import signal
-
-    if not dtk.is_chief():
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(60)
-
-
 # ---- for the tests themselves
 
 

@@ -42,13 +42,6 @@ def test_who_raises_is_named_with_the_host(place, network, nothing_left):
     assert (caught.value.worker, caught.value.host) == (1, network.address(2))
 
 
-def test_who_is_killed_is_named_with_the_host(place, network, nothing_left):
-    with pytest.raises(dtk.WorkerFailed) as caught:
-        dtk.run(programs.is_killed, workers=2, on=place, timeout=60)
-    assert str(caught.value).startswith(f"worker 1 on {network.address(2)} was killed by SIGKILL")
-    assert caught.value.exitcode == -9
-
-
 def test_a_machine_that_dies_is_named(network):
     place = dtk.places.Hosts(network.commands, python=sys.executable)
     doing = when_it_runs(lambda: network.kill(2))

@@ -1,8 +1,7 @@
 """Training functions that the proof of each step is tried on: right ones, and wrong ones with what is wrong with them.
 
 `right()` and `wrong()` are the registries, by name. Each function takes `strategy, steps=300` and, where it can be
-wrong, `mistake=None`: without a mistake the same program is right. `python -m proof_programs [--steps 12] [NAME ...]`,
-in `tests/`, trains them on two workers, as a baseline and as two replicas in one process, and compares the weights.
+wrong, `mistake=None`: without a mistake the same program is right. `benchmarks/proof_steps.py` trains them.
 
 A small mistake is made on the cluster alone (`parts.on_cluster`), as if its machines were set up otherwise. The field's
 are in the program, after real bug reports, and are made wherever it runs; where one device shares a mistake, a PASS is

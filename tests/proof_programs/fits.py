@@ -6,7 +6,6 @@ import dtk
 from proof_programs import ONE_DEVICE, REFUSED, REPLICAS, add, add_wrong
 from proof_programs.parts import BATCH, RATES, arrays, batches, network, on_cluster, on_worker, optimizer_of, seeded
 
-SWITCHES = ("dropout", "batch_norm", "noise", "augmented", "l2", "activation")
 OF_OPTIMIZER = ("use_ema", "clipnorm", "global_clipnorm", "gradient_accumulation_steps", "loss_scale_factor", "rate")
 
 

@@ -91,19 +91,3 @@ def test_on_a_telephone_the_navigation_opens_and_has_the_languages(visit):
     link.wait_for()
     link.click()
     tab.wait_for_url("**/zh/lessons/02_loss_scaling.html")
-
-
-def test_a_solution_opens(visit):
-    tab = visit("lessons/02_loss_scaling.html")
-    first = tab.locator("main details", has_text="Solution").first
-    code = first.locator("pre").first
-    assert not code.is_visible()
-    first.locator("summary").focus()
-    tab.keyboard.press("Enter")
-    assert code.is_visible()
-
-
-def test_a_focus_that_is_not_seen_would_be_found(visit):
-    tab = visit("guide/use.html")
-    tab.add_style_tag(content="*:focus { outline: none !important; box-shadow: none !important; }")
-    assert not any(place["ring"] for place in walk(tab, 3))
