@@ -42,12 +42,25 @@ def test_most_values_rounding_alone_leaves_a_step_open():
     assert (found.undecided, found.step, found.proved) == (1, None, False)
 
 
+def test_a_coarse_type_may_round_by_more():
+    lines = [FIRST, line(1, (0.02, 1e-6)), line(2)]
+    assert judged([*lines, {**END, "coarse": 2.0**-9}]).proved
+    assert judged([*lines, END]).undecided == 1
+
+
 def test_a_step_now_and_then_may_be_open():
     noise = line(50, ratio=(0.5, 0.5))
     lines = [line(step) for step in range(1, 101) if step != 50]
     end = {**END, "recorded": 100}
     assert judged([FIRST, *lines, noise, end]).proved
     assert not judged([FIRST, *lines, *[noise] * 3, {**end, "recorded": 102}]).proved
+
+
+@pytest.mark.parametrize(("ratio", "level", "wrong"), [(3e-5, 2e-5, False), (2e-4, 2e-5, True), (2e-4, 3e-4, False)])
+def test_a_step_that_did_not_repeat_itself_may_round_by_more_than_the_others(ratio, level, wrong):
+    first = {**line(1, (ratio, 1e-6), [0]), "measured": False}
+    found = judged([FIRST, first, line(2), {**END, "levels": {"0": level}}])
+    assert (found.step, found.proved) == ((1, False) if wrong else (None, True))
 
 
 @pytest.mark.parametrize("kind", ["update", "between"])

@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from dtk.records import RunFolder
-from dtk.worker.changes import differs
+from dtk.worker.changes import UNMEASURED, differs
 from dtk.worker.recorded import weight_of
 
 __all__ = ["Part", "Parted", "Steps", "judged", "parted"]
 
 UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
+UNITS = 16  # of a coarse type's rounding, if that is more: bfloat16 on a processor that has to emulate it
 INSIDE = 4  # steps of a call that makes many, whose losses agree before rounding has grown
 TIGHT = 2e-5  # of an update: less is rounding in all programs that were measured
 MOST_UNDECIDED = 0.1  # of all values, in a step that counts as decided
@@ -118,18 +119,19 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
     lines = [_by_later_steps(line, levels) for line in lines]
     wrong = next((line for line in lines if line.get("wrong")), None)
     updates = tuple(line for line in lines if line.get("kind") == "update")
+    coarse = float(last.get("coarse", 0.0))
     return Steps(
         followed=tuple(line["step"] for line in updates),
         step=None if wrong is None else int(wrong["step"]),
         between=wrong is not None and wrong["kind"] == "between",
         parts=() if wrong is None else tuple(_parts(wrong, variables)),
-        undecided=sum(_is_open(line, variables) for line in updates),
+        undecided=sum(_is_open(line, variables, coarse) for line in updates),
         end=last["end"],
         unmatched=tuple(last.get("unmatched", ())),
         damaged=last.get("damaged"),
         recorded=last.get("recorded", 0),
         whole=last.get("whole", False),
-        coarse=float(last.get("coarse", 0.0)),
+        coarse=coarse,
         levels=levels,
         lines=updates,
         variables=variables,
@@ -138,11 +140,12 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
 
 
 def _by_later_steps(line: dict[str, Any], levels: dict[int, float]) -> dict[str, Any]:
-    """Of a step that did not repeat itself, as one that makes variables: what rounding is in the others."""
+    """Of a step that did not repeat itself, as one that makes variables: what rounding may be, and is in the others."""
     if line.get("measured", True):
         return line
     ratio = dict(zip(line["numbers"], line["ratio"], strict=True))
-    return {**line, "wrong": [number for number in line["wrong"] if differs(ratio[number], levels.get(number, 0.0))]}
+    level = {number: max(UNMEASURED, levels.get(number, 0.0)) for number in line["wrong"]}
+    return {**line, "wrong": [number for number in line["wrong"] if differs(ratio[number], level[number])]}
 
 
 def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:
@@ -164,11 +167,12 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
         )
 
 
-def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> bool:
+def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse: float) -> bool:
     """Whether rounding is so large in a step that more than a small part of all values says nothing."""
     if line.get("open"):
         return True
-    noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > UNDECIDED]
+    most = max(UNDECIDED, UNITS * coarse)
+    noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > most]
     return sum(variables[n][1] for n in noisy) > MOST_UNDECIDED * sum(variables[n][1] for n in line["numbers"])
 
 

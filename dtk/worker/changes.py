@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ROUNDING", "Change", "compared", "described", "differs"]
+__all__ = ["ROUNDING", "UNMEASURED", "Change", "compared", "described", "differs"]
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
+UNMEASURED = 1e-4  # of an update: what rounding may be in a step that can't be repeated
 AT_ONCE = 100_000  # values that are compared at once: what fits into a processor's memory of its own
 
 

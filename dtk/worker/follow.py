@@ -30,7 +30,7 @@ from dtk.compat.states import Variable
 from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.records import RunFolder
-from dtk.worker.changes import Change, compared, described, differs
+from dtk.worker.changes import UNMEASURED, Change, compared, described, differs
 from dtk.worker.progress import progress
 from dtk.worker.recorded import Damaged, RecordedStates, State, as_tuple, weight_of
 from dtk.worker.rounding import Made, Repeated, one, same_bits
@@ -41,7 +41,6 @@ __all__ = ["Ended", "ended", "follow"]
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
 LEAST = 2e-5  # of an update; below, nothing is looked at
-UNMEASURED = 1e-4  # of an update, where a step can't be repeated
 FEW = 0.1  # of all values: how many may be others where the same step is made again
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
