@@ -11,14 +11,13 @@ import traceback
 from pathlib import Path
 
 import pytest
-from dtk.proof.verdict import Diagnosis, either, found
 from fabricate import fabricate
 
 import dtk
 from dtk import errors
-from dtk.proof.mistakes import MISTAKES
+from dtk.proof.mistakes import MISTAKES, Diagnosis, either, found
 from dtk.records import COLUMNS
-from dtk.worker.wire import RingBroken
+from dtk.worker.ring import RingBroken
 
 DTK = Path(errors.__file__).parent
 CUTS = {"partition", "rpartition", "split", "splitlines", "startswith", "endswith", "removeprefix", "removesuffix"}

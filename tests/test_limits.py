@@ -137,17 +137,12 @@ def test_want_of_memory_is_named_only_where_the_system_counted_it(monkeypatch, c
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """machine(count, speeds={core: kHz}): cores of a made-up machine, without quotas."""
+    """machine(count): cores of a made-up machine, without quotas."""
     monkeypatch.delenv("CPU_LIMIT", raising=False)
     monkeypatch.setattr(limits, "OWN_GROUPS", tmp_path / "none")
-    monkeypatch.setattr(limits, "CPUS", tmp_path)
 
-    def make(count, speeds=None):
+    def make(count):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(count)), raising=False)
-        for core, speed in (speeds or {}).items():
-            path = tmp_path / f"cpu{core}" / "cpufreq"
-            path.mkdir(parents=True)
-            (path / "cpuinfo_max_freq").write_text(f"{speed}\n")
 
     return make
 
@@ -171,11 +166,6 @@ def shares(count):
 def test_processes_that_outnumber_the_cores_keep_to_one_each(machine, cores, processes, expected):
     machine(cores)
     assert shares(processes) == expected
-
-
-def test_where_cores_differ_in_speed_the_system_decides(machine):
-    machine(2, {0: 4_000_000, 1: 2_000_000})
-    assert shares(4) == [None] * 4
 
 
 def kept_to():

@@ -151,5 +151,5 @@ def test_a_study_is_drawn_alone():
 
 def test_a_study_where_all_failed_says_so():
     for draw in (dtk.plot.efficiency, dtk.plot.throughput):
-        assert "study.points.failed" in draw(dtk.Study([broken()], 2, "train")).texts[0].get_text()
-        assert "study.points.failed" in draw(dtk.Study([], 2, "train")).texts[0].get_text()
+        assert "study.points.failed" in draw(dtk.Study([broken()], "train")).texts[0].get_text()
+        assert "study.points.failed" in draw(dtk.Study([], "train")).texts[0].get_text()
