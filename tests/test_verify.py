@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from fabricate import updated
@@ -122,6 +124,14 @@ def test_a_run_without_states(make):
         (corner.path / "units.jsonl").unlink()
     error = refused(run, make("single"))
     assert (error.reason, error.proof.verdict) == ("not followed", "not followed")
+
+
+@pytest.mark.parametrize("gone", ["run", "baseline"])
+def test_a_run_whose_directory_is_gone(make, gone):
+    pair = {"run": make(), "baseline": make("single")}
+    shutil.rmtree(pair[gone].dir)
+    error = refused(*pair.values())
+    assert (error.reason, f"the directory of `{gone}` is gone" in str(error)) == ("arguments", True)
 
 
 def test_different_seeds(make):

@@ -76,7 +76,7 @@ class Evidence:
 
 
 def check_arguments(run: Any, baseline: Any) -> None:
-    """Raises TypeError for what is no run, VerificationError for runs in the wrong places, or with other seeds.
+    """Raises TypeError for what is no run, VerificationError for runs in the wrong places, gone, or with other seeds.
 
     A baseline has one replica: `dtk.baseline`, or a cluster of one worker with one replica.
     """
@@ -88,6 +88,9 @@ def check_arguments(run: Any, baseline: Any) -> None:
             kind = _("a function") if callable(value) else f"{type(value).__name__} {value!r:.40}"
             what = N_("verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)")
             raise TypeError(_(what, name=name, kind=kind, source=source))
+        if not value.folder.path.is_dir():
+            what = N_("the directory of `{name}` is gone, and with it the states that verify follows")
+            raise VerificationError(_(what, name=name), reason="arguments", remedy=_("run it again"))
     if run.folder.path == baseline.folder.path:
         raise VerificationError(
             _("run and baseline are the same run, which proves nothing"),
