@@ -6,13 +6,12 @@ Addresses have to hold without a clone.
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 
 from dtk.errors import ClusterConfigError
 from dtk.language import _
 
-__all__ = ["DISTRIBUTION", "REPOSITORY", "command", "need", "page", "with_addresses"]
+__all__ = ["DISTRIBUTION", "REPOSITORY", "command", "need", "page"]
 
 # As pyproject.toml has them; tests/test_project.py compares.
 DISTRIBUTION, REPOSITORY = "dtk-toolkit", "https://github.com/dtk-toolkit/dtk"
@@ -50,12 +49,3 @@ def page(place: str) -> str:
     'guide/clusters.md'
     """
     return f"{REPOSITORY}/blob/v{sys.modules[__package__].__version__}/docs/{place}"
-
-
-def with_addresses(text: str) -> str:
-    """Replace links to files of `docs/`, which hold in a clone, by their addresses.
-
-    >>> "/docs/guide/clusters.md" in with_addresses("[clusters](../docs/guide/clusters.md)")
-    True
-    """
-    return re.sub(r"\]\((?:\.\./)+docs/", f"]({page('')}", text)

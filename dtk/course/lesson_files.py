@@ -36,7 +36,7 @@ from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, all_exercises
 from dtk.errors import DtkError
-from dtk.extras import REPOSITORY, with_addresses
+from dtk.extras import REPOSITORY, page
 from dtk.language import ENGLISH, N_, _, languages
 
 __all__ = [
@@ -89,7 +89,7 @@ def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
         raise DtkError(words, remedy=_("name another folder"))
     files = sorted([*mine.glob("*.ipynb"), *mine.glob("*.md")])
     # Links hold without a clone.
-    copy({file.name: with_addresses(file.read_bytes().decode()) for file in files}, folder, overwrite)
+    copy({file.name: _with_addresses(file.read_bytes().decode()) for file in files}, folder, overwrite)
     return folder
 
 
@@ -304,7 +304,7 @@ def build(
     for place, text in found.items():
         file = out / place
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(with_addresses(text), encoding="utf-8")
+        file.write_text(_with_addresses(text), encoding="utf-8")
     return [out / place for place in sorted(found)]
 
 
@@ -457,3 +457,12 @@ EDITIONS: dict[str, Callable[[Lesson, str], tuple[str, list[Cell]]]] = {
     "nbgrader": _nbgrader,
     "otter": _otter,
 }
+
+
+def _with_addresses(text: str) -> str:
+    """Replace links to files of `docs/`, which hold in a clone, by their addresses.
+
+    >>> "/docs/guide/clusters.md" in _with_addresses("[clusters](../docs/guide/clusters.md)")
+    True
+    """
+    return re.sub(r"\]\((?:\.\./)+docs/", f"]({page('')}", text)
