@@ -52,7 +52,7 @@ FRESH = 4  # units of each new function that are recorded whatever the budget's 
 TIMED = 8  # units by which it is known how long one takes
 SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
 SHARE = 0.03  # of the time, for larger states
-WRITING = 2e-9  # seconds a byte, of a processor: the same on all workers, which are to record the same units
+WRITING = 3.5e-9  # seconds a byte, measured: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
 
 
