@@ -77,11 +77,11 @@ def _sums(arrays: Sequence[Any], products: Callable[..., Any]) -> list[float]:
     """Sums of products of arrays, in float64; one of another size than the second, a variable's end here, is 0."""
     size = np.size(arrays[1])
     flat = [np.ravel(array) if np.size(array) == size else np.zeros(size) for array in arrays]
-    sums = []
+    pieces = []
     for start in range(0, size, AT_ONCE):
         parts = [array[start : start + AT_ONCE].astype(np.float64) for array in flat]
-        sums.append([one @ other for one, other in products(*parts)])
-    return np.sum(sums, axis=0).tolist()
+        pieces.append([float(one @ other) for one, other in products(*parts)])
+    return [sum(column) for column in zip(*pieces, strict=True)]
 
 
 def _judged(change: Change, apart: float, size: float, last: float) -> dict[str, Any]:

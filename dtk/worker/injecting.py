@@ -25,6 +25,7 @@ from dtk.faults import Fault, read_faults
 from dtk.language import N_, _
 from dtk.records import Record
 from dtk.records.events import FaultCame, Tail
+from dtk.worker.ring import SOCKET
 
 __all__ = ["Injector", "drop_all"]
 
@@ -176,7 +177,7 @@ def _of_a_ring(link: socket.socket) -> bool:
     names = [link.getsockname()]
     with contextlib.suppress(OSError):  # not connected: it listens
         names.append(link.getpeername())
-    return any(str(name).endswith("/ring") for name in names)
+    return any(str(name).endswith(f"/{SOCKET}") for name in names)
 
 
 def _replace(fd: int, kept: dict[int, socket.socket]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtk.environment import Here, here
-from dtk.errors import ClusterConfigError, DtkError
+from dtk.errors import ClusterConfigError, DtkError, seconds
 from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
@@ -62,9 +62,7 @@ def ring(timeout: float = 10.0) -> Ring:
         raise RuntimeError(_("dtk.ring() is for use inside a function that dtk.run runs"))
     if place.role == "evaluator":
         raise ClusterConfigError(_("dtk.ring() was called in the evaluator, which is no part of the workers' ring"))
-    if not timeout > 0:
-        raise ClusterConfigError(_("timeout={timeout!r}: it takes seconds above 0", timeout=timeout))
-    return Ring(place, timeout)
+    return Ring(place, seconds("timeout", timeout))
 
 
 class RingBroken(DtkError, ConnectionError):
