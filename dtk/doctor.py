@@ -14,8 +14,7 @@ from pathlib import Path
 
 from dtk import environment, limits
 from dtk.compat import estimators, versions
-from dtk.errors import DtkError
-from dtk.extras import page
+from dtk.errors import DtkError, page
 from dtk.language import N_, _, columns
 from dtk.launch import request
 from dtk.runs import run

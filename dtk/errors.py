@@ -14,9 +14,11 @@ RunInterrupted is a KeyboardInterrupt and no DtkError, so that code which catche
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,15 @@ ALONE = N_(
     "training: strategy = tf.distribute.MultiWorkerMirroredStrategy(), and `with strategy.scope():` around model and "
     "optimizer"
 )
+# As pyproject.toml has them; tests/test_project.py compares.
+DISTRIBUTION, REPOSITORY = "dtk-toolkit", "https://github.com/dtk-toolkit/dtk"
+_MODULES = {  # optional dependencies -> the modules that code imports of them
+    "estimator": ("tensorflow_estimator", "tf_keras"),
+    "keras2": ("tf_keras",),
+    "lab": ("jupyterlab",),
+    "ray": ("ray",),
+    "tensorboard": ("tensorboard",),
+}
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
@@ -115,6 +126,33 @@ def seconds(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise ClusterConfigError(_("{name}={value!r}: it takes seconds above 0", name=name, value=value))
     return float(value)
+
+
+def command(*extras: str) -> str:
+    """What installs them.
+
+    >>> command("keras2", "tensorboard")
+    'pip install "dtk-toolkit[keras2,tensorboard]"'
+    """
+    assert set(extras) <= set(_MODULES)
+    return f'pip install "{DISTRIBUTION}[{",".join(extras)}]"'
+
+
+def need(extra: str, who: str) -> None:
+    """who: what the user asked for, such as "keras=2". Raises ClusterConfigError where a module is not installed."""
+    missing = [name for name in _MODULES[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        words = _("{who} needs {modules}, not installed here", who=who, modules=", ".join(missing))
+        raise ClusterConfigError(words, remedy=command(extra))
+
+
+def page(place: str) -> str:
+    """The address of a file of this version's documentation.
+
+    >>> page("guide/clusters.md").partition("/docs/")[2]
+    'guide/clusters.md'
+    """
+    return f"{REPOSITORY}/blob/v{sys.modules[__package__].__version__}/docs/{place}"
 
 
 class NotShippable(DtkError, TypeError):

@@ -16,7 +16,7 @@ import os
 import sys
 from typing import Any
 
-from dtk import extras
+from dtk import errors
 from dtk.environment import here
 from dtk.errors import ClusterConfigError
 from dtk.language import _
@@ -61,7 +61,7 @@ def _api() -> Any:
 
 def _take_tf_keras() -> None:
     """In a worker, which is free to choose: from here on `tf.keras` is tf_keras."""
-    extras.need("estimator", "dtk.estimator")
+    errors.need("estimator", "dtk.estimator")
     import tensorflow as tf
 
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

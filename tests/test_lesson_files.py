@@ -46,7 +46,7 @@ def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken):
     for file in folder.iterdir():
         text = file.read_text(encoding="utf-8")
         assert "](../" not in text, file.name
-        to_docs += text.count(f"]({dtk.extras.REPOSITORY}/blob/v{dtk.__version__}/docs/")
+        to_docs += text.count(f"]({dtk.errors.REPOSITORY}/blob/v{dtk.__version__}/docs/")
         assert file.suffix != ".ipynb" or json.loads(text)["cells"]
     assert to_docs >= 9
 

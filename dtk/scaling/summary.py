@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtk.digits import three
-from dtk.language import N_, _, aligned, ngettext
+from dtk.language import N_, _, aligned, ngettext, three
 from dtk.records.events import Failed, Finished, of_kind
 from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.shares import by_step, global_loss

@@ -10,8 +10,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 
-from dtk.digits import rounded, scientific, three
-from dtk.language import N_, _
+from dtk.language import N_, _, rounded, scientific, three
 from dtk.proof.losses import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
 from dtk.records.tables import Recorded
