@@ -208,7 +208,6 @@ def test_every_setting_by_environment_variable_is_listed():
     own = {
         "DTK_CLASS_CONNECTION",
         "DTK_CLASS_SECONDS",
-        "DTK_DATASETS",
         "DTK_ISOLATED",
         "DTK_PROXIES",
         "DTK_SCRATCH",
