@@ -279,10 +279,10 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     finally:
         job.place.end(folder)
         if job.faults:
-            from dtk.faults import never_came  # which a run without faults does without
+            from dtk.faults import not_triggered  # which a run without faults does without
 
-            said = never_came(folder, job.faults)
-            print(*(_("dtk: {words}", words=words) + "\n" for words in said), sep="", end="", flush=True)
+            for line in not_triggered(folder, job.faults):
+                environment.say(line)
     seconds, results = time.monotonic() - began, [folders.result(worker, folder) for worker in folder.each]
     evaluated = folder.evaluator.result if folder.has_evaluator else None
     picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])
