@@ -213,17 +213,6 @@ class RunInterrupted(_OfRun, KeyboardInterrupt):
         self.folder = folder
 
 
-class _WorkerText(Exception):
-    """Prints a worker's own traceback under the error, as `concurrent.futures` does for its workers."""
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f"\n\n{self.text}"
-
-
 class _RunError(_OfRun, DtkError):
     """An error of a run that had started.
 
@@ -236,7 +225,9 @@ class _RunError(_OfRun, DtkError):
         self.folder = folder
         self.detail = detail
         if detail:
-            self.__cause__ = _WorkerText(detail)
+            self.__cause__ = Exception(
+                f"\n\n{detail}"
+            )  # Python prints it, as `concurrent.futures` has it for its workers
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()
