@@ -59,7 +59,7 @@ def main() -> int:
                 rates[workers].append(throughput(run.records))
                 if workers == 1:
                     computes.append(float(step_parts(run).period.median()))
-                sizes = [mark[3] for worker in run.folder.each for mark in worker.marks]
+                sizes = [mark[3] for worker in run.folder.each for mark in worker.lines("marks")]
                 gradient = max([gradient, *sizes])
             timings.append(dtk.benchmark_allreduce([1, 2], [int(gradient // part) for part in (8, 4, 2, 1)], repeats=5))
     found = fit(pd.concat(timings)[["workers", "bytes", "seconds"]])

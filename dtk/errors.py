@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _, ngettext
-from dtk.records.tables import Kept
+from dtk.records.tables import Recorded
 
 if TYPE_CHECKING:
     from dtk.proof.proof import Proof
@@ -201,14 +201,14 @@ class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
 
 
-class _OfRun(_Sentence, Kept):
+class _OfRun(_Sentence, Recorded):
     """An error of a run, with what it left behind."""
 
 
 class RunInterrupted(_OfRun, KeyboardInterrupt):
     """Ctrl+C, or Interrupt in a notebook, while a run was under way. Its workers are stopped."""
 
-    def __init__(self, message: str, folder: RunFolder | None = None):
+    def __init__(self, message: str, folder: Any = None):
         super().__init__(message)
         self.folder = folder
 
@@ -220,7 +220,7 @@ class _RunError(_OfRun, DtkError):
         detail: text for people: the traceback, the stacks, the consequences at the other workers.
     """
 
-    def __init__(self, what: str, folder: RunFolder | None = None, detail: str = "", **parts: Any):
+    def __init__(self, what: str, folder: Any = None, detail: str = "", **parts: Any):
         super().__init__(what, **parts)
         self.folder = folder
         self.detail = detail

@@ -20,7 +20,7 @@ from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Localhost, Place
 from dtk.live import show
 from dtk.records import Attempt, RunFolder
-from dtk.records.tables import Kept
+from dtk.records.tables import RunLike
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch.reader import Reader
 
@@ -31,7 +31,7 @@ __all__ = ["Run", "baseline", "carry_out", "opened", "run"]
 
 
 @dataclass(eq=False)
-class Run(Kept):
+class Run(RunLike):
     """What came of a run. Readable after the processes have ended: everything is in `dir`.
 
     Attributes:
