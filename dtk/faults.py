@@ -91,10 +91,8 @@ def stall(worker: int, step: int, seconds: float | None = None, attempt: int | N
     """The worker's training stands still; its process lives and answers.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
+        worker, step, attempt: as of `kill`.
         seconds: how long; None: for ever.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
     return Fault("stall", worker, step, seconds, attempt=attempt)
 
@@ -103,9 +101,8 @@ def slow(worker: int, seconds_per_step: float, attempt: int | None = 1) -> Fault
     """A straggler: the worker begins each step late.
 
     Args:
-        worker: its index.
+        worker, attempt: as of `kill`.
         seconds_per_step: how late, in s.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
     return Fault("slow", worker, seconds=seconds_per_step, attempt=attempt)
 
@@ -116,10 +113,8 @@ def exception(
     """The worker raises RuntimeError in the middle of its training function.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
+        worker, step, attempt: as of `kill`.
         message: of the RuntimeError.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
     return Fault("exception", worker, step, message=str(message), attempt=attempt)
 
@@ -132,9 +127,7 @@ def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
     itself inside of a `tf.function`, the next step may already have read its weights, and it comes one later.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
-        attempt: in which start of the cluster, from 1; None: in each.
+        worker, step, attempt: as of `kill`.
     """
     return Fault("nan", worker, step, attempt=attempt)
 
@@ -145,9 +138,7 @@ def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
     Sockets that nobody answers take the places of the worker's own, which needs no privilege; of new connections, too.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
-        attempt: in which start of the cluster, from 1; None: in each.
+        worker, step, attempt: as of `kill`.
     """
     return Fault("drop_network", worker, step, attempt=attempt)
 

@@ -39,7 +39,6 @@ __all__ = [
     "ngettext",
     "relative",
     "rounded",
-    "scientific",
     "three",
 ]
 
@@ -172,24 +171,15 @@ def first_three(words: Sequence[str]) -> str:
     return _(", ").join([*words[:3], *["…"] * (len(words) > 3)])
 
 
-def scientific(value: float) -> str:
-    """A tolerance as people write it.
-
-    >>> scientific(0.0001), scientific(0.001), scientific(2.5e-06), scientific(0), scientific(2.0)
-    ('1e-4', '1e-3', '2.5e-6', '0', '2')
-    """
-    if value == 0 or 1 <= abs(value) < 1e5:
-        return f"{value:g}"
-    return f"{Decimal(repr(float(value))).normalize():e}".replace("e+", "e")
-
-
 def rounded(value: float) -> str:
-    """A measured difference, to one significant digit: enough to act on, and stable in a stored output.
+    """A tolerance or a measured difference, to one significant digit: enough to act on, and stable in a stored output.
 
-    >>> rounded(0.000212), rounded(0.31), rounded(float("inf"))
-    ('2e-4', '3e-1', 'inf')
+    >>> rounded(0.000212), rounded(1e-5), rounded(0.31), rounded(0), rounded(2.0), rounded(float("inf"))
+    ('2e-4', '1e-5', '3e-1', '0', '2', 'inf')
     """
-    return scientific(float(f"{value:.0e}")) if abs(value) < float("inf") else f"{value:g}"
+    short = f"{value:.0e}"
+    digit, _, power = short.partition("e")
+    return f"{digit}e{int(power)}" if 0 < abs(value) < 1 else f"{float(short):g}"
 
 
 def relative(value: float) -> str:
