@@ -306,6 +306,33 @@ def test_a_call_that_reads_its_data_itself_is_made_again_with_the_same(given):
 
 
 @pytest.mark.trains
+def test_variables_whose_names_differ_by_their_last_number_are_told_apart():
+    def train(strategy):
+        import tensorflow as tf
+
+        with strategy.scope():
+            module = tf.Module()
+            module.weights = [tf.Variable([float(k)], name=f"w_{k}") for k in (1, 2)]
+
+        def share(batch):
+            with tf.GradientTape() as tape:
+                loss = tf.nn.compute_average_loss(
+                    batch * (module.weights[0] - module.weights[1]) ** 2, global_batch_size=8
+                )
+            gradients = tape.gradient(loss, module.weights)
+            for weight, change in zip(module.weights, gradients, strict=True):
+                total = tf.distribute.get_replica_context().all_reduce("sum", change)
+                weight.assign_sub(0.1 * total)
+            return loss
+
+        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32,), (1, 2))).batch(8)
+        for batch in strategy.experimental_distribute_dataset(data):
+            dtk.record_step(strategy.run(share, args=(batch,)), batch=batch, model=module)
+
+    assert dtk.verify(dtk.run(train)).verdict == "one device"
+
+
+@pytest.mark.trains
 def test_variables_are_matched_whenever_the_garbage_collector_comes():
     def train(strategy):
         import gc

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lanes
 import numpy as np
 import pytest
+from gallery import all_programs
 
 import dtk
 
@@ -89,3 +91,10 @@ def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
         model.fit(data.with_options(options), callbacks=[dtk.Recorder()], verbose=0)
 
     assert dtk.verify(dtk.run(train)).verdict == "replicas"
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="this lane has Keras 2 everywhere")
+@pytest.mark.parametrize("name", ["legacy_batch_norm", "legacy_loop_batch_norm"])
+def test_a_batch_norm_of_keras_2_is_right_as_n_replicas(name):
+    program = all_programs()[name]
+    assert dtk.verify(dtk.run(program.train, kwargs={"slip": None}, **program.start)).verdict == "replicas"

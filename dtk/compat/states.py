@@ -232,7 +232,7 @@ def _watch_variables() -> None:
         self._dtk_role = getattr(_making, "role", "")
         if getattr(self.handle, "_id", 0) > _newest:  # no second object for a variable
             _newest = self.handle._id
-            self._dtk_number = _numbered(self, str(self.name))
+            self._dtk_number = _numbered(self, str(self.name).partition(":")[0])
         _leaves.append(weakref.ref(self, _gone))
         _stale = True
 

@@ -8,6 +8,7 @@ runs that are made to decide something, so nothing of it has to go.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ def _synchronise(keras: Any) -> None:
         original(self, input_shape)
         self.synchronized = True
 
-    if hasattr(keras.layers.BatchNormalization, "_moments"):
+    moments = getattr(keras.layers.BatchNormalization, "_moments", None)
+    if moments is not None and "keep_dims" not in inspect.signature(moments).parameters:  # else of Keras 2
         _synchronise_masked(keras.layers.BatchNormalization)
 
 
