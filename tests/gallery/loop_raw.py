@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -17,13 +17,6 @@ def line(count=128):
     rng = np.random.default_rng(51)
     x = rng.normal(size=(count, 1))
     return x.astype("float32"), (3 * x + 2 + rng.normal(0, 0.5, (count, 1))).astype("float32")
-
-
-def distributed(arrays, strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(arrays)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 @program(kind="loop", source="TensorFlow guide basic_training_loops, its step given to strategy.run", slips=EVERY)
@@ -55,7 +48,7 @@ def line_by_hand(strategy, slip=None):
         return loss
 
     for epoch in range(2):
-        for batch in distributed(line(), strategy, slip):
+        for batch in distributed(line(), BATCH, strategy, slip):
             losses = strategy.run(train, args=batch)
             dtk.record_step(losses, batch=batch, model=model, epoch=epoch + 1)
 
@@ -82,7 +75,7 @@ def line_summed_by_its_variables(strategy, slip=None):
         losses = strategy.run(train, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=[w, b])
 
-    for inputs in distributed(line(), strategy, slip):
+    for inputs in distributed(line(), BATCH, strategy, slip):
         step(inputs)
 
 
@@ -151,7 +144,7 @@ def mlp_from_scratch(strategy, slip=None):
         losses = strategy.run(train, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=mlp)
 
-    for inputs in distributed(line(), strategy, slip):
+    for inputs in distributed(line(), BATCH, strategy, slip):
         step(inputs)
 
 
@@ -196,7 +189,7 @@ def physics_informed(strategy, slip=None):
         dtk.record_step(losses, batch=t, model=network)
 
     times = np.random.default_rng(61).uniform(0, 3, (128, 1)).astype("float32")
-    for t in distributed(times, strategy, slip):
+    for t in distributed(times, BATCH, strategy, slip):
         step(t)
 
 
@@ -237,5 +230,5 @@ def two_tasks_weighed_by_uncertainty(strategy, slip=None):
         losses = strategy.run(train, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=[model, log_variances])
 
-    for inputs in distributed((x, {"class": classes, "value": values}), strategy, slip):
+    for inputs in distributed((x, {"class": classes, "value": values}), BATCH, strategy, slip):
         step(inputs)

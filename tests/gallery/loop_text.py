@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, clipped, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, clipped, distributed, rate, scope
 
 BATCH, WORDS, LENGTH = 16, 12, 6
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -24,13 +24,6 @@ def sentences(count=128):
         source[i, :length] = rng.integers(2, WORDS, length)
         target[i, 1 : length + 1] = source[i, :length][::-1]
     return source, target
-
-
-def distributed(strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(sentences()).shuffle(128, seed=5)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 def encoder_and_decoder():
@@ -95,7 +88,7 @@ def translation(strategy, slip, masked_mean):
         dtk.record_step(losses, batch=inputs, model=[encoder, decoder])
         return losses
 
-    for inputs in distributed(strategy, slip):
+    for inputs in distributed(sentences(), BATCH, strategy, slip, shuffled=5):
         step(inputs)
 
 
@@ -148,7 +141,7 @@ def transformer(strategy, slip, count_of):
         losses = strategy.run(train_step, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=model)
 
-    for inputs in distributed(strategy, slip):
+    for inputs in distributed(sentences(), BATCH, strategy, slip, shuffled=5):
         step(inputs)
 
 
@@ -211,7 +204,7 @@ def characters(strategy, slip, clip, **of_optimizer):
         losses = strategy.run(train_step, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=model)
 
-    for inputs in distributed(strategy, slip):
+    for inputs in distributed(sentences(), BATCH, strategy, slip, shuffled=5):
         step(inputs)
 
 
