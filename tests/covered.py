@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 
 import dtk
@@ -204,47 +202,6 @@ def without_a_gradient(strategy):
         inputs = keras.layers.Input((8,))
         model = Means(inputs, keras.Sequential([keras.layers.Dense(1)])(inputs))
         model.compile(keras.optimizers.SGD(0.05), "mse")
-    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
-
-
-def lists_with_one_beginning(strategy, wrong=False):
-    """The second list has all that the first one has, and more."""
-    import keras
-    import tensorflow as tf
-
-    n = strategy.num_replicas_in_sync
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
-        optimizers = [keras.optimizers.SGD(0.05), keras.optimizers.SGD(0.05)]
-    for count, optimizer in zip((2, 4), optimizers, strict=True):
-        weights = model.trainable_variables[:count]
-
-        def step(inputs, weights=weights, optimizer=optimizer):
-            x, y = inputs
-            with tf.GradientTape() as tape:
-                each = tf.reduce_mean(tf.square(model(x) - y), 1)
-                loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
-            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-            return loss
-
-        run = tf.function(lambda batch, step=step: strategy.run(step, (batch,)))
-        for batch in strategy.experimental_distribute_dataset(data()):
-            dtk.record_step(run(batch), batch=batch, model=weights)
-    if wrong and n > 1:
-        model.layers[1].kernel.assign(model.layers[1].kernel * 2.0)
-
-
-def fails_and_goes_on(strategy):
-    import keras
-
-    class Stops(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            raise RuntimeError("stopped")
-
-    model = model_of(strategy, name="m")
-    with contextlib.suppress(RuntimeError):
-        model.fit(data(), verbose=0, callbacks=[dtk.Recorder(), Stops()])
-    model.fit(data(), verbose=0)
     model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
 
 

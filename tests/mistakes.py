@@ -36,13 +36,11 @@ def share(loss, each, model, n):
         "not divided": lambda: tf.reduce_sum(each),
         "mean over batch": lambda: tf.reduce_mean(each) / BATCH,
         "penalty": lambda: tf.nn.compute_average_loss(each, global_batch_size=BATCH) + 0.01 * penalty(model),
-        "scaled penalty": lambda: tf.reduce_sum(each) / BATCH + tf.nn.scale_regularization_loss(0.01 * penalty(model)),
         "own count": lambda: tf.nn.compute_average_loss(each),
         "actual count": lambda: tf.reduce_sum(each) / (count * n),
         "log 0": lambda: tf.nn.compute_average_loss(tf.math.log(each * 0), global_batch_size=BATCH),
         # A loss object of Keras 3 with its default reduction: a mean over the local batch, divided by N as well.
         "loss object": lambda: keras.losses.MeanAbsoluteError()(tf.zeros_like(each[:, None]), each[:, None]) / BATCH,
-        "loss object alone": lambda: keras.losses.MeanAbsoluteError()(tf.zeros_like(each[:, None]), each[:, None]),
         "divided labels": lambda: tf.reduce_sum(each) / BATCH / 64,
         "label mean": lambda: tf.reduce_mean(each) / n,
         "whole batch": lambda: tf.reduce_logsumexp(each) / n,
@@ -90,22 +88,15 @@ def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, 
     if order == "unseeded":
         noise = tf.random.Generator.from_non_deterministic_state().uniform((), maxval=0.1)
         dataset = dataset.map(lambda x, y: (x + noise, y))
-    if order == "same":
-        dataset = dataset.shuffle(count, seed=7)
     options.experimental_distribute.auto_shard_policy = getattr(tf.data.experimental.AutoShardPolicy, policy)
     return dataset.batch(batch).with_options(options)
 
 
-def model_of(layer=None, images=False, scaled=1.0):
+def model_of(images=False, scaled=1.0):
     from tensorflow import keras
 
     layers = [keras.layers.Input((64,)), keras.layers.Dense(16, activation="tanh")]
-    if layer == "normalisation":
-        layers.append(keras.layers.BatchNormalization())
-    if layer == "random":
-        layers.append(keras.layers.Dropout(0.3))
-    last = keras.layers.Dense(10, activation="softmax" if layer == "softmax" else None)
-    layers += [keras.layers.Dense(64), keras.layers.Reshape((8, 8))] if images else [last]
+    layers += [keras.layers.Dense(64), keras.layers.Reshape((8, 8))] if images else [keras.layers.Dense(10)]
     model = keras.Sequential(layers)
     model.set_weights([weight * scaled for weight in model.get_weights()])
     return model
@@ -119,7 +110,7 @@ def pixel_loss(y, outputs, dummy):
     return keras.losses.MeanSquaredError(reduction="none")(y, outputs)
 
 
-def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=True, images=False, dummy=True, **facts):
+def by_fit(strategy, loss="keras", rate=0.05, record=True, scope=True, images=False, dummy=True, **facts):
     import contextlib
 
     from tensorflow import keras
@@ -134,14 +125,13 @@ def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=Tru
             return share(loss, each, self, n)
 
     with strategy.scope() if scope else contextlib.nullcontext():
-        model = model_of(layer, images, facts.pop("scaled", 1.0))
+        model = model_of(images, facts.pop("scaled", 1.0))
         model = model if loss == "keras" else Own(model.inputs, model.outputs)
-        rate = rate * n if facts.pop("rate_by_replicas", False) else rate
         clip = {"global_clipnorm": 0.1} if facts.pop("clipped", False) else {}
         model.compile(keras.optimizers.SGD(rate, **clip), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     callbacks = [dtk.Recorder()] if record else []
     epochs = facts.pop("epochs", 1)
-    batch = facts.pop("batch", BATCH) * (n if facts.pop("batch_by_replicas", False) else 1)
+    batch = facts.pop("batch", BATCH)
     if facts.get("order") == "augmented":  # fit counts its steps by the dataset that it distributes itself
         dataset = strategy.distribute_datasets_from_function(lambda context: data(strategy, batch // n, **facts))
     else:
@@ -149,14 +139,14 @@ def by_fit(strategy, loss="keras", layer=None, rate=0.05, record=True, scope=Tru
     model.fit(dataset, epochs=epochs, verbose=0, callbacks=callbacks)
 
 
-def by_loop(strategy, loss="right", layer=None, rate=0.05, record="shares", images=False, dummy=True, **facts):
+def by_loop(strategy, loss="right", rate=0.05, record="shares", images=False, dummy=True, **facts):
     import tensorflow as tf
     from tensorflow import keras
 
     n, clipped = strategy.num_replicas_in_sync, facts.pop("clipped", False)
     with strategy.scope():
-        model = model_of(layer, images, facts.pop("scaled", 1.0))
-        optimizer = keras.optimizers.SGD(rate * n if facts.pop("rate_by_replicas", False) else rate)
+        model = model_of(images, facts.pop("scaled", 1.0))
+        optimizer = keras.optimizers.SGD(rate)
         optimizer.build(model.trainable_variables)
 
     def step(inputs):
@@ -178,7 +168,7 @@ def by_loop(strategy, loss="right", layer=None, rate=0.05, record="shares", imag
             dtk.record_step(losses, batch=batch, model=model, epoch=epoch)
 
     epochs = facts.pop("epochs", 1)
-    batch = facts.pop("batch", BATCH) * (n if facts.pop("batch_by_replicas", False) else 1)
+    batch = facts.pop("batch", BATCH)
     if facts.get("policy") == "none":
         facts["policy"] = "OFF"
         dataset = strategy.distribute_datasets_from_function(lambda context: data(strategy, batch // n, **facts))

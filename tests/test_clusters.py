@@ -105,14 +105,6 @@ def test_magics(cluster, capsys):
     assert said == ["[worker 0-1] by magic", "[worker 1] alone"]
 
 
-@pytest.mark.slow
-def test_rich_output_is_folded(cluster, capsys):
-    cluster.run("import pandas as pd\npd.DataFrame({'a': [1]})")
-    assert capsys.readouterr().out.splitlines()[0] == "[worker 0-1]"
-    cluster.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
-    assert "[worker 0-1] <Figure size 640x480 with 1 Axes>" in capsys.readouterr().out
-
-
 # ---- the end
 
 

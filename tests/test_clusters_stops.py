@@ -89,15 +89,6 @@ def test_unlike_lines_are_named_in_the_workers_order_when_one_steps(cluster, cap
     assert said.rstrip().endswith("met in one collective: unless both are the same step, its result is a mix")
 
 
-def test_who_catches_up_from_another_line_is_named(cluster, capsys):
-    with pytest.raises(CellFailed, match="run the rest on the workers that are awaited"):
-        cluster.cell("if me == 0: first = total(1)")
-    cluster.cell("second = total(2)", workers=[1])
-    (said,) = capsys.readouterr().out.splitlines()
-    assert "[worker 0]" in said
-    assert "called in line 1 (`second = total(2)`) met in one collective: unless both are the same step" in said
-
-
 # ---- one worker with two replicas
 
 REPLICAS = """

@@ -158,18 +158,3 @@ def test_shares_and_proofs_of_two_replicas_are_real(colab, capsys):
     capsys.readouterr()
     dtk.verify(run, baseline)
     assert capsys.readouterr().out.count("PASS") == 3
-
-
-@pytest.mark.trains
-@pytest.mark.slow  # the Colab lane has it, too
-def test_shards_start_the_workers_that_are_asked_for(colab):
-    """They train nothing, and need no GPU."""
-
-    def sixteen():
-        import tensorflow as tf
-
-        return tf.data.Dataset.range(16).batch(4)
-
-    seen = dtk.shards(sixteen, policy="OFF")
-    assert (seen.workers, seen.replicas, seen.policy) == (2, 2, "OFF")
-    assert seen.repeated == [*range(16)]

@@ -53,14 +53,3 @@ def test_a_step_that_not_all_recorded_is_refused(tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
     with pytest.raises(ValueError, match="step=2: the run has records of steps 1 to 1"):
         dtk.plot.fan(run, step=2)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 8, 16])
-def test_boxes_do_not_overlap(tmp_path, workers):
-    ax = dtk.plot.fan(fabricate(tmp_path, workers=workers, steps=1))
-    ax.figure.draw_without_rendering()
-    boxes = [text.get_bbox_patch().get_window_extent() for text in ax.texts if text.get_bbox_patch()]
-    assert len(boxes) == workers + 2
-    overlapping = [(a, b) for a in range(len(boxes)) for b in range(a) if boxes[a].overlaps(boxes[b])]
-    assert overlapping == []
-    assert all(box.x0 >= 0 and box.x1 <= ax.figure.bbox.width for box in boxes)

@@ -84,11 +84,3 @@ def test_without_widgets_it_is_text(monkeypatch, workers):
     assert ("drop_network" in repr(page)) == (workers > 1)
     assert all(answer in repr(page) for answer in ANSWERS.values())
     assert set(ALONE) == set(CHOICES)
-
-
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"steps": 1.5}])
-def test_what_the_lab_cannot_use(wrong):
-    ((name, value),) = wrong.items()
-    words = f"fault_lab: {name}={value}: it takes a whole number of at least 1"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.plot.fault_lab(dtk.run, train, **wrong)

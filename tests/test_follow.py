@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from fabricate import fabricate, losses
 from live_folder import BAR, announce, empty, step
 
 from dtk.live.follow import Curve, Follower
@@ -126,28 +124,3 @@ def test_a_line_without_end_stays_bounded(tmp_path):
 
 
 # ---- the shares of the loss
-
-
-def shares_of(run):
-    reader, follower = following(run.folder, run.workers * run.replicas)
-    reader.look()
-    return follower
-
-
-def test_shares_are_by_worker(tmp_path):
-    curve = losses(30)
-    shares = np.stack([0.1 * curve, 0.2 * curve, 0.3 * curve, 0.4 * curve], axis=1)
-    follower = shares_of(fabricate(tmp_path / "run", workers=2, replicas=2, shares=shares))
-    for share, part in zip(follower.losses, (0.3, 0.7), strict=True):
-        assert share.values == pytest.approx(part * curve)
-
-
-def test_shares_of_one_worker_are_by_replica(tmp_path):
-    follower = shares_of(fabricate(tmp_path / "run", workers=1, replicas=2, mode="mirrored"))
-    assert len(follower.losses) == 2
-    assert len(shares_of(fabricate(tmp_path / "alone", workers=1, mode="single")).losses) == 1
-
-
-def test_shares_of_very_many_workers_are_left_out(tmp_path):
-    follower = shares_of(fabricate(tmp_path / "run", workers=20, steps=3))
-    assert [curve.values for curve in follower.losses] == [pytest.approx(losses(3))]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 from starting import mostly_warm
@@ -219,22 +217,6 @@ def test_tensorflow_gets_the_size_of_messages(start):
     assert dtk.run(message_bytes, workers=2, start=start).results == [(tuning.MESSAGE_BYTES, alone)] * 2
 
 
-PUBLIC_WAY = """
-import tensorflow as tf
-wanted = tf.compat.v1.ConfigProto()
-wanted.experimental.recv_buf_max_chunk = 4096
-tf.compat.v1.enable_eager_execution(config=wanted)
-print(tf.__internal__.eager_context.get_config().experimental.recv_buf_max_chunk)
-"""
-
-
-@pytest.mark.slow
-def test_the_public_way_still_does_nothing():
-    """When this fails, dtk/compat/tuning.py can go that way, and leave TensorFlow's context alone."""
-    done = subprocess.run([sys.executable, "-c", PUBLIC_WAY], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0"]
-
-
 def sum_of(strategy):
     import numpy as np
     import tensorflow as tf
@@ -259,19 +241,6 @@ def test_the_sums_are_the_same_to_the_bit(monkeypatch):
     assert [each.tobytes() for each in small] == [each.tobytes() for each in whole]
 
 
-def test_a_quota_leaves_the_choice_to_the_system(machine, monkeypatch):
-    machine(64)
-    monkeypatch.setenv("CPU_LIMIT", "2")
-    assert shares(4) == [None] * 4
-    assert shares(128) == [None] * 128
-
-
 def test_an_evaluator_keeps_to_no_core(machine):
     machine(2)
     assert limits.own_core(4, 4) is None
-
-
-def test_without_affinity_the_system_decides(machine, monkeypatch):
-    machine(2)
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert shares(4) == [None] * 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mistakes import COUNT, FIXTURES, by_fit, by_loop
+from mistakes import FIXTURES
 
 import dtk
 from dtk.proof.mistakes import MISTAKES
@@ -60,27 +60,3 @@ def test_there_is_a_fixture_for_each_mistake():
     )
     odd = {*MISTAKES} ^ {*FIXTURES, *elsewhere}
     assert not odd, f"tests/mistakes.py: FIXTURES must make each mistake that is not made elsewhere: {sorted(odd)}"
-
-
-CORRECT = [
-    (by_fit, {"rate": 0.1}, {"workers": 1}),
-    (by_fit, {"batch": 24, "epochs": 2}, {"workers": 3, "seed": 5}),
-    (by_fit, {"batch": 64, "loss": "actual count"}, {"workers": 2, "seed": 1}),
-    (by_fit, {"count": COUNT + 8, "order": "same"}, {"workers": 4}),
-    (by_fit, {"images": True, "loss": "label mean", "batch": 24}, {"workers": 1, "replicas": 3, "seed": 2}),
-    (by_loop, {"loss": "loss object alone"}, {"workers": 2, "seed": 3}),
-    (by_loop, {"order": "same", "epochs": 2}, {"workers": 4}),
-    (by_loop, {"loss": "scaled penalty"}, {"workers": 1, "replicas": 2, "seed": 4}),
-    (by_fit, {"batch_by_replicas": True}, {"workers": 2}),
-    (by_loop, {"rate_by_replicas": True}, {"workers": 2}),
-    (by_fit, {"layer": "normalisation"}, {"workers": 2}),
-    (by_loop, {"layer": "random"}, {"workers": 2}),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("train", "facts", "start"), CORRECT)
-def test_no_false_alarm_on_correct_runs(train, facts, start):
-    run = dtk.run(train, kwargs=facts, **start)
-    diagnosis = dtk.diagnose(run, baseline_of(train, facts, start.get("seed", 0)))
-    assert diagnosis.mistake == "none", str(diagnosis)

@@ -109,18 +109,6 @@ def test_stored_lessons_are_in_the_stored_form():
 
 
 @pytest.mark.trains
-def test_an_inserted_cell_costs_no_stored_output(lesson):
-    path = lesson(new_code_cell("print(1)"), new_code_cell(PICTURE))
-    tool.main([str(path)])
-    before = cells_of(path)[1].outputs
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells.insert(2, new_code_cell("number = 3"))
-    nbformat.write(notebook, path)
-    tool.main([str(path)])
-    assert cells_of(path)[2].outputs == before
-
-
-@pytest.mark.trains
 def test_a_pictures_text_form_is_its_alternative_text(lesson):
     path = lesson(new_code_cell(PICTURE.replace("a figure", "<Figure: Shares add up. Blue is worker 0.>")))
     tool.main([str(path)])
@@ -134,22 +122,6 @@ def test_a_stored_traceback_names_no_temporary_file(lesson):
     line = '  File "/tmp/ipykernel_17541/2378986862.py", line 9, in one_file'
     notebook.cells[1].outputs = [new_output("error", ename="ValueError", evalue="no", traceback=[line])]
     assert tool.normalise(notebook).cells[1].outputs[0].traceback == ['  File "<a cell>", line 9, in one_file']
-
-
-@pytest.mark.parametrize(
-    ("line", "kept"),
-    [
-        ("Worker 1 raised UnavailableError: Socket closed  (a consequence; in full in .logs[1])", True),
-        ("NameError: name 'model' is not defined", False),
-    ],
-)
-def test_whether_other_workers_had_failed_too_is_no_change(line, kept):
-    said = ["What worker 0 said:", "NameError: name 'x' is not defined", "", "WorkerFailed: worker 0 raised NameError"]
-    stored, fresh = (new_notebook(cells=[new_code_cell("dtk.run(f)", id="one")]) for _ in range(2))
-    for notebook, traceback in ((stored, said), (fresh, [*said[:2], "", line, *said[2:]])):
-        notebook.cells[0].outputs = [new_output("error", ename="WorkerFailed", evalue="no", traceback=traceback)]
-    tool.keep_stored(fresh, stored)
-    assert (fresh.cells[0].outputs == stored.cells[0].outputs) is kept
 
 
 def replaced(text):

@@ -91,18 +91,6 @@ def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     assert list(tmp_path.rglob("out.txt*")) == []
 
 
-def test_a_file_that_was_cut_is_said_anew(tmp_path):
-    corner, here = tmp_path / "there" / "worker-0", tmp_path / "here"
-    corner.mkdir(parents=True)
-    known = News()
-    for text in ("one\ntwo\n", "one\n", "one\nthree\n"):
-        (corner / "events.jsonl").write_text(text)
-        for message in known.of(corner)[0]:
-            agent.write(here, message)
-        assert (here / "worker-0/events.jsonl").read_text() == text
-    assert known.of(corner) == ([], True)
-
-
 class NoCarrier:
     def send(self, message): ...
     def close(self): ...
@@ -249,24 +237,6 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place, tmp_path):
     with pytest.raises(dtk.WorkerFailed, match="^worker 1 on localhost is lost with its machine, or dtk's agent there"):
         dtk.run(wait, workers=2, on=place, timeout=60)
     assert psutil.wait_procs(below, 10)[1] == []
-
-
-@pytest.mark.slow  # two places
-@pytest.mark.trains
-def test_one_run_at_a_time(place):
-    caught = []
-
-    def other():
-        try:
-            dtk.run(three, workers=2, on=place)
-        except dtk.ClusterConfigError as error:
-            caught.append(str(error))
-
-    thread = threading.Timer(1, other)
-    thread.start()
-    dtk.run(lambda: time.sleep(3), workers=2, on=place)
-    thread.join()
-    assert caught == ["another run is under way on this place (other machines); make one for each run"]
 
 
 @pytest.mark.slow  # two starts of agents

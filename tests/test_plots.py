@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 import pytest
 from fabricate import fabricate, losses, said
-from matplotlib.colors import to_hex, to_rgba
+from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
 from dtk import plot as plots
@@ -170,14 +170,6 @@ def test_timeline_without_records_still_has_the_events(tmp_path):
 @pytest.mark.parametrize("name", sorted(OF_A_RUN - OTHERWISE | {"timeline"}))
 def test_an_error_without_folder_is_a_figure_too(name):
     assert NO_RECORDS in said(getattr(plots, name)(WorkerFailed("worker 0 raised", worker=0)))
-
-
-@pytest.mark.parametrize("style", ["default", "dark_background"])
-def test_lines_follow_the_theme(pair, style):
-    with plt.style.context(style):
-        ax = plots.loss_scaling(*pair)
-        assert to_rgba(ax.lines[0].get_color()) == to_rgba(plt.rcParams["text.color"])
-        assert ax.get_facecolor() == to_rgba(plt.rcParams["axes.facecolor"])
 
 
 def test_a_step_recorded_twice_is_no_picture(tmp_path):

@@ -106,16 +106,3 @@ def test_bars_show_where_the_gaps_are():
     )
     assert bars(ax)[2] == [(1900, 1999)]
     assert ax.get_yticklabels()[2].get_text() == "no worker"
-
-
-def test_replicas_of_one_worker_are_called_replicas():
-    ax = plots.sharding(from_lists([[[[0, 1], [2, 3]]]], [range(4)], replicas=2))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["replica 0", "replica 1"]
-    assert drawn(ax)[1] == [(1, 2), (1, 3)]
-
-
-def test_it_draws_on_axes_of_ones_own():
-    _, own = plt.subplots(figsize=(5, 3))
-    ax = plots.sharding(dealt(16, 4, 2), ax=own)
-    assert ax is own
-    assert len(drawn(ax)[0]) == 8

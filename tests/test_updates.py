@@ -12,8 +12,6 @@ from covered import (
     by_hand,
     by_keyword,
     eager,
-    fails_and_goes_on,
-    lists_with_one_beginning,
     skips_steps,
     then_more,
     three_fits,
@@ -84,13 +82,6 @@ def test_two_models_in_one_loop(given, inside, capsys):
     np.testing.assert_allclose(sums, run.records.loss, rtol=1e-12)
 
 
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_a_wrong_loss_of_one_model_is_named():
-    error = refused(*pair(two_models, wrong="b"))
-    assert (error.reason, error.loss, error.step) == ("loss", "b", 1)
-    assert str(error).startswith("b: ")
-
-
 def test_an_optimizer_that_has_the_variables_of_a_copy_is_named():
     program = proof_programs.wrong()["optimizer on a copy"]
     found = dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 3}))
@@ -128,15 +119,6 @@ def test_a_step_without_a_gradient_has_no_loss_and_verify_says_so():
     assert "took no gradient" in str(error)
 
 
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_each_list_of_variables_is_compared(capsys):
-    run, baseline = pair(lists_with_one_beginning)
-    capsys.readouterr()
-    dtk.verify(run, baseline)
-    assert "8 of 8 updates recorded, 2 models" in capsys.readouterr().out
-    assert refused(*pair(lists_with_one_beginning, wrong=True)).reason == "between"
-
-
 @pytest.fixture
 def make(tmp_path):
     return maker(tmp_path)
@@ -155,13 +137,6 @@ def test_a_rate_by_the_number_of_replicas_passes_as_so_many_however_small_it_is(
     assert dtk.verify(right, baseline).verdict == "one device"
     assert dtk.verify(*pair(eager, traced=traced, by_replicas=True)).verdict == "replicas"
     assert "the learning rate depends on the number of replicas" in capsys.readouterr().out
-
-
-@pytest.mark.slow  # the gallery and the fuzzed programs have it, too
-def test_a_fit_after_one_that_failed_is_not_recorded_by_it():
-    error = refused(*pair(fails_and_goes_on))
-    assert error.reason == "updates"
-    assert "4 of the 9 updates" in str(error)
 
 
 @pytest.mark.slow  # the gallery and the fuzzed programs have it, too
