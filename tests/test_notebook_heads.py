@@ -7,12 +7,8 @@ import re
 
 import heads
 import nbformat
-import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from lessons import FOLDER
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-
-NAME = "08_made_up.ipynb"
 
 
 class Shell:
@@ -25,31 +21,11 @@ class Shell:
         self.asked.append((name, line))
 
 
-@pytest.fixture
-def made_up():
-    cells = [new_markdown_cell("# Made up\n\n**Goal.** None."), new_code_cell("import dtk")]
-    return new_notebook(cells=cells)
-
-
 def run_setup():
     """Runs the set-up cell as IPython would, and returns what it asks IPython for."""
     shell = Shell()
     exec(TransformerManager().transform_cell(heads.setup_source()), {"get_ipython": lambda: shell})
     return shell.asked
-
-
-def test_badge_and_setup_cell_come_first_and_once(made_up):
-    for _ in range(2):
-        heads.write_heads(made_up, NAME)
-    assert [cell.cell_type for cell in made_up.cells] == ["markdown", "code", "code"]
-    assert made_up.cells[0].source == f"# Made up\n\n{heads.badge(NAME)}\n\n**Goal.** None."
-    assert made_up.cells[1].source == heads.setup_source()
-    assert made_up.cells[2].source == "import dtk"
-
-
-def test_a_lesson_without_a_title_is_refused():
-    with pytest.raises(ValueError, match=f"{NAME}: no Markdown cell begins with a title"):
-        heads.write_heads(new_notebook(cells=[new_markdown_cell("## A part")]), NAME)
 
 
 def test_the_setup_cell_installs_the_release_where_dtk_is_not(monkeypatch):
