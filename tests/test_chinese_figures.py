@@ -6,10 +6,6 @@ from __future__ import annotations
 import itertools
 import re
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import pytest
 from drawing import DRAWN, texts
@@ -34,8 +30,6 @@ ENGLISH = re.compile(
 def chinese(monkeypatch):
     monkeypatch.setenv("DTK_LANG", "zh")
     monkeypatch.setenv("DTK_LIVE", "widgets")
-    yield
-    plt.close("all")
 
 
 def test_every_figure_and_lab_is_drawn():

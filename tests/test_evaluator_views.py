@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-import matplotlib
-
-from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
-
-matplotlib.use("Agg")
-
 import numpy as np
 import pytest
 from fabricate import fabricate
@@ -19,6 +13,7 @@ from matplotlib.colors import to_rgba
 from dtk import plot as plots
 from dtk.live import text
 from dtk.records import Journal, RunFolder
+from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
 from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
 

@@ -6,7 +6,6 @@ import json
 import random
 
 import numpy as np
-import pytest
 from fabricate import fabricate
 
 from dtk import plot as plots
@@ -61,7 +60,6 @@ def test_what_stands_out_is_among_those_that_are_drawn():
 
 
 def test_a_spike_in_a_long_run_is_drawn(tmp_path):
-    plt = pytest.importorskip("matplotlib.pyplot")
     steps = 6000
     shares = np.full((steps, 2), 0.5)
     shares[4321, 1] = 40.0
@@ -75,4 +73,3 @@ def test_a_spike_in_a_long_run_is_drawn(tmp_path):
     assert abs(place - 4322) < 10
     assert len(tops[0].values) <= 1.5 * MOST
     assert "no finite loss" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
-    plt.close(ax.figure)

@@ -6,12 +6,6 @@ import inspect
 import json
 from types import SimpleNamespace
 
-import matplotlib
-
-from dtk.records.events import Failed
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas
@@ -23,6 +17,7 @@ from matplotlib.patches import StepPatch
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
+from dtk.records.events import Failed
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.palette import worker_color
 

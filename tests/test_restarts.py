@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import pytest
 from faking import resuming, steps_of
 
@@ -91,4 +86,3 @@ def test_the_timeline_has_every_attempt_and_marks_the_fault():
     assert ax.get_title("left").startswith("2 attempts; the run took ")
     assert {"exception", "failed", "attempt 2"} <= {text.get_text() for text in ax.texts}
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1"]
-    plt.close("all")

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-from dtk.records.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import pytest
 from fabricate import said
 from matplotlib.colors import to_hex
@@ -17,6 +10,7 @@ from rings import all_reduce
 
 import dtk
 from dtk.records import Journal, RunFolder
+from dtk.records.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
 from dtk.view.palette import worker_color
 from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
@@ -25,8 +19,6 @@ from dtk.view.ring import ring as draw
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
-    yield
-    plt.close("all")
 
 
 def stripes(ax):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import fabricate
@@ -15,13 +14,6 @@ from dtk.view.canvas import alternative
 from dtk.view.palette import PART_COLORS
 
 STEP, REDUCE = 1.0, 0.1  # s; the steps are those of `fabricate`
-
-
-@pytest.fixture(autouse=True)
-def headless():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 def with_reductions(path, workers=2, late=0.3):

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 import pytest
 from fabricate import fabricate, said

@@ -5,22 +5,230 @@ from __future__ import annotations
 import numpy as np
 import proof_programs
 import pytest
-from covered import (
-    BATCH,
-    COUNT,
-    alone,
-    by_hand,
-    by_keyword,
-    eager,
-    skips_steps,
-    then_more,
-    three_fits,
-    two_models,
-    without_a_gradient,
-)
 from verifying import maker, refused
 
 import dtk
+
+BATCH, COUNT = 16, 64
+
+
+def data(strategy=None):
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(COUNT, 8)).astype("float32")
+    y = (x @ rng.normal(size=(8, 1))).astype("float32")
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH).with_options(options)
+
+
+def model_of(strategy, own_step=False, name=None):
+    import keras
+    import tensorflow as tf
+
+    class Own(keras.Model):
+        def train_step(self, inputs):
+            x, y = inputs
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(self(x, training=True) - y))  # a replica's own mean
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    with strategy.scope():
+        inner = keras.Sequential([keras.layers.Dense(6, activation="tanh"), keras.layers.Dense(1)])
+        inputs = keras.layers.Input((8,))
+        model = (Own if own_step else keras.Model)(inputs, inner(inputs), name=name)
+        model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
+def three_fits(strategy, wrong=False, recorded=(True, True, True)):
+    for number, record in enumerate(recorded):
+        model = model_of(strategy, own_step=wrong and number == 1, name=f"m{number}")
+        model.fit(data(), epochs=1, verbose=0, callbacks=[dtk.Recorder()] if record else [])
+
+
+def then_more(strategy, what):
+    model = model_of(strategy, name="m")
+    model.fit(data(), epochs=1, verbose=0, callbacks=[dtk.Recorder()])
+    if what == "fit":
+        model.fit(data(), epochs=1, verbose=0)
+    elif what == "train_on_batch":
+        for x, y in data():
+            model.train_on_batch(x, y)
+    elif what == "assign":
+        model.layers[-1].layers[-1].bias.assign_add([float(strategy.num_replicas_in_sync)])
+    else:
+        model.fit(data(), epochs=1, verbose=0, callbacks=[dtk.Recorder()])
+
+
+def two_models(strategy, given="both", wrong=None, inside=True):
+    import keras
+    import tensorflow as tf
+
+    n = strategy.num_replicas_in_sync
+    with strategy.scope():
+        models = {
+            name: keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+            for name in "ab"
+        }
+        optimizers = {name: keras.optimizers.Adam(0.01) for name in models}
+
+    def step(inputs):
+        x, y = inputs
+        losses = {}
+        for name, model in models.items():
+            with tf.GradientTape() as tape:
+                each = tf.reduce_mean(tf.square(model(x) - y), 1)
+                losses[name] = tf.nn.compute_average_loss(each, global_batch_size=BATCH) * (n if name == wrong else 1)
+            gradients = tape.gradient(losses[name], model.trainable_variables)
+            optimizers[name].apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return losses
+
+    handed = {
+        "a": models["a"],
+        "both": models,
+        "list": list(models.values()),
+    }[given]
+
+    def train(batch):
+        losses = strategy.run(step, (batch,))
+        if inside:
+            dtk.record_step(losses, batch=batch, model=handed)
+        return losses
+
+    graph = tf.function(train)
+    for batch in strategy.experimental_distribute_dataset(data()):
+        losses = graph(batch)
+        if not inside:
+            dtk.record_step(losses, batch=batch, model=handed)
+
+
+def eager(strategy, traced=False, by_replicas=False):
+    """Records outside of any tf.function; by_replicas: the cluster's rate is twice one device's, both small."""
+    import keras
+    import tensorflow as tf
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(1e-7 * (strategy.num_replicas_in_sync if by_replicas else 1))
+
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(tf.reduce_mean(tf.square(model(x) - y), 1), global_batch_size=BATCH)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    def train(batch):
+        return strategy.run(step, (batch,))
+
+    run = tf.function(train) if traced else train
+    for batch in strategy.experimental_distribute_dataset(data()):
+        dtk.record_step(run(batch), batch=batch, model=model)
+
+
+def skips_steps(strategy):
+    """Two steps that nobody records, and then each."""
+    import keras
+    import tensorflow as tf
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.05)
+
+    @tf.function
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            each = tf.reduce_mean(tf.square(model(x) - y), 1)
+            loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    for number, batch in enumerate(strategy.experimental_distribute_dataset(data().repeat(2))):
+        losses = strategy.run(step, (batch,))
+        if number >= 2:
+            dtk.record_step(losses, batch=batch, model=model)
+
+
+def alone(record=True):
+    import tensorflow as tf
+
+    model = model_of(tf.distribute.get_strategy())
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()] if record else [])
+
+
+def by_keyword(strategy):
+    import tensorflow as tf
+    from tensorflow import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.05)
+
+    @tf.function
+    def train(batch):
+        def step(inputs):
+            x, y = inputs
+            with tf.GradientTape() as tape:
+                each = tf.reduce_mean(tf.square(model(x) - y), 1)
+                loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            if not hasattr(optimizer, "apply"):  # Keras 2
+                optimizer.apply_gradients(grads_and_vars=zip(gradients, model.trainable_variables, strict=True))
+            else:
+                optimizer.apply(grads=gradients, trainable_variables=model.trainable_variables)
+            return loss
+
+        dtk.record_step(strategy.run(step, (batch,)), batch=batch, model=model)
+
+    for batch in strategy.experimental_distribute_dataset(data()):
+        train(batch)
+
+
+def without_a_gradient(strategy):
+    import keras
+    import tensorflow as tf
+
+    class Means(keras.Model):
+        def train_step(self, inputs):
+            x, _ = inputs
+            self.layers[-1].layers[-1].bias.assign_add(0.1 * tf.reduce_mean(x, 0)[:1])
+            return {"moved": tf.constant(0.0)}
+
+    with strategy.scope():
+        inputs = keras.layers.Input((8,))
+        model = Means(inputs, keras.Sequential([keras.layers.Dense(1)])(inputs))
+        model.compile(keras.optimizers.SGD(0.05), "mse")
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+
+def by_hand(strategy):
+    """A recorded fit, and a second model whose weights are changed without an optimizer, by N times its gradient."""
+    import tensorflow as tf
+
+    model, other = model_of(strategy, name="m"), model_of(strategy, name="other")
+    model.fit(data(), verbose=0, callbacks=[dtk.Recorder()])
+
+    def step(inputs):
+        x, y = inputs
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(other(x) - y))
+        gradients = tf.distribute.get_replica_context().all_reduce(
+            "sum", tape.gradient(loss, other.trainable_variables)
+        )
+        for variable, gradient in zip(other.trainable_variables, gradients, strict=True):
+            variable.assign_sub(0.05 * gradient)
+
+    train = tf.function(lambda batch: strategy.run(step, (batch,)))
+    for batch in strategy.experimental_distribute_dataset(data()):
+        train(batch)
+
 
 pytestmark = pytest.mark.trains
 

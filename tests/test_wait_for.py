@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import pytest
 from live_folder import empty, step
@@ -16,12 +12,6 @@ from dtk.records import RunFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import State
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def waits(worker, at=12, line="line 17 in train", quiet=10.0):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import pytest
 from fabricate import said
 from matplotlib.colors import to_hex
