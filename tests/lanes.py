@@ -53,7 +53,6 @@ _NO_TFDS = (
 _WITH_TFDS = (
     "test_prepared_mnist",
     "test_damaged_caches_are_named_with_the_remedy",
-    "test_a_leftover_of_an_unfinished_download_does_no_harm",
     "test_machines_that_share_storage_decide_each_for_itself",
     "test_two_workers_read_the_same",
 )
@@ -77,7 +76,6 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
     "tf215": {
         _OLD_NAMES: _TABLE,
         ("test_compat.py", "test_without_the_correction_fit_still_fails"): _TRAINER,
-        ("test_compat.py", "test_without_the_correction_mirrored_replicas_still_fail"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_an_optimizer_fails_that_two_replicas_build"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_an_empty_batch_has_no_sum"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_a_strategy_shuffles_one_epoch_ahead"): _TRAINER,

@@ -7,7 +7,6 @@ from live_folder import BAR, announce, empty, step
 
 from dtk.live.follow import Curve, Follower
 from dtk.live.lines import LogLines, clean
-from dtk.records import Record
 from dtk.watch.reader import Reader
 
 
@@ -76,13 +75,6 @@ def test_a_curve_stays_small_and_keeps_its_means():
     assert len(line.steps) <= 200
     starts = [0, *line.steps[:-1]]
     assert line.values == [(first + 1 + last) / 2 for first, last in zip(starts, line.steps, strict=True)]
-
-
-def test_open_steps_are_bounded(folder):
-    _, follower = following(folder, 2)
-    for number in range(1, 5001):
-        follower._take(Record(0, 0, number, 1, 0.5, 64, 0.0, 0.1))
-    assert len(follower._open) <= 4096
 
 
 def test_clean_carries_out_what_a_terminal_would():

@@ -94,19 +94,6 @@ def test_the_enlarged_steps_are_of_one_epoch(tmp_path, each):
     assert high - low < 0.03 * len(chosen), "no pause of 0.2 s or more is in the picture"
 
 
-def test_a_pause_within_an_epoch_is_avoided_and_a_usual_one_is_not():
-    def times(pauses):
-        at, rows = 1.0, []
-        for step in range(1, 41):
-            at += 1.0 if step in pauses else 0.0
-            rows.append((0, 0, step, 1, 0.5, 64, at, at + 0.1))
-            at += 0.1
-        return step_times(frame(rows))
-
-    assert not set(typical_steps(times({20}))[1:]) & {20}
-    assert set(typical_steps(times(set(range(2, 41, 3))))) & set(range(2, 41, 3)), "most stretches have two"
-
-
 def test_a_worker_without_a_step_leaves_nothing_to_enlarge(tmp_path):
     run = fabricate(tmp_path, steps=10)
     (run.folder.worker(1).path / "records.jsonl").write_text("")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas
 import pytest
 from fabricate import fabricate, losses, said
 from matplotlib.colors import to_hex
@@ -165,13 +163,6 @@ def test_timeline_without_records_still_has_the_events(tmp_path):
 @pytest.mark.parametrize("name", sorted(OF_A_RUN - OTHERWISE | {"timeline"}))
 def test_an_error_without_folder_is_a_figure_too(name):
     assert NO_RECORDS in said(getattr(plots, name)(WorkerFailed("worker 0 raised", worker=0)))
-
-
-def test_a_step_recorded_twice_is_no_picture(tmp_path):
-    run = fabricate(tmp_path / "run", steps=3)
-    twice = pandas.concat([run.records, run.records.tail(1)])
-    with pytest.raises(ValueError, match="step 3 of replica 1 is recorded more than once"):
-        plots.loss_scaling(SimpleNamespace(records=twice, folder=run.folder))
 
 
 def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):

@@ -73,13 +73,5 @@ def test_an_attempt_without_a_step_and_one_that_is_lost_whole(tmp_path):
     assert (1, 12, 16) in spans_drawn(ax, "lost")
 
 
-def test_one_step_lost_and_none_lost(tmp_path):
-    one = dtk.plot.restarts(restarted(tmp_path / "one", (1, 6), (6, 9)))
-    assert "step 6 was computed twice" in alternative(one)
-    none = dtk.plot.restarts(restarted(tmp_path / "none", (1, 6), (7, 9)))
-    assert alternative(none).startswith("9 steps computed, all of them count.")
-    assert not spans_drawn(none, "lost")
-
-
 def test_without_records_it_says_what_to_add(tmp_path):
     assert dtk.plot.restarts(restarted(tmp_path, None, None)).texts[0].get_text() == NO_RECORDS

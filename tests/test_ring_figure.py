@@ -106,11 +106,3 @@ def test_a_chunk_of_unknown_use_is_a_question_mark(tmp_path):
 def test_without_messages_the_figure_says_so(tmp_path):
     folder = RunFolder(tmp_path, 2)
     assert NO_MESSAGES in said(draw(Held(folder)))
-
-
-def test_every_grid_has_the_numbers_of_its_chunks(tmp_path):
-    ax = draw(Held(fabricated(tmp_path)))
-    numbers = [text for text in ax.texts if text.get_gid() == "chunk"]
-    assert [text.get_text() for text in numbers] == ["0", "1"] * 3
-    columns = sorted({round(patch.get_x() + patch.get_width() / 2, 2) for patch in ax.patches if not patch.get_fill()})
-    assert [round(text.get_position()[0], 2) for text in numbers] == columns, "each over its column"

@@ -50,11 +50,6 @@ def test_a_link_to_what_is_not_there_stops_the_build():
         links.address("docs/gone", "README.md")
 
 
-def test_what_stands_in_code_is_no_link():
-    text = "See [`use`](guide/use.md).\n\n```\n[a](guide/gone.md)\n```\n\nand `[a](guide/gone.md)`"
-    assert links.rewritten(text, "docs/README.md") == text
-
-
 def test_each_page_of_documentation_and_each_lesson_is_a_page():
     files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*/*.md")}
     files |= {

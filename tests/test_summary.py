@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from fabricate import fabricate
 from dtk import cli
 from dtk.live.lines import Fold, label
 from dtk.records import Journal, events
-from dtk.runs import opened
 from dtk.scaling import summary
 
 
@@ -141,9 +139,3 @@ def test_the_report_has_all_that_people_look_for(run, tmp_path, capsys):
     assert "check replicas agree: PASS" in page
     assert page.count("<figure>") >= 4
     assert page.count("<img alt=") == page.count("<figure>")
-
-
-def test_a_reopened_run_is_the_run(run):
-    again = opened(run.dir)
-    assert replace(again, seconds=run.seconds).records.equals(run.records)
-    assert (again.mode, again.workers, again.seconds) == ("cluster", 2, 2.0)

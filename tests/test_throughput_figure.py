@@ -49,10 +49,3 @@ def test_a_bar_is_as_long_as_the_rate_at_its_end(tmp_path):
     alone = [timing.throughput(run.records[run.records.worker == worker]) for worker in (0, 1)]
     assert abs(sum(alone) / total - 1) > 0.02, "the sum of the workers' medians is another number"
     assert "two: " in said(ax)
-
-
-def test_several_runs_of_which_none_is_the_measure_are_no_race(tmp_path):
-    quick, slow = (fabricate(tmp_path / str(k), step_seconds=seconds) for k, seconds in enumerate((0.01, 0.013)))
-    ax = plots.throughput(quick, slow, labels=["RING", "AUTO"])
-    assert said(ax).startswith("9,850 to 12,800 examples/s, in one run each")
-    assert "A difference may be the machine's: repeat the runs to know." in said(ax)

@@ -39,13 +39,6 @@ def test_a_worker_that_ended_early_without_records():
     assert stalled(waits(0), state(1, "finished"))[2] == words
 
 
-def test_two_of_four_ended_early():
-    states = waits(0, step=3), state(1, "finished", step=2), waits(2, step=3), state(3, "finished", step=3)
-    reason, edges, words = stalled(*states)
-    assert (reason, edges) == ("uneven", [(0, 1), (0, 3), (2, 1), (2, 3)])
-    assert words.startswith("workers 1 and 3 ended, workers 0 and 2 wait in step 4: give")
-
-
 def test_an_evaluation_by_the_chief_alone():
     states = waits(0, step=8, blocked="collective", call="evaluate"), state(1, "finished", step=8)
     words = "worker 1 ended after step 8, worker 0 waits in evaluate after step 8, which all workers must call; "
@@ -82,13 +75,6 @@ def test_a_missing_peer(other, words):
 def test_a_silent_worker():
     words = "workers 0 and 2 wait in step 5 for worker 1, but worker 1 is silent at line 5 in train after step 4"
     assert stalled(waits(0, 4), silent(1, 4), waits(2, 4)) == ("silent", [(0, 1), (2, 1)], words)
-
-
-def test_silent_workers_that_do_the_same_are_told_together():
-    words = (
-        "worker 0 waits in step 5 for workers 1 and 2, but workers 1 and 2 are silent at line 5 in train after step 4"
-    )
-    assert stalled(waits(0, 4), silent(1, 4), silent(2, 4))[2] == words
 
 
 def test_different_collectives_are_a_ring_of_waits():
