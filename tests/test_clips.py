@@ -51,19 +51,6 @@ def in_a_branch(take, apply, x):
     return tf.cond(tf.reduce_sum(gradient) > 0, lambda: apply(gradient), lambda: gradient)
 
 
-def clipped_in_a_branch(take, apply, x):
-    import tensorflow as tf
-
-    gradient = take(x)
-    return tf.cond(tf.reduce_sum(gradient) > 0, lambda: apply(tf.clip_by_norm(gradient, 1.0)), lambda: gradient)
-
-
-def in_a_function(take, apply, x):
-    import tensorflow as tf
-
-    return tf.function(apply)(tf.clip_by_norm(take(x), 1.0))
-
-
 def nowhere(take, apply, x):
     import tensorflow as tf
 
@@ -83,8 +70,6 @@ def elsewhere(take, apply, x):
         (clipped, ["clip_by_norm"]),
         (clipped_before, []),
         (in_a_branch, ["clip_by_norm"]),
-        (clipped_in_a_branch, ["clip_by_norm"]),
-        (in_a_function, ["clip_by_norm"]),
         (nowhere, None),
         (elsewhere, None),
     ],

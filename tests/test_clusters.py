@@ -71,13 +71,6 @@ def test_pull_takes_part_in_no_collective(cluster):
         cluster.pull("total(1)")
 
 
-def test_input_is_asked_for_with_the_workers_name(cluster, monkeypatch):
-    asked = []
-    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or "7")
-    assert cluster.run("int(input('how many? '))", workers=[1]) == [7]
-    assert asked == ["[worker 1] how many? "]
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [

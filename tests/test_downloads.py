@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -96,13 +95,6 @@ def test_the_addresses_are_those_of_tensorflow_datasets(name, builder):
     from tensorflow_datasets.image_classification import mnist as theirs
 
     assert datasets.URLS[name] == getattr(theirs, builder).URL
-
-
-def test_reachable_is_what_answers():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        assert datasets._reachable(address)
-    assert not datasets._reachable(address)
 
 
 @pytest.mark.trains

@@ -14,8 +14,6 @@ from live_folder import BAR, announce, empty, step, write
 from dtk.live import dashboard as module
 from dtk.live import show, text
 from dtk.live.dashboard import Layer, curve, image
-from dtk.records import Journal
-from dtk.records.events import Failed
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -159,19 +157,6 @@ def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashb
     dashboard.close("worker 1 was killed by SIGKILL")
     assert ">failed in consequence after step 9<" in dashboard.page.value
     assert ">failed after step 10<" in dashboard.page.value
-
-
-def test_dashboard_shows_a_failure(folder, dashboard):
-    step(folder, 1)
-    journal = Journal(folder.worker(1))
-    journal.event(Failed(1.0))
-    journal.close()
-    dashboard.update(["training", "training"])
-    dashboard.close("worker 1 raised ValueError: <no>")
-    assert "failed after step 1" in dashboard.page.value
-    assert "stopped after step 1" in dashboard.page.value
-    assert "&lt;no&gt;" in dashboard.page.value
-    assert "accent-color:#F44336" in dashboard.page.value
 
 
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 ROOT = Path(__file__).parent.parent
 PICTURE = """
@@ -115,15 +115,6 @@ def test_a_pictures_text_form_is_its_alternative_text(lesson):
     assert cells_of(path)[0].outputs[0].metadata == {"image/png": {"alt": "Shares add up. Blue is worker 0."}}
 
 
-@pytest.mark.trains
-def test_a_stored_traceback_names_no_temporary_file(lesson):
-    path = lesson(new_code_cell("1 / 0", metadata={"tags": ["raises-exception"]}))
-    notebook = nbformat.read(path, as_version=4)
-    line = '  File "/tmp/ipykernel_17541/2378986862.py", line 9, in one_file'
-    notebook.cells[1].outputs = [new_output("error", ename="ValueError", evalue="no", traceback=[line])]
-    assert tool.normalise(notebook).cells[1].outputs[0].traceback == ['  File "<a cell>", line 9, in one_file']
-
-
 def replaced(text):
     """A text as nbval compares it."""
     rules = configparser.RawConfigParser()
@@ -144,20 +135,15 @@ def replaced(text):
             "The first step ended after 9.7 s, the run after 12.0 s. Pale (most at worker 1: 3% of its time in steps)",
             "TIMELINE. Pale (most at worker N: PERCENT of its time in steps)",
         ),
-        ("Worker 1 waits for worker 0: 43% of its time in steps", "TIMELINE"),
         (
             "The largest difference is 1/200 of the bound",
             "The largest difference is PART of the bound",
         ),
-        ("tanh 1/1,000; relu 41 % of the bound", "tanh PART; relu PART of the bound"),
         ("the largest difference is 35 times the bound", None),
         ("check every step vs one device: PASS (40 steps; same examples, same settings, same update)", None),
-        ("check replicas agree: PASS (40 steps)\ns", None),
-        ("loss 2.31\nsecond line", None),
         ("loss: 2.31, share 1.25 of 3.5", None),
         ("accuracy 93%, 12% of the images", None),
         ("global_batch=128 steps=94, worker 1: 5", None),
-        ("epoch 3 starts, 4 samples", None),
         ("/tmp/PASS/2.31 at 0x7f0012345678", None),
     ],
 )

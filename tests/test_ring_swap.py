@@ -77,22 +77,3 @@ def test_the_numbers_of_a_run():
     for worker, (got, sent) in enumerate(dtk.run(pairs, workers=2).results):
         np.testing.assert_array_equal(got, np.arange(3.0) + 10 * (1 - worker))
         assert sent == 24
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ("ring.swap(ring.worker, [1.0])", "; the others are among 0 to 1"),
-        ("ring.swap(2, [1.0])", "ring.swap: worker 2, but this is worker"),
-        ("ring.swap(1 - ring.worker, [1.0], sender=-1)", "ring.swap: worker -1, but this is worker"),
-        ("ring.swap(1 - ring.worker, ['a'])", "ring.swap takes an array of numbers, not one of type <U1"),
-    ],
-)
-def test_mistakes_are_sentences(wrong, words):
-    def mistaken():
-        exec(wrong, {"ring": dtk.ring()})
-
-    with pytest.raises(dtk.WorkerFailed) as caught:
-        dtk.run(mistaken, workers=2, timeout=25.0)
-    assert words in str(caught.value)

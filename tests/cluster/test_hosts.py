@@ -69,17 +69,6 @@ def test_a_cable_that_is_cut_is_named(network, place):
     assert "the network between them is cut" in str(caught.value)
 
 
-def test_another_tensorflow_on_one_host_is_named_before_a_start(network, tmp_path):
-    other = tmp_path / "tensorflow-2.20.0.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n")
-    commands = {**network.commands, network.address(2): network.command(2, f"PYTHONPATH={tmp_path}:{ROOT}")}
-    one, two = network.address(1), network.address(2)
-    words = rf"^worker 1 on {two}: tensorflow 2.20.0 there, [\d.]+ on {one}; install the same on every machine$"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(programs.raises, workers=2, on=dtk.places.Hosts(commands, python=sys.executable))
-
-
 def test_a_blocked_port_is_named_before_a_start(network):
     network.block(2, 1)
     one, two = network.address(1), network.address(2)
@@ -92,29 +81,6 @@ def test_a_blocked_port_is_named_before_a_start(network):
             dtk.run(programs.raises, workers=2, on=dtk.places.Hosts(network.commands, python=sys.executable))
     finally:
         network.unblock(2, 1)
-
-
-def test_a_host_without_the_data_is_named(network, tmp_path):
-    cache = tmp_path / "mnist" / "3.0.1"
-    cache.mkdir(parents=True)
-    for file in ("dataset_info.json", "features.json"):
-        (cache / file).write_text("{}")
-    commands = {
-        network.address(1): network.command(1, f"TFDS_DATA_DIR={tmp_path}"),
-        network.address(2): network.command(2, f"TFDS_DATA_DIR={tmp_path / 'none'}"),
-    }
-
-    def load():
-        import time
-
-        if not dtk.is_chief():
-            dtk.datasets.load("mnist")
-        time.sleep(60)
-
-    two = network.address(2)
-    words = f"^worker 1 on {two} raised DatasetUnavailable: mnist is not in the cache of {two}"
-    with pytest.raises(dtk.WorkerFailed, match=words):
-        dtk.run(load, workers=2, on=dtk.places.Hosts(commands, python=sys.executable), timeout=90)
 
 
 def test_restarts_take_a_shared_directory(network, place, tmp_path):
