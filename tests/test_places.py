@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import os
 import select
@@ -17,8 +18,9 @@ import dtk
 from dtk.launch import agent, outside
 from dtk.launch.agent import News
 from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
-from dtk.places import machines
+from dtk.places import hosts, machines
 from dtk.places.engine import Remote
+from dtk.places.machines import LentMachine
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
@@ -257,3 +259,40 @@ def test_an_agents_workers_are_never_in_a_network_of_their_own(monkeypatch, tmp_
     monkeypatch.setattr(agent.warm, "parent", lambda fork, isolated=None: made.append(isolated))
     agent.Agent(str(tmp_path))
     assert made == [False]
+
+
+# ---- machines to practise on: each is this one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"count": 0}, "count=0.*whole number from 1 to 16"),
+        ({"count": True}, "count=True"),
+    ],
+)
+def test_what_can_not_be_made(arguments, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.places.Practice(**arguments)
+
+
+def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
+    broken, heard = [], []
+    monkeypatch.setattr(hosts._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
+    machine, traps = hosts._Machine("node-1", "127.0.0.2", LentMachine("127.0.0.2", None)), {1: signal.SIGSTOP}
+    takes = hosts._watched(heard.append, 1, machine, traps)
+    event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
+    data = base64.b64encode(event).decode()
+    takes(FilePart("run", "worker-0/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/log.txt", 0, len(event), data))
+    assert broken == []
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
+    assert broken == [("node-1", signal.SIGSTOP)], "once"
+    takes(Gone("the agent's last words"))
+    machine.broken = True
+    takes(Gone("the agent's last words"))
+    assert heard[-2:] == [Gone("the agent's last words"), Gone("the connection to it has ended")]
+    machine.stopped = True
+    takes(Gone("a pipe that ended"))
+    assert heard[-1] == Gone("the connection to it has ended"), "a silent machine says nothing"

@@ -12,10 +12,12 @@ from fabricate import fabricate, losses, said
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
+import dtk
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
 from dtk.records.events import Failed
+from dtk.scaling import timing
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.palette import worker_color
 
@@ -180,3 +182,81 @@ def test_curves_on_new_axes_have_no_workers_colours():
     colors = [ax.plot([0, 1], [0, k])[0].get_color().upper() for k in range(6)]
     assert len(set(colors)) == 6
     assert not {worker_color(k) for k in range(5)} & set(colors)
+
+
+# ---- throughput, and the fan
+
+
+def test_throughput_stacks_workers_and_marks_the_ideal(pair):
+    cluster, alone = pair  # 128 examples a step, each 0.02 s: 6,400 examples/s in both
+    ax = plots.throughput(alone, cluster)
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, [6400, 3200, 3200])
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), 12800)
+    assert "2 workers: 1.00 times one device, ideal would be 2" in said(ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["baseline", "2 workers"]
+    assert "after the first" in said(ax)
+
+
+def test_throughput_of_one_step_says_so(tmp_path):
+    assert "no step after the first" in said(plots.throughput(fabricate(tmp_path, steps=1)))
+
+
+def test_a_bar_is_as_long_as_the_rate_at_its_end(tmp_path):
+    """Medians of workers do not add up to the median of all: here each worker is slow at every second step."""
+    run = fabricate(tmp_path, steps=41)
+    for corner in run.folder.each:
+        path = corner.path / "records.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for number, row in enumerate(rows):
+            late = 0.015 if (number + corner.worker) % 2 else 0.0
+            row[5:7] = [1.0 + 0.05 * number + late, 1.0 + 0.05 * number + 0.02 + late]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ax = plots.throughput(run, labels=["two"])
+    length = sum(bar.get_width() for bar in ax.patches)
+    total = timing.throughput(run.records)
+    assert length == pytest.approx(total)
+    alone = [timing.throughput(run.records[run.records.worker == worker]) for worker in (0, 1)]
+    assert abs(sum(alone) / total - 1) > 0.02, "the sum of the workers' medians is another number"
+    assert "two: " in said(ax)
+
+
+SHARES = np.array([[1.0, 0.5], [1.25, 2.25]])
+
+
+def words(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def rays(ax):
+    """Colour and style of each ray, and its x from the batch (0) or from a replica (1) on."""
+    return [(to_hex(line.get_color()).upper(), line.get_linestyle(), line.get_xdata()[0] > 0.5) for line in ax.lines]
+
+
+def test_it_shows_the_step_that_was_asked_for(tmp_path):
+    ax = dtk.plot.fan(fabricate(tmp_path, steps=2, shares=SHARES, examples=np.array([[2, 2], [2, 1]])), step=2)
+    assert "global batch\n3 examples" in words(ax)
+    assert "worker 0, replica 0: 2 examples, share 1.2500" in words(ax)
+    assert "worker 1, replica 1: 1 example, share 2.2500" in words(ax)
+    assert "global loss\n3.5000" in words(ax)
+    assert rays(ax) == [(worker_color(k), "-", on) for k in (0, 1) for on in (False, True)]
+    assert ax.get_title("left") == "strategy.run opens the fan, strategy.reduce closes it"
+
+
+def test_replicas_of_one_process_are_not_called_workers(tmp_path):
+    ax = dtk.plot.fan(fabricate(tmp_path, workers=1, replicas=2, mode="mirrored", steps=2, shares=SHARES))
+    assert "replica 1: 64 examples, share 0.5000" in words(ax)
+
+
+def test_a_replica_without_examples_adds_nothing_whatever_its_share_says(tmp_path):
+    shares, examples = np.array([[1.5, np.nan]]), np.array([[1, 0]])
+    ax = dtk.plot.fan(fabricate(tmp_path, steps=1, shares=shares, examples=examples))
+    assert "global loss\n1.5000" in words(ax)
+
+
+def test_a_step_that_not_all_recorded_is_refused(tmp_path):
+    run = fabricate(tmp_path, steps=3)
+    path = run.folder.worker(1).path / "records.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
+    with pytest.raises(ValueError, match="step=2: the run has records of steps 1 to 1"):
+        dtk.plot.fan(run, step=2)
