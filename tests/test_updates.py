@@ -50,18 +50,34 @@ def three_fits(strategy, wrong=False, recorded=(True, True, True)):
         model.fit(data(), epochs=1, verbose=0, callbacks=[dtk.Recorder()] if record else [])
 
 
-def then_more(strategy, what):
+def then_assigns(strategy):
     model = model_of(strategy, name="m")
     model.fit(data(), epochs=1, verbose=0, callbacks=[dtk.Recorder()])
-    if what == "fit":
-        model.fit(data(), epochs=1, verbose=0)
-    elif what == "train_on_batch":
-        for x, y in data():
-            model.train_on_batch(x, y)
-    elif what == "assign":
-        model.layers[-1].layers[-1].bias.assign_add([float(strategy.num_replicas_in_sync)])
+    model.layers[-1].layers[-1].bias.assign_add([float(strategy.num_replicas_in_sync)])
+
+
+def one_layer(strategy, rate=0.05):
+    from tensorflow import keras
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        return model, keras.optimizers.SGD(rate)
+
+
+def updated(model, optimizer, inputs, factor=1, apply=None):
+    """A replica's share of the loss, after its update; apply: by which way of the optimizer."""
+    import tensorflow as tf
+
+    x, y = inputs
+    with tf.GradientTape() as tape:
+        each = tf.reduce_mean(tf.square(model(x) - y), 1)
+        loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH) * factor
+    gradients = tape.gradient(loss, model.trainable_variables)
+    if apply:
+        apply(gradients, model.trainable_variables)
     else:
-        model.fit(data(), epochs=1, verbose=0, callbacks=[dtk.Recorder()])
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    return loss
 
 
 def two_models(strategy, given="both", wrong=None, inside=True):
@@ -77,21 +93,9 @@ def two_models(strategy, given="both", wrong=None, inside=True):
         optimizers = {name: keras.optimizers.Adam(0.01) for name in models}
 
     def step(inputs):
-        x, y = inputs
-        losses = {}
-        for name, model in models.items():
-            with tf.GradientTape() as tape:
-                each = tf.reduce_mean(tf.square(model(x) - y), 1)
-                losses[name] = tf.nn.compute_average_loss(each, global_batch_size=BATCH) * (n if name == wrong else 1)
-            gradients = tape.gradient(losses[name], model.trainable_variables)
-            optimizers[name].apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return losses
+        return {name: updated(models[name], optimizers[name], inputs, n if name == wrong else 1) for name in models}
 
-    handed = {
-        "a": models["a"],
-        "both": models,
-        "list": list(models.values()),
-    }[given]
+    handed = {"a": models["a"], "both": models, "list": list(models.values())}[given]
 
     def train(batch):
         losses = strategy.run(step, (batch,))
@@ -108,23 +112,12 @@ def two_models(strategy, given="both", wrong=None, inside=True):
 
 def eager(strategy, traced=False, by_replicas=False):
     """Records outside of any tf.function; by_replicas: the cluster's rate is twice one device's, both small."""
-    import keras
     import tensorflow as tf
 
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(1e-7 * (strategy.num_replicas_in_sync if by_replicas else 1))
-
-    def step(inputs):
-        x, y = inputs
-        with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(tf.reduce_mean(tf.square(model(x) - y), 1), global_batch_size=BATCH)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
+    model, optimizer = one_layer(strategy, 1e-7 * (strategy.num_replicas_in_sync if by_replicas else 1))
 
     def train(batch):
-        return strategy.run(step, (batch,))
+        return strategy.run(lambda inputs: updated(model, optimizer, inputs), (batch,))
 
     run = tf.function(train) if traced else train
     for batch in strategy.experimental_distribute_dataset(data()):
@@ -133,23 +126,10 @@ def eager(strategy, traced=False, by_replicas=False):
 
 def skips_steps(strategy):
     """Two steps that nobody records, and then each."""
-    import keras
     import tensorflow as tf
 
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(0.05)
-
-    @tf.function
-    def step(inputs):
-        x, y = inputs
-        with tf.GradientTape() as tape:
-            each = tf.reduce_mean(tf.square(model(x) - y), 1)
-            loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
+    model, optimizer = one_layer(strategy)
+    step = tf.function(lambda inputs: updated(model, optimizer, inputs))
     for number, batch in enumerate(strategy.experimental_distribute_dataset(data().repeat(2))):
         losses = strategy.run(step, (batch,))
         if number >= 2:
@@ -165,27 +145,19 @@ def alone(record=True):
 
 def by_keyword(strategy):
     import tensorflow as tf
-    from tensorflow import keras
 
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(0.05)
+    model, optimizer = one_layer(strategy)
+
+    def apply(gradients, variables):
+        if not hasattr(optimizer, "apply"):  # Keras 2
+            optimizer.apply_gradients(grads_and_vars=zip(gradients, variables, strict=True))
+        else:
+            optimizer.apply(grads=gradients, trainable_variables=variables)
 
     @tf.function
     def train(batch):
-        def step(inputs):
-            x, y = inputs
-            with tf.GradientTape() as tape:
-                each = tf.reduce_mean(tf.square(model(x) - y), 1)
-                loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
-            gradients = tape.gradient(loss, model.trainable_variables)
-            if not hasattr(optimizer, "apply"):  # Keras 2
-                optimizer.apply_gradients(grads_and_vars=zip(gradients, model.trainable_variables, strict=True))
-            else:
-                optimizer.apply(grads=gradients, trainable_variables=model.trainable_variables)
-            return loss
-
-        dtk.record_step(strategy.run(step, (batch,)), batch=batch, model=model)
+        losses = strategy.run(lambda inputs: updated(model, optimizer, inputs, apply=apply), (batch,))
+        dtk.record_step(losses, batch=batch, model=model)
 
     for batch in strategy.experimental_distribute_dataset(data()):
         train(batch)
@@ -261,7 +233,7 @@ def test_a_fit_without_a_recorder_is_named():
 
 
 def test_weights_that_change_after_the_fit_are_compared():
-    error = refused(*pair(then_more, what="assign"))
+    error = refused(*pair(then_assigns))
     assert error.reason == "between"
 
 
