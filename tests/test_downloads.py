@@ -90,14 +90,6 @@ def test_whom_a_download_talks_to(empty, monkeypatch, name, variables, hop):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize(("name", "builder"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
-def test_the_addresses_are_those_of_tensorflow_datasets(name, builder):
-    from tensorflow_datasets.image_classification import mnist as theirs
-
-    assert datasets.URLS[name] == getattr(theirs, builder).URL
-
-
-@pytest.mark.trains
 def test_a_cluster_agrees_on_its_data(fetched, monkeypatch, tmp_path):
     outcomes, seen = fetched
     outcomes.append(OSError("refused"))

@@ -108,13 +108,6 @@ def test_actions_are_pinned_and_say_their_version(file):
         assert re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action), action
 
 
-def test_before_a_commit_runs_the_ruff_of_the_environment():
-    pinned = re.search(r"^ruff==(.*)$", (ROOT / "constraints" / "main.txt").read_text(), flags=re.MULTILINE)
-    config = (ROOT / ".pre-commit-config.yaml").read_text()
-    assert pinned
-    assert f"repo: https://github.com/astral-sh/ruff-pre-commit\n    rev: v{pinned[1]}\n" in config
-
-
 def test_binder_and_devcontainer_name_what_is_there():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -17,9 +17,8 @@ import pytest
 import dtk
 from dtk.launch import agent, outside
 from dtk.launch.agent import News
-from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
+from dtk.launch.messages import FilePart, Gone, Query, as_line
 from dtk.places import hosts, machines
-from dtk.places.engine import Remote
 from dtk.places.machines import LentMachine
 from dtk.records import GROWING
 
@@ -91,35 +90,6 @@ def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     (tmp_path / "run").mkdir()
     agent.write(tmp_path / "run", FilePart("run", name, 0, 1, "eA=="))
     assert list(tmp_path.rglob("out.txt*")) == []
-
-
-class NoCarrier:
-    def send(self, message): ...
-    def close(self): ...
-
-
-def test_nobody_looks_for_hours_and_nothing_piles_up():
-    heard = []
-
-    def lend(takes):
-        heard.extend(takes)
-        return [machines.LentMachine("127.0.0.1", NoCarrier())]
-
-    remote = Remote("here", lend, 1)
-    remote._member["w"] = 0
-    for k in range(1000):
-        heard[0](VitalSigns({"w": [float(k), False]}))
-    assert remote._queue.empty()
-    heard[0](Exited("w", 3, 0.0))
-    remote.poll(0)
-    assert remote.vitals("w")[:2] == (999.0, False)
-    assert remote.exited["w"][0] == 3
-    remote.forget(["w"])
-    heard[0](VitalSigns({"w": [0.0, False]}))  # on its way when it was forgotten
-    remote.poll(0)
-    assert remote.vitals("w") is None
-    assert remote.cut() == []
-    remote.close()
 
 
 class Silent:

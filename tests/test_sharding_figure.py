@@ -94,11 +94,3 @@ def test_thousands_seen_by_all_have_a_row_of_their_own():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "repeated"]
     assert bars(ax) == [[(0, 1999)]] * 3
     assert "At step 1 they see, together, other examples than one device" in said(ax)
-
-
-def test_bars_show_where_the_gaps_are():
-    ax = plots.sharding(
-        from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], batches(range(2000), 128))
-    )
-    assert bars(ax)[2] == [(1900, 1999)]
-    assert ax.get_yticklabels()[2].get_text() == "no worker"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -50,13 +50,9 @@ def variational(strategy, slip, drawn):
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"encoder": encoder, "decoder": decoder})
-
-    for inputs in distributed(stripes(), BATCH, strategy, slip):
-        step(inputs)
+    looped(
+        train_step, {"encoder": encoder, "decoder": decoder}, distributed(stripes(), BATCH, strategy, slip), strategy
+    )
 
 
 @program(kind="loop", source="TensorFlow tutorial generative/cvae, dense", right="not decidable")

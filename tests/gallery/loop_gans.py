@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH, NOISE = 16, 6
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -64,13 +63,12 @@ def dcgan(strategy, slip, drawn=False, normalised=False):
         discriminator_optimizer.apply_gradients(zip(disc_gradients, discriminator.trainable_variables, strict=True))
         return {"disc_loss": disc_loss, "gen_loss": gen_loss}
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"generator": generator, "discriminator": discriminator})
-
-    for inputs in distributed(rings(), BATCH, strategy, slip):
-        step(inputs)
+    looped(
+        train_step,
+        {"generator": generator, "discriminator": discriminator},
+        distributed(rings(), BATCH, strategy, slip),
+        strategy,
+    )
 
 
 @program(kind="loop", source="TensorFlow tutorial generative/dcgan", right="not decidable")

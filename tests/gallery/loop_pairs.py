@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -105,13 +105,7 @@ def skip_grams(strategy, slip=None):
         optimizer.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[words, surroundings])
-
-    for inputs in distributed((targets, contexts), BATCH, strategy, slip):
-        step(inputs)
+    looped(train_step, [words, surroundings], distributed((targets, contexts), BATCH, strategy, slip), strategy)
 
 
 def two_towers(strategy, slip, gathered):
@@ -139,14 +133,13 @@ def two_towers(strategy, slip, gathered):
         optimizer.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"query": queries, "candidate": candidates})
-
     (first, second), _ = clusters(views=2)
-    for inputs in distributed((first, second), BATCH, strategy, slip):
-        step(inputs)
+    looped(
+        train_step,
+        {"query": queries, "candidate": candidates},
+        distributed((first, second), BATCH, strategy, slip),
+        strategy,
+    )
 
 
 @program(
