@@ -59,6 +59,13 @@ def test_without_the_correction_fit_still_fails(name, steps_per_execution, said)
         assert said in result
 
 
+@pytest.mark.slow
+def test_without_the_correction_mirrored_replicas_still_fail():
+    train = CORRECTIONS[2], 2
+    run = dtk.run(lambda strategy: uncorrected(strategy, *train), workers=1, replicas=2)
+    assert "while/cond/Placeholder" in run.results[0]
+
+
 def momentum_made_in_a_replica(strategy, corrected):
     """What a step of one's own says whose optimizer has no variables yet."""
     import keras

@@ -140,6 +140,38 @@ def test_a_loop_is_recorded_and_verified(loop, where, capsys):
     assert len(set(np.round(together, 6))) == 2 * STEPS, "each step has other examples"
 
 
+def watched(strategy):
+    """What the last weight is at the moment of each record, and after the function."""
+    import tensorflow as tf
+
+    from dtk.worker import loop
+
+    data, model, _, step = parts(strategy)
+    seen = []
+    write = loop._Loop.write
+
+    def spy(self, *args):
+        seen.append(model.weights[-1].numpy().tolist())
+        return write(self, *args)
+
+    loop._Loop.write = spy
+
+    @tf.function
+    def run():
+        for batch in data:
+            dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=model)
+
+    run()
+    return seen
+
+
+def test_a_row_is_written_after_its_steps_update():
+    for result in dtk.run(watched, workers=2).results:
+        assert len(result) == STEPS
+        assert result[0] != [0.0, 0.0], "the bias of the last layer starts at zero"
+        assert len({tuple(weights) for weights in result}) == STEPS
+
+
 def examples_as(kind):
     def loop(strategy):
         data, model, _, step = parts(strategy)
