@@ -130,15 +130,16 @@ def test_one_worker_gives_the_overhead_of_a_call():
     assert found.latency == pytest.approx(80e-6, rel=1e-6)
 
 
+@pytest.mark.slow  # fits 24 sets; what is exact is above
 def test_the_intervals_hold_the_truth_about_as_often_as_they_say():
     latency = bandwidth = 0
-    for seed in range(8):
+    for seed in range(24):
         found = fit(timed(seed, noise=0.15))
         latency += found.latency_interval[0] <= 80e-6 <= found.latency_interval[1]
         bandwidth += found.bandwidth_interval[0] <= 1.5e9 <= found.bandwidth_interval[1]
         assert found.latency_interval[0] <= found.latency <= found.latency_interval[1]
-    assert latency >= 6
-    assert bandwidth >= 6
+    assert latency >= 20
+    assert bandwidth >= 20
 
 
 def test_a_busy_core_now_and_then_does_not_change_the_fit():

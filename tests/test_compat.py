@@ -11,7 +11,9 @@ import pytest
 
 import dtk
 from dtk.compat import versions
-from dtk.compat.keras import keras3
+from dtk.compat.keras import keras3, saves
+from dtk.environment import Here
+from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
 OTHERS = ["optimizer variables outside of the graph", "one decision about a loss scale", "sums of an empty batch"]
@@ -230,6 +232,26 @@ def test_a_fresh_interpreter_redirects_where_tensorflow_imports_one_keras_only(t
     run = dtk.run(save_with_tf_keras, workers=2, args=(str(tmp_path),), keras=2, start="cold")
     assert (tmp_path / "model.keras").exists()
     assert (run.folder.worker(1).path / "elsewhere" / tmp_path.relative_to("/") / "model.keras").exists()
+
+
+def test_elsewhere(tmp_path, monkeypatch):
+    place = Here(RunFolder(tmp_path / "run", 2), worker=1, workers=2, replicas=1, mode="cluster", clock=0.0)
+    corner = tmp_path / "run" / "worker-1" / "elsewhere"
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    for path, expected in {
+        "checkpoints/{epoch}.keras": "checkpoints/{epoch}.keras",
+        str(work / "logs"): "logs",
+        "a/../b.csv": "b.csv",
+        str(tmp_path / "run" / "mine.keras"): "mine.keras",
+        "/somewhere/else": "somewhere/else",
+        "../up.keras": str((tmp_path / "up.keras").relative_to("/")),
+    }.items():
+        assert saves.elsewhere(path, place) == str(corner / expected)
+    inside = str(corner / "logs")
+    assert saves.elsewhere(inside, place) == inside
+    assert saves.elsewhere(Path("x.keras"), place) == str(corner / "x.keras")
 
 
 def test_only_compat_touches_internals():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 from starting import mostly_warm
@@ -206,6 +208,22 @@ def message_bytes(strategy):
 def test_tensorflow_gets_the_size_of_messages(start):
     alone = dtk.environment.cores() // 2 <= 1
     assert dtk.run(message_bytes, workers=2, start=start).results == [(tuning.MESSAGE_BYTES, alone)] * 2
+
+
+PUBLIC_WAY = """
+import tensorflow as tf
+wanted = tf.compat.v1.ConfigProto()
+wanted.experimental.recv_buf_max_chunk = 4096
+tf.compat.v1.enable_eager_execution(config=wanted)
+print(tf.__internal__.eager_context.get_config().experimental.recv_buf_max_chunk)
+"""
+
+
+@pytest.mark.slow
+def test_the_public_way_still_does_nothing():
+    """When this fails, dtk/compat/tuning.py can go that way, and leave TensorFlow's context alone."""
+    done = subprocess.run([sys.executable, "-c", PUBLIC_WAY], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"]
 
 
 def sum_of(strategy):

@@ -202,6 +202,26 @@ def test_without_the_model_verify_says_what_is_missing():
     assert error.value.reason == "updates"
 
 
+def local_values_as_the_strategys(strategy):
+    import tensorflow as tf
+
+    from dtk.compat.per_replica import local_values
+
+    values = strategy.run(lambda: tf.distribute.get_replica_context().replica_id_in_sync_group)
+    with strategy.scope():
+        mirrored = tf.Variable(1.0)
+    return [
+        all(a is b for a, b in zip(local_values(value), strategy.experimental_local_results(value), strict=True))
+        for value in (values, mirrored)
+    ]
+
+
+@pytest.mark.parametrize("where", [{"workers": 2}, {"workers": 1, "replicas": 3}], ids=["workers", "replicas"])
+def test_local_values(where):
+    for result in dtk.run(local_values_as_the_strategys, **where).results:
+        assert result == [True, True]
+
+
 # ---- `dtk.record_step` called wrongly: one sentence each, in the worker and as WorkerFailed
 
 
