@@ -58,6 +58,7 @@ _WITH_TFDS = (
 )
 _WITH_DOWNLOADS = (
     "test_a_download_gets_the_proxies_back_and_only_for_itself",
+    "test_the_addresses_are_those_of_tensorflow_datasets",
     "test_a_cluster_agrees_on_its_data",
 )
 

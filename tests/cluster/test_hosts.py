@@ -83,6 +83,29 @@ def test_a_blocked_port_is_named_before_a_start(network):
         network.unblock(2, 1)
 
 
+def test_a_host_without_the_data_is_named(network, tmp_path):
+    cache = tmp_path / "mnist" / "3.0.1"
+    cache.mkdir(parents=True)
+    for file in ("dataset_info.json", "features.json"):
+        (cache / file).write_text("{}")
+    commands = {
+        network.address(1): network.command(1, f"TFDS_DATA_DIR={tmp_path}"),
+        network.address(2): network.command(2, f"TFDS_DATA_DIR={tmp_path / 'none'}"),
+    }
+
+    def load():
+        import time
+
+        if not dtk.is_chief():
+            dtk.datasets.load("mnist")
+        time.sleep(60)
+
+    two = network.address(2)
+    words = f"^worker 1 on {two} raised DatasetUnavailable: mnist is not in the cache and can't"
+    with pytest.raises(dtk.WorkerFailed, match=words):
+        dtk.run(load, workers=2, on=dtk.places.Hosts(commands, python=sys.executable), timeout=90)
+
+
 def test_restarts_take_a_shared_directory(network, place, tmp_path):
     with pytest.raises(dtk.ClusterConfigError, match="have no directory in common, .* pass storage="):
         dtk.run(programs.raises, workers=2, on=place, restarts=1)
