@@ -68,22 +68,6 @@ def test_a_worker_that_is_killed_from_outside_is_named_at_the_next_cell(cluster,
     assert "met in one collective" not in capsys.readouterr().out, "the lines there are those that were sent at first"
 
 
-def test_cells_are_held_before_collectives_and_stepped_through(cluster, capsys):
-    cluster.pause()
-    cluster.cell("a = total(1)\nb = total(2)")
-    said = capsys.readouterr().out
-    assert "dtk: workers 0-1: held before a collective in line 7 of cell 1" in said
-    assert "called in line 1 (`a = total(1)`)" in said
-    assert "a" not in cluster.inspect().name.tolist()
-    cluster.step()
-    assert "called in line 2 (`b = total(2)`)" in capsys.readouterr().out
-    assert cluster.inspect().set_index("name").loc["a", "worker 1"] == "2.0"
-    cluster.resume()
-    assert cluster.run("a, b") == [(2.0, 4.0)] * 2
-    with pytest.raises(ClusterConfigError, match="step: no worker is held"):
-        cluster.step()
-
-
 # ---- the session as a run
 
 

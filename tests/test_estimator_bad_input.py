@@ -78,16 +78,11 @@ def by_helper():
     return [by_name() for _ in range(2)]
 
 
-class Job:
-    def __call__(self):
-        return by_helper()
-
-
 def without():
     return dtk.run_dir(), "estimator"
 
 
-@pytest.mark.parametrize("fn", [by_name, by_import, by_helper, Job(), Job, lambda: by_import()])
+@pytest.mark.parametrize("fn", [by_name, by_helper, lambda: by_import()])
 def test_a_function_that_uses_estimator_is_known_beforehand(fn):
     assert ship.uses(fn, "estimator")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -121,17 +120,3 @@ def test_each_hint_of_an_exercise_can_be_found():
     found = {message.id for message in catalogues.marked()}
     exercises = [each for each in all_exercises().values() if isinstance(each, Exercise)]
     assert {hint for each in exercises for hint in (each.hint, *each.wrong.values())} <= found
-
-
-def test_what_a_lesson_asks_can_be_found(tmp_path: Path):
-    """The choices may have a name; what is a number alone is none of a translator's business."""
-    code = (
-        "options = {'as many': 1, '1.5 MB': 2, '12': 3}\n"
-        "dtk.ask('99.a', 'How many?', options)\n"
-        "dtk.ask('99.b', 'Which?', ['one', 'two'])\n"
-        "dtk.ask('99.c', 'How fast?', between=(1, 2), unit='times')\n"
-    )
-    cells = [{"cell_type": "code", "source": code}, {"cell_type": "code", "source": "options = ['not asked']"}]
-    (tmp_path / "99.ipynb").write_text(json.dumps({"cells": cells}))
-    found = [*catalogues.asked(tmp_path / "99.ipynb")]
-    assert sorted(found) == ["How fast?", "How many?", "Which?", "as many", "one", "times", "two"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heads
 import lint_notebooks as tool
-import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -132,13 +131,3 @@ def test_a_lesson_that_keeps_to_all_rules_is_told_nothing():
 @pytest.mark.parametrize(("rule", "kept"), KEPT, ids=lambda value: value if isinstance(value, str) else "")
 def test_what_only_looks_like_a_breach_is_left_alone(rule, kept):
     assert list(RULES[rule](kept(), NAME)) == []
-
-
-def test_the_tool_names_file_and_rule(tmp_path, capsys):
-    good, bad = tmp_path / NAME, tmp_path / "02_bad.ipynb"
-    nbformat.write(lesson(), good)
-    assert tool.main([str(good)]) == 0
-    assert capsys.readouterr().out == ""
-    nbformat.write(lesson(), bad)
-    assert tool.main([str(good), str(bad)]) == 1
-    assert capsys.readouterr().out.startswith(f"{bad}: badge_is_its_own: its badge does not open notebooks/02_bad")

@@ -164,18 +164,6 @@ def test_a_run_through_agents_is_a_run(place):
 
 
 @pytest.mark.trains
-def test_modules_beside_the_notebook_come_along(place, tmp_path, monkeypatch):
-    def calls():
-        import only_here
-
-        return only_here.answer()
-
-    (tmp_path / "only_here.py").write_text("def answer():\n    return 42\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert dtk.run(calls, workers=2, on=place).results == [42, 42]
-
-
-@pytest.mark.trains
 def test_who_is_killed_is_said_soon(place):
     def dies():
         if not dtk.is_chief():

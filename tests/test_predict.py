@@ -82,18 +82,6 @@ def test_buckets_are_reduced_while_the_backward_pass_goes_on():
     assert predict(third, Cluster(replace(link, bandwidth=0.125e9)), [2]).seconds[0] == pytest.approx(0.280)
 
 
-def test_one_bucket_can_not_overlap():
-    both = [predict(replace(JOB, overlap=overlap), Cluster(), [8]).seconds[0] for overlap in (0.0, 1.0)]
-    assert both[0] == both[1]
-
-
-def test_what_is_ready_first_can_be_given():
-    late = replace(JOB, gradient_bytes=(9e7, 1e7), overlap=1.0, ready=(0.9, 1.0))
-    early = replace(late, ready=(0.1, 1.0))
-    cluster = Cluster(ETHERNET_10)
-    assert predict(early, cluster, [8]).seconds[0] < predict(late, cluster, [8]).seconds[0]
-
-
 def test_beyond_the_critical_batch_examples_count_for_less():
     table = predict(replace(JOB, critical_batch=10_000), Cluster(INSTANT), [1, 100, 10_000])
     # 1 + B / Bc times the examples of a small batch, relative to B = 100.

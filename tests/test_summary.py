@@ -52,16 +52,6 @@ def test_a_line_waits_for_the_others_and_not_for_ever(fold):
     assert ready(fold, last=True) == ["[worker 0] hello"]
 
 
-def test_each_keeps_its_order_around_a_common_line(fold):
-    fold.add(0, ["a", "both", "x"])
-    fold.add(1, ["b", "both", "y"])
-    said = ready(fold, last=True)
-    assert said.count("[worker 0-1] both") == 1
-    common = said.index("[worker 0-1] both")
-    assert {*said[:common]} == {"[worker 0] a", "[worker 1] b"}
-    assert {*said[common + 1 :]} == {"[worker 0] x", "[worker 1] y"}
-
-
 def test_nothing_is_lost_whatever_the_order():
     draw = np.random.default_rng(0)
     for _ in range(200):

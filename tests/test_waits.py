@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dtk.records import RunFolder
-from dtk.watch.waiting import State, Waiting, board, explain, given_up, load, save, uneven, unlike
+from dtk.watch.waiting import State, Waiting, board, explain, given_up, load, save, uneven
 
 
 def state(worker, what="training", step=0, **facts):
@@ -158,14 +158,6 @@ def test_the_board_says_who_is_waited_for():
     states = waits(0, step=3, quiet=5.0), silent(1, step=3), waits(2, step=3, quiet=5.0)
     waiting = "step 4, waits inside TensorFlow for 5 s, waits for worker 1"
     assert [str(line) for line in board(states)] == [waiting, "step 4, silent for 12 s", waiting]
-
-
-def test_fits_of_different_length():
-    states = state(0, step=8, planned=12), state(1, step=8, planned=8)
-    words = "fit was to do 12 steps an epoch on worker 0 and 8 on worker 1, so that the workers met in different "
-    assert unlike(states) == words + "collectives after step 8: give all workers equally many steps"
-    assert unlike([state(0, planned=8), state(1, planned=8)]) == ""
-    assert unlike([state(0), state(1, planned=8)]) == ""
 
 
 def test_a_stopped_worker_that_its_peers_gave_up():

@@ -90,15 +90,6 @@ def gate():
     return gate
 
 
-def test_an_open_gate_counts_and_remembers_the_line(gate):
-    gate.arrive("all", 100)
-    gate.took("all", 100)
-    assert gate.count == 1
-    counter, number, place = gate.met[0]
-    assert (counter, number, place[0]) == ("all", 100, __file__)
-    assert gate.place()[0] == __file__
-
-
 def test_a_closed_gate_holds_until_it_is_opened(gate):
     gate.hold({"all": 101})
     gate.arrive("all", 100)  # below the limit
