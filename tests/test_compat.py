@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import lanes
@@ -266,14 +265,6 @@ def test_only_compat_touches_internals():
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found += [(file.name, name) for name in names if {"src", "python"} & set(name.split(".")[1:])]
     assert found == []
-
-
-@pytest.mark.trains
-def test_importing_the_recorder_imports_no_tensorflow():
-    import subprocess
-
-    words = "import sys, dtk; dtk.Recorder; assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", words], check=True)
 
 
 # ---- two strategies, iterators that end at once, and the loss scale of float16

@@ -101,15 +101,6 @@ def test_a_function_that_wants_a_network_there_hears_why_it_has_none(monkeypatch
         dtk.run(fetches, workers=1)
 
 
-def test_the_environment_decides(monkeypatch):
-    from dtk.launch import warm
-
-    assert not warm.isolates()
-    for value, isolates in (("1", True), ("0", False), ("", False)):
-        monkeypatch.setenv("DTK_ISOLATE", value)
-        assert warm.isolates() is isolates
-
-
 def test_a_system_that_refuses(tmp_path):
     """As where an administrator has turned namespaces off; the limit is set in a user namespace of its own."""
     program = "import dtk, os; dtk.run(os.getpid, workers=1, start='cold')"

@@ -168,18 +168,6 @@ def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     assert len(pane) < 10_000
 
 
-def test_dashboard_draws_at_most_twice_a_second(folder, monkeypatch, capsys):
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    view = module.Dashboard(Reader(folder), 1, "run")
-    drawn = []
-    monkeypatch.setattr(view, "_draw", lambda: drawn.append(1))
-    for tick in range(100):
-        now[0] = tick / 10
-        view.update(["running", "running"])
-    assert len(drawn) <= 20
-
-
 def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
     shown = []
     handle = SimpleNamespace(update=lambda bundle, raw: shown.append(bundle))
