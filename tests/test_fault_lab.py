@@ -67,14 +67,6 @@ def test_a_fault_that_never_came_is_no_answer():
     assert shown.words.endswith("kill(worker=1, step=6) never came")
 
 
-def test_an_error_before_the_start_is_shown(lab, monkeypatch):
-    monkeypatch.setitem(lab._options, "timeout", -1)
-    lab.prediction.value = "named"
-    lab.button.click()
-    assert lab.words.value.startswith("ClusterConfigError: timeout=-1")
-    assert lab.seen is None
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_without_widgets_it_is_text(monkeypatch, workers):
     monkeypatch.setenv("DTK_LIVE", "off")

@@ -93,13 +93,4 @@ def test_log_lines_are_whole_and_the_rest_is_partial(tmp_path):
     assert (log.read(100), log.partial) == (["two", "\\xff"], "")
 
 
-def test_a_line_without_end_stays_bounded(tmp_path):
-    path = tmp_path / "log.txt"
-    path.write_bytes(b"x" * 1_000_000)
-    log = LogLines(path)
-    while log.read(1 << 16) or not log.caught_up:
-        pass
-    assert len(log._pending) <= 1 << 14
-
-
 # ---- the shares of the loss

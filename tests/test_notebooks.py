@@ -85,14 +85,6 @@ def test_a_lesson_that_fails_is_not_stored(lesson):
 
 
 @pytest.mark.trains
-def test_an_error_on_purpose_is_part_of_a_lesson(lesson):
-    path = lesson(new_code_cell("1 / 0", metadata={"tags": ["raises-exception"]}), new_code_cell("print('on')"))
-    assert tool.main([str(path)]) == 0
-    assert cells_of(path)[0].outputs[0].ename == "ZeroDivisionError"
-    assert cells_of(path)[1].outputs[0].text == "on\n"
-
-
-@pytest.mark.trains
 def test_directories_of_this_machine_are_reported(lesson, capsys):
     path = lesson(new_code_cell("import sys\nprint(sys.executable)"))
     assert tool.main([str(path)]) == 1
