@@ -1,4 +1,4 @@
-"""Who waits for whom within the steps, and which steps show it: on times written by hand, and in the timeline."""
+"""Seconds, waiting and examples/s; who waits for whom, and which steps show it: on times written by hand, in the timeline."""
 
 from __future__ import annotations
 

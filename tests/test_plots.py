@@ -1,4 +1,4 @@
-"""Figures from fabricated runs: what is drawn, and what is said about it, must be what the records hold."""
+"""Figures from fabricated runs, and TF_CONFIG as a picture: what is drawn and said must be what the records hold."""
 
 from __future__ import annotations
 
