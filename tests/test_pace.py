@@ -1,4 +1,4 @@
-"""Seconds, waiting and examples/s; who waits for whom, and which steps show it: on times written by hand, in the timeline."""
+"""Seconds, waiting, examples/s; who waits for whom, and which steps show it: times by hand, and in the timeline."""
 
 from __future__ import annotations
 
