@@ -1,4 +1,4 @@
-"""What is left of processes that are gone is removed, orphans end, a parent is replaced; whose directories are whose."""
+"""What is left of processes that are gone is removed, orphans end, a parent is replaced; directories have one owner."""
 
 from __future__ import annotations
 
