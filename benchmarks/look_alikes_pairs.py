@@ -1,6 +1,6 @@
 """The rows of `look_alikes.py` in which a run computes something else than its baseline: what does `dtk.diagnose` say?
 
-Each mistake of docs/explanation/diagnosis.md is made in `tests/mistakes.py`, and in many programs by
+Each mistake of docs/explanation/diagnosis.md is made in `tests/test_mistakes.py`, and in many programs by
 `benchmarks/confusion.py`; here are those that look like each other, in models, batches and steps that are drawn.
 """
 

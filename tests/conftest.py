@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import lanes
+import matplotlib
 import pytest
 import staying
 
@@ -17,6 +18,7 @@ import dtk
 sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers that are no tests
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_notebooks`
 
+matplotlib.use("Agg")
 TENSORFLOW = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_estimator", "tf_keras")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attempting import restarted
 from fabricate import fabricate, losses
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -19,6 +18,7 @@ from test_overlap import ONE, SEVERAL
 from test_parts import with_marks
 from test_plots import cut, late
 from test_processes import cluster, noted
+from test_restarts_figure import restarted
 from test_ring_figure import Held, fabricated
 from test_sharding_figure import dealt, everywhere
 from test_step_time import broken, study, with_reductions

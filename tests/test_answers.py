@@ -9,7 +9,6 @@ import pytest
 import dtk
 from dtk import language
 from dtk.course.exercise import CheckFailed
-from dtk.course.kept import kept
 
 
 @pytest.fixture
@@ -102,14 +101,6 @@ def test_checks_are_kept_with_the_hint_and_the_tries(own_file, capsys):
     assert capsys.readouterr().out == "check 00.share: PASS (6 cases)\n" * 2
     row = dtk.answers().loc["00.share"]
     assert (row.checked, row.tries) == ("PASS", 2)
-
-
-def test_a_damaged_line_of_the_file_is_left_out(own_file):
-    dtk.ask("99.share", "Which?", ["one", "two"], answer=1)
-    with own_file.open("a") as file:
-        file.write('{"kind": "predicted", "na')
-    assert list(dtk.answers().index) == ["99.share"]
-    assert list(kept()) == ["99.share"]
 
 
 def test_nothing_is_kept_where_nothing_is_shown(monkeypatch, tmp_path):

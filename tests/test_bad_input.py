@@ -101,21 +101,6 @@ def test_captured_things_are_named():
     with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `helper`; create it inside$"):
         dtk.run(outer)
 
-    def nested():
-        def inner():
-            return lock
-
-        return inner()
-
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `nested`"):
-        dtk.run(nested)
-
-    def default(x=lock):
-        return x
-
-    with pytest.raises(dtk.NotShippable, match="`a default value`, a lock, is captured by `default`"):
-        dtk.run(default)
-
     with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, is captured by `the function`"):
         dtk.run(functools.partial(takes_two, lock))
 

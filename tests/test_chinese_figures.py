@@ -5,11 +5,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import textwrap
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import pytest
@@ -35,8 +30,6 @@ ENGLISH = re.compile(
 def chinese(monkeypatch):
     monkeypatch.setenv("DTK_LANG", "zh")
     monkeypatch.setenv("DTK_LIVE", "widgets")
-    yield
-    plt.close("all")
 
 
 def test_every_figure_and_lab_is_drawn():
@@ -99,9 +92,3 @@ def test_lines_break_by_width(width):
         assert not line[0].isdigit(), "a number stays with the word before it"
         assert not line[-1].isdigit(), "and after it"
         assert set(re.findall("[a-z-]+", line)) <= {"evaluate", "all-reduce"}, "a word stays whole"
-
-
-@pytest.mark.parametrize("width", [20, 40, 77])
-def test_english_is_wrapped_as_ever(width):
-    text = "Each of 2 replicas computes its share; the shares add up, 50\N{NO-BREAK SPACE}% of it, to the whole loss."
-    assert canvas.wrapped(text, width) == textwrap.wrap(text, width)

@@ -71,13 +71,6 @@ def test_pull_takes_part_in_no_collective(cluster):
         cluster.pull("total(1)")
 
 
-def test_input_is_asked_for_with_the_workers_name(cluster, monkeypatch):
-    asked = []
-    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or "7")
-    assert cluster.run("int(input('how many? '))", workers=[1]) == [7]
-    assert asked == ["[worker 1] how many? "]
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -103,14 +96,6 @@ def test_magics(cluster, capsys):
     shell.run_cell("%%worker 1\nprint('alone')").raise_error()
     said = capsys.readouterr().out.splitlines()
     assert said == ["[worker 0-1] by magic", "[worker 1] alone"]
-
-
-@pytest.mark.slow
-def test_rich_output_is_folded(cluster, capsys):
-    cluster.run("import pandas as pd\npd.DataFrame({'a': [1]})")
-    assert capsys.readouterr().out.splitlines()[0] == "[worker 0-1]"
-    cluster.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
-    assert "[worker 0-1] <Figure size 640x480 with 1 Axes>" in capsys.readouterr().out
 
 
 # ---- the end

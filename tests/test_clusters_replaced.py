@@ -15,13 +15,6 @@ from dtk.interactive.clusters import CellFailed
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 
-FIT = """
-with strategy.scope():
-    other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    other.compile("adam", "mse", metrics=["mae"])
-history = other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]
-"""
-
 
 @pytest.fixture
 def cluster():
@@ -58,16 +51,6 @@ def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker, capsy
     assert "equal" in cluster.free()
 
 
-def test_fit_goes_on_after_a_restart(cluster):
-    cluster.run(FIT)
-    said = cluster.restart(1)
-    assert "replicas are equal" in said
-    cluster.run('history += other.fit(x, y, epochs=2, batch_size=16, verbose=0).history["loss"]')
-    one, two = cluster.run("history[-2:]")
-    assert one == two
-    assert "replicas are equal" in cluster.free()
-
-
 def test_nobody_is_asked_when_a_cell_runs_again(cluster, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda prompt: "7")
     cluster.run("count = int(input('how many? '))")
@@ -85,38 +68,7 @@ def test_a_worker_that_is_killed_from_outside_is_named_at_the_next_cell(cluster,
     assert "met in one collective" not in capsys.readouterr().out, "the lines there are those that were sent at first"
 
 
-def test_cells_are_held_before_collectives_and_stepped_through(cluster, capsys):
-    cluster.pause()
-    cluster.cell("a = total(1)\nb = total(2)")
-    said = capsys.readouterr().out
-    assert "dtk: workers 0-1: held before a collective in line 7 of cell 1" in said
-    assert "called in line 1 (`a = total(1)`)" in said
-    assert "a" not in cluster.inspect().name.tolist()
-    cluster.step()
-    assert "called in line 2 (`b = total(2)`)" in capsys.readouterr().out
-    assert cluster.inspect().set_index("name").loc["a", "worker 1"] == "2.0"
-    cluster.resume()
-    assert cluster.run("a, b") == [(2.0, 4.0)] * 2
-    with pytest.raises(ClusterConfigError, match="step: no worker is held"):
-        cluster.step()
-
-
 # ---- the session as a run
-
-
-def test_replicas_of_one_worker_are_compared_as_well():
-    make = "import tensorflow as tf\nwith strategy.scope():\n    v = tf.Variable([1.0, 2.0])"
-    with dtk.cluster(workers=1, replicas=2) as cluster:
-        cluster.run(make)
-        assert cluster.inspect().set_index("name").workers["v"] == "equal"
-        cluster.run("v.values[1].assign([3.0, 4.0])")
-        assert cluster.inspect().set_index("name").workers["v"] == "DIFFER"
-        assert (
-            cluster.free()
-            == "no worker is in a cell; replicas differ in v: cluster.sync() gives all workers worker 0's"
-        )
-        assert cluster.sync("v") == "1 variable from worker 0; replicas are equal (1 variable compared)"
-        assert cluster.inspect().set_index("name").workers["v"] == "equal"
 
 
 def test_workers_that_were_killed_together_are_replaced_one_by_one(capsys):

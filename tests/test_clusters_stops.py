@@ -35,9 +35,6 @@ def at_the_prompt(monkeypatch, capsys):
     return typed
 
 
-WORKERS = ["worker 0", "worker 1"]
-
-
 def test_at_breakpoints_one_worker_is_asked_after_the_other(cluster, at_the_prompt):
     shown = at_the_prompt("p mine", "c", "p  mine", "c")
     cluster.cell("def f():\n    mine = me\n    breakpoint()\n    return total(mine)\nf()")
@@ -76,26 +73,6 @@ def test_one_looks_while_another_waits_for_what_cant_come(cluster):
         cluster.cell("seen = me\nif me == 0: total(1)")
     assert cluster.pull("seen") == [0, 1]
     cluster.cell("total(1)", workers=[1])
-
-
-def test_unlike_lines_are_named_in_the_workers_order_when_one_steps(cluster, capsys):
-    cluster.pause()
-    cluster.cell("if me:\n    y = total(1)\nelse:\n    y = total(10)")
-    held = capsys.readouterr().out.splitlines()
-    assert [line[: len("dtk: worker 0: held")] for line in held] == [f"dtk: {worker}: held" for worker in WORKERS]
-    cluster.resume()
-    said = capsys.readouterr().out
-    assert re.search(r"dtk: \[worker 0\] .*total\(10\)`\) and \[worker 1\] .*total\(1\)`\) met in one collective", said)
-    assert said.rstrip().endswith("met in one collective: unless both are the same step, its result is a mix")
-
-
-def test_who_catches_up_from_another_line_is_named(cluster, capsys):
-    with pytest.raises(CellFailed, match="run the rest on the workers that are awaited"):
-        cluster.cell("if me == 0: first = total(1)")
-    cluster.cell("second = total(2)", workers=[1])
-    (said,) = capsys.readouterr().out.splitlines()
-    assert "[worker 0]" in said
-    assert "called in line 1 (`second = total(2)`) met in one collective: unless both are the same step" in said
 
 
 # ---- one worker with two replicas

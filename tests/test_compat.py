@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import lanes
@@ -268,9 +267,138 @@ def test_only_compat_touches_internals():
     assert found == []
 
 
-@pytest.mark.trains
-def test_importing_the_recorder_imports_no_tensorflow():
-    import subprocess
+# ---- two strategies, iterators that end at once, and the loss scale of float16
 
-    words = "import sys, dtk; dtk.Recorder; assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", words], check=True)
+
+LATE = 1.0  # s
+
+
+def totals(another, late, corrected):
+    """Each worker's weight, which begins as the chief's, after a step with each strategy, and its sum over workers."""
+    import time
+
+    import tensorflow as tf
+    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended as Extended
+
+    first = tf.distribute.MultiWorkerMirroredStrategy()
+    if not corrected:
+        Extended._initialize_multi_worker = Extended._initialize_multi_worker.__wrapped__
+    if first.cluster_resolver.task_id == late:
+        time.sleep(LATE)
+    second = tf.distribute.MultiWorkerMirroredStrategy() if another else first
+    print("both strategies are made")
+    found = []
+    for strategy in (second, first, second):
+        with strategy.scope():
+            weight = tf.Variable(1.0 + first.cluster_resolver.task_id, aggregation=tf.VariableAggregation.SUM)
+        strategy.run(tf.function(lambda w=weight: w.assign_add(0.25)))
+        found += [float(weight.numpy()), float(strategy.reduce("SUM", tf.constant(weight.numpy()), axis=None))]
+    return found
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_second_strategy_computes_what_the_first_does(late):
+    one = dtk.run(totals, workers=2, args=(False, late, True)).results
+    assert dtk.run(totals, workers=2, args=(True, late, True)).results == one == [[1.5, 3.0] * 3] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_without_the_correction_a_second_strategy_stands_still():
+    """The chief's new executor knows nothing of what the other worker has asked the old one."""
+    with pytest.raises(dtk.RunTimeout) as caught:
+        dtk.run(totals, workers=2, args=(True, 0, False), timeout=20)
+    assert ["both strategies are made" in log for log in caught.value.logs] == [True, True]
+
+
+def tuned():
+    """Whether datasets are tuned: by default, and where their own options say so or say how."""
+    import tensorflow as tf
+
+    found = []
+    for change in ({}, {"enabled": True}, {"cpu_budget": 1}):
+        options = tf.data.Options()
+        for name, value in change.items():
+            setattr(options.autotune, name, value)
+        data = tf.data.Dataset.range(3).with_options(options)
+        found.append(iter(data)._dataset.options().autotune.enabled)
+    return found
+
+
+@pytest.mark.trains
+def test_a_dataset_is_tuned_where_its_options_say_so():
+    assert dtk.run(tuned).results[0] == [False, True, None]
+
+
+def slow_end(enabled):
+    """Whether one of 60 iterators, that have lived for 0.7 s and more, takes over 0.2 s to go."""
+    import time
+
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = enabled
+    data = tf.data.Dataset.range(10).repeat().map(lambda x: x + 1, tf.data.AUTOTUNE).with_options(options)
+    tf.left = [iter(data) for _ in range(60)]  # those that are not tried stay to the end of this process
+    until = time.monotonic() + 0.7
+    while time.monotonic() < until:
+        for each in tf.left:
+            next(each)
+    while tf.left:
+        began = time.monotonic()
+        each = tf.left.pop()  # the last reference to the one before goes
+        if time.monotonic() - began > 0.2:
+            tf.left.append(each)
+            return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_without_the_correction_some_iterators_take_long_to_go():
+    found = (dtk.run(slow_end, args=(True,), workers=1, stall_timeout=None).results[0] for _ in range(8))
+    assert any(found)
+    assert dtk.run(slow_end, args=(False,), workers=1).results == [False]
+
+
+def infinite_on_the_second_replica(strategy, corrected):
+    """[all weights are finite, the loss scale] after a step that float16 makes infinite on the second replica."""
+    import keras
+    import numpy as np
+
+    kind = keras.optimizers.LossScaleOptimizer
+    if not corrected:
+        kind.check_finite = kind.check_finite.__wrapped__
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    labels = np.array([[1.0]] * 4 + [[1e6]] * 4, "float32")
+    with strategy.scope():
+        layers = keras.layers.Dense(4), keras.layers.Dense(1, dtype="float32")
+        model = keras.Sequential([keras.layers.Input((4,)), *layers])
+        model.compile(keras.optimizers.SGD(1e-6), "mse")
+    model.fit(np.ones((8, 4), "float32"), labels, batch_size=8, shuffle=False, verbose=0)
+    finite = all(np.isfinite(weight).all() for weight in model.get_weights())
+    return [bool(finite), float(model.optimizer.dynamic_scale.numpy())]
+
+
+LEFT_OUT = [True, 2.0**14]  # the step is left out, and the scale is half of what it was
+
+
+@pytest.mark.trains
+def test_without_the_correction_the_first_replica_decides_about_the_loss_scale():
+    one = dtk.baseline(lambda strategy: infinite_on_the_second_replica(strategy, True)).results[0]
+    both, lost = (
+        dtk.run(lambda strategy, c=c: infinite_on_the_second_replica(strategy, c), workers=1, replicas=2).results[0]
+        for c in (True, False)
+    )
+    assert one == both == LEFT_OUT
+    assert lost[0] is False, "the infinite gradients got into the weights"
+
+
+@pytest.mark.slow
+@pytest.mark.trains
+def test_without_the_correction_one_of_two_workers_waits_for_ever():
+    run = dtk.run(lambda strategy: infinite_on_the_second_replica(strategy, True), workers=2)
+    assert run.results == [LEFT_OUT, LEFT_OUT]
+    with pytest.raises(dtk.WorkerStalled):
+        dtk.run(lambda strategy: infinite_on_the_second_replica(strategy, False), workers=2, stall_timeout=5)

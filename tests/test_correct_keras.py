@@ -36,47 +36,6 @@ def test_without_tensorflow_it_says_how_to_get_it():
     )
 
 
-STANDINS = """
-import importlib.machinery, json, sys, types
-import dtk
-from dtk.compat.keras import keras3
-
-def stand_in(name, **parts):
-    module = types.ModuleType(name)
-    module.__spec__ = importlib.machinery.ModuleSpec(name, None)
-    vars(module).update(parts)
-    sys.modules[name] = module
-
-sys.modules.pop("tf_keras", None)  # `pytest --fast` blocks it
-backend = types.SimpleNamespace(backend=lambda: {backend!r})
-stand_in("tensorflow")
-stand_in("keras", __version__={version!r}, backend=backend)
-keras3.installed_keras_2 = lambda: {version!r} if {version!r} < "3" else None
-try:
-    result = dtk.correct_keras()
-except dtk.ClusterConfigError as error:
-    result = str(error)
-print(json.dumps(result))
-"""
-
-
-@pytest.mark.parametrize(
-    ("version", "backend", "result"),
-    [
-        ("2.15.0", "tensorflow", []),
-        (
-            "3.15.1",
-            "jax",
-            "dtk.correct_keras(): Keras computes with jax here, and tf.distribute needs TensorFlow; set "
-            "KERAS_BACKEND=tensorflow before Keras is imported",
-        ),
-    ],
-)
-def test_of_another_keras_nothing_is_touched(version, backend, result):
-    """Modules that stand in for Keras have nothing but a version and a backend: a touch of more would raise."""
-    assert printed(STANDINS.format(version=version, backend=backend)) == result
-
-
 NAMES = ALL if lanes.KERAS_3 else []
 PROGRAM = blocks("python")[0]
 

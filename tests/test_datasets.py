@@ -88,17 +88,6 @@ def test_the_embedded_digits_are_scikit_learns_to_the_bit():
     assert np.array_equal(labels, theirs.target)
 
 
-def test_digits_are_still_the_digits():
-    from sklearn.datasets import load_digits
-
-    images, labels = datasets.digits()
-    order = np.random.default_rng(0).permutation(1797)
-    assert np.array_equal(labels, load_digits().target[order])
-    small = images[..., 0].reshape(-1, 4, 7, 4, 7).mean(axis=(2, 4)) / (255 / 16)
-    original = load_digits().images[order].reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4))
-    assert np.corrcoef(small.ravel(), original.ravel())[0, 1] > 0.98, "each sixteenth keeps its brightness"
-
-
 @pytest.mark.trains
 @needs_mnist
 def test_prepared_mnist(mnist, capsys):
@@ -119,16 +108,6 @@ def test_offline_the_digits_stand_in_and_say_so_once(offline, capsys):
         "handwritten digits stand in"
     ]
     assert dtk.datasets.load("fashion_mnist")[1].name == "digits"
-
-
-@pytest.mark.trains
-def test_only_the_chief_says_so(offline, capsys, tmp_path):
-    environment.enter(Here(RunFolder(tmp_path, 2), 1, 2, 1, "cluster", 0.0))
-    try:
-        dtk.datasets.load("mnist")
-    finally:
-        environment.enter(None)
-    assert capsys.readouterr().out == ""
 
 
 def test_offline_and_tfds_asked_for(offline):
@@ -180,10 +159,6 @@ def forget(place):
     (place / "dataset_info.json").unlink()
 
 
-def forget_features(place):
-    (place / "features.json").unlink()
-
-
 @pytest.mark.trains
 @needs_mnist
 @pytest.mark.parametrize(
@@ -193,7 +168,6 @@ def forget_features(place):
         (cut, "split train has 19832037 bytes instead of 19832042"),
         (garble, "while reading its description"),
         (forget, "while reading its description"),
-        (forget_features, "while reading its description"),
     ],
 )
 def test_damaged_caches_are_named_with_the_remedy(copy, damage, words):
@@ -202,16 +176,6 @@ def test_damaged_caches_are_named_with_the_remedy(copy, damage, words):
         dtk.datasets.load("mnist")
     assert words in str(caught.value)
     assert str(copy.parent) in str(caught.value)
-
-
-@pytest.mark.trains
-@needs_mnist
-def test_a_leftover_of_an_unfinished_download_does_no_harm(copy, offline, monkeypatch):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(copy.parent.parent))
-    (copy.parent / "incomplete.ABC_3.0.1").mkdir()
-    assert dtk.datasets.load("mnist")[1].name == "mnist"
-    copy.rename(copy.parent / "3.0.1.incompleteXYZ")
-    assert dtk.datasets.load("mnist")[1].name == "digits", "what is not finished does not count as prepared"
 
 
 def first_labels():

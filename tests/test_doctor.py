@@ -67,15 +67,6 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     assert finding.remedy.startswith('pip install "keras>=3.12"')
 
 
-@pytest.mark.parametrize(
-    ("fork", "warm", "words"), [(False, "1", "cold"), (True, "0", "DTK_WARM=0"), (True, "1", "warm")]
-)
-def test_how_workers_start(monkeypatch, fork, warm, words):
-    monkeypatch.setattr(environment, "can_fork", lambda: fork)
-    monkeypatch.setenv("DTK_WARM", warm)
-    assert words in found(doctor._start)["start"].said
-
-
 def test_a_full_disk(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(10, 9, 1))
     assert "TMPDIR" in found(doctor._disk)["runs"].remedy

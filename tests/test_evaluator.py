@@ -10,7 +10,6 @@ import time
 
 import pytest
 from starting import mostly_warm
-from waiting import meet
 
 import dtk
 from dtk.environment import here
@@ -152,20 +151,6 @@ def test_a_worker_that_fails_while_the_evaluator_waits(start):
         dtk.run(chief_raises_after_an_evaluation, evaluator=evaluate_once_then_wait, start=start)
     assert caught.value.worker == 0
     assert caught.value.evaluations.step.tolist() == [5], "what was evaluated until then stays readable"
-
-
-def wrong_everywhere():
-    meet(3)
-    if dtk.is_chief():
-        time.sleep(0.1)
-    raise KeyError("missing")
-
-
-@mostly_warm
-def test_the_same_mistake_everywhere_is_the_chiefs_and_the_evaluators(start):
-    with pytest.raises(dtk.WorkerFailed, match="^worker 0 raised KeyError: 'missing'$") as caught:
-        dtk.run(wrong_everywhere, evaluator=True, start=start)
-    assert "Evaluator raised KeyError: 'missing'  (the same; in full in .evaluator_log)" in caught.value.detail
 
 
 def wait_for_a_file():

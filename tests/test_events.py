@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from dtk.records import Journal, RunFolder, events
-from dtk.records.events import KINDS, Event, of_kind, parse, write
+from dtk.records.events import KINDS, Event, parse, write
 
 ADAM = events.Optimizer(name="adam", variables=["kernel", "…"], made=30, recorded=29, pace=[2, 3])
 # One of each kind, with every field other than its default.
@@ -89,13 +89,6 @@ def test_only_kinds_are_written():
     for event in (Event(1.0), Done(1.0)):
         with pytest.raises(TypeError, match=f"{type(event).__name__} is no kind of event"):
             write(event)
-
-
-def test_some_are_picked_by_kind():
-    ring = of_kind(EACH, events.Ring)
-    assert [event.state for event in ring] == ["ring split", "ring sent", "ring received", "ring used"]
-    assert of_kind(EACH, events.Finished) == [events.Finished(9.0)]
-    assert of_kind([], events.Finished) == []
 
 
 def test_a_journal_keeps_them(tmp_path):

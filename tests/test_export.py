@@ -73,17 +73,6 @@ def test_a_function_is_written_with_what_it_needs():
     assert "import math" in found.imports
 
 
-@pytest.mark.parametrize(
-    ("fn", "reason"),
-    [
-        (lambda: 1, "<lambda> is no function that a def makes"),
-        (made(object()), "inner captures by, a object"),
-    ],
-)
-def test_what_can_not_be_written_has_its_reason(fn, reason):
-    assert written(fn).reason == reason
-
-
 def test_a_captured_value_becomes_a_global():
     space = {}
     exec(written(made(7)).text(), space)

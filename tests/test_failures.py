@@ -88,6 +88,7 @@ def wrong_everywhere():
     raise KeyError("missing")
 
 
+@mostly_warm
 def test_the_same_mistake_everywhere_is_named_by_the_lowest_worker(start):
     with pytest.raises(dtk.WorkerFailed, match="^worker 0 raised KeyError: 'missing'$") as caught:
         dtk.run(wrong_everywhere, start=start)
@@ -153,6 +154,7 @@ def returns_unpicklable():
     return Unpicklable()
 
 
+@mostly_warm
 def test_a_result_that_cannot_be_pickled_says_so(start):
     with pytest.raises(dtk.WorkerFailed, match="returned a Unpicklable that can't be pickled"):
         dtk.run(returns_unpicklable, start=start)

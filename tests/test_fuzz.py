@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -63,10 +62,3 @@ def test_a_run_passes_or_its_cause_is_named(monkeypatch):
             defects[kind] = f"{fuzzing.replay(small)}\n    {found.verdict}: {found.said}"
     again = f"CASES={CASES} SEED={SEED} found (each alone by its command):"
     assert not defects, "\n".join([again, *defects.values()])
-
-
-def test_a_case_is_replayed_by_its_command():
-    odd = fuzzing.tidy({"tail": 5, "clip": "clipnorm", "layers": ["batch norm", "dropout"]})
-    *_, module, text = shlex.split(fuzzing.replay(odd))
-    assert module == "fuzzing"
-    assert fuzzing.tidy(json.loads(text)) == odd

@@ -102,11 +102,6 @@ def test_recording_changes_no_bit_of_a_quick_program(name):
 
 
 @pytest.mark.slow
-def test_the_comparison_sees_what_another_seed_changes():
-    assert all(counted(trained) - counted(plain) for plain, trained in compared(QUICK[0], seed=1))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
 def test_a_program_gets_its_right_answer(name):
     check_answer(name)

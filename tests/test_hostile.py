@@ -158,7 +158,3 @@ def test_all_ports_of_the_range_taken(tmp_path):
     before = "ip link set lo up 2>/dev/null || true; echo 40000 40015 > /proc/sys/net/ipv4/ip_local_port_range"
     said = confined("hostile.run_without_ports()", tmp_path, before, kind="--net")
     assert said == "SAID no TCP port is free on this machine; end programs that hold many, or wait a minute"
-
-
-def test_a_clock_that_jumps(tmp_path):
-    assert plain("hostile.with_jumping_clock()", tmp_path) == "RESULT [True, True, True]"

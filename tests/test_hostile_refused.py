@@ -53,15 +53,6 @@ def test_a_refused_process_is_one_sentence_and_the_next_run_works(start):
     assert source.pid == guard.pid, "the same parent goes on"
 
 
-def test_what_was_never_started_counts_as_ended(start):
-    source = warm.parent(start == "warm")
-    source.wait_ready(lambda: None)
-    source.kill(["never asked for"])
-    assert source.exited["never asked for"][0] == -9
-    source.forget(["never asked for"])
-    assert "never asked for" not in source.exited
-
-
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_that_the_kernel_forked_has_a_parent_of_its_own():
     dtk.run(os.getpid, workers=1, start="cold")

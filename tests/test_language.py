@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 import dtk
 from dtk.course.exercise import Exercise, all_exercises
-from dtk.language import N_, _, language, ngettext
+from dtk.language import N_, _, language, ngettext, three
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "dtk").rglob("*.py"))
@@ -123,15 +122,30 @@ def test_each_hint_of_an_exercise_can_be_found():
     assert {hint for each in exercises for hint in (each.hint, *each.wrong.values())} <= found
 
 
-def test_what_a_lesson_asks_can_be_found(tmp_path: Path):
-    """The choices may have a name; what is a number alone is none of a translator's business."""
-    code = (
-        "options = {'as many': 1, '1.5 MB': 2, '12': 3}\n"
-        "dtk.ask('99.a', 'How many?', options)\n"
-        "dtk.ask('99.b', 'Which?', ['one', 'two'])\n"
-        "dtk.ask('99.c', 'How fast?', between=(1, 2), unit='times')\n"
-    )
-    cells = [{"cell_type": "code", "source": code}, {"cell_type": "code", "source": "options = ['not asked']"}]
-    (tmp_path / "99.ipynb").write_text(json.dumps({"cells": cells}))
-    found = [*catalogues.asked(tmp_path / "99.ipynb")]
-    assert sorted(found) == ["How fast?", "How many?", "Which?", "as many", "one", "times", "two"]
+# ---- measured numbers for readers
+
+
+@pytest.mark.parametrize("value", [0.000123, 0.5, 1, 12.3, 999, 999.6, 1000, 123456, 999_999, 1e6, 7.7e8, 1e12])
+def test_three_digits_and_no_power_of_ten(value):
+    said = three(value)
+    assert "e+" not in said
+    assert "e-" not in said
+    number, _, size = said.partition(" ")
+    read = float(number.replace(",", "")) * {"": 1, "million": 1e6, "billion": 1e9}[size]
+    assert read == pytest.approx(value, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (40_000, "40,000"),
+        (1e6, "100 万"),
+        (2_780_000, "278 万"),
+        (99_960_000, "1 亿"),
+        (1.2e9, "12 亿"),
+        (1e12, "10,000 亿"),
+    ],
+)
+def test_chinese_counts_large_numbers_in_units_of_its_own(monkeypatch, value, said):
+    monkeypatch.setenv("DTK_LANG", "zh")
+    assert three(value) == said

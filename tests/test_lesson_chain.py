@@ -116,20 +116,3 @@ def test_cells_use_public_names_only(name):
     found = {what for code in code_of(name) for what in hidden(code)}
     assert found == set()
     assert ".folder." not in "".join(code_of(name)), "run.folder is dtk's own"
-
-
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        ("dtk.run(f, workers=2)\nfrom dtk.model import Job", []),
-        ("dtk.plot.ring(run)\ndtk.estimator.RunConfig()", []),
-        ("from dtk.records import RunFolder", ["dtk.records"]),
-        ("from dtk.model import _ring", ["_ring"]),
-        ("dtk.events.Ring", ["dtk.events"]),
-        ("dtk.plot.canvas", ["dtk.plot.canvas"]),
-        ("import dtk.records", ["dtk.records"]),
-        ("run._records", ["_records"]),
-    ],
-)
-def test_what_is_hidden_is_found(code, what):
-    assert list(hidden(code)) == what

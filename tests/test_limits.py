@@ -196,15 +196,6 @@ def test_workers_keep_to_their_core_and_so_do_their_threads(start):
     assert sorted(os.sched_getaffinity(0)) == ours
 
 
-@pytest.mark.trains
-@needs_even
-@pytest.mark.parametrize(("name", "value"), [("DTK_PIN", "0"), ("TF_NUM_INTRAOP_THREADS", "7")])
-def test_it_can_be_switched_off_and_does_not_fight_more_threads(name, value, monkeypatch):
-    monkeypatch.setenv(name, value)
-    whole = sorted(os.sched_getaffinity(0))
-    assert dtk.run(kept_to, workers=MANY).results == [(whole, whole)] * MANY
-
-
 def message_bytes(strategy):
     import tensorflow as tf
 
@@ -257,21 +248,3 @@ def test_the_sums_are_the_same_to_the_bit(monkeypatch):
     monkeypatch.setenv("DTK_MESSAGE_BYTES", "0")
     whole = dtk.run(sum_of, workers=2).results
     assert [each.tobytes() for each in small] == [each.tobytes() for each in whole]
-
-
-def test_a_quota_leaves_the_choice_to_the_system(machine, monkeypatch):
-    machine(64)
-    monkeypatch.setenv("CPU_LIMIT", "2")
-    assert shares(4) == [None] * 4
-    assert shares(128) == [None] * 128
-
-
-def test_an_evaluator_keeps_to_no_core(machine):
-    machine(2)
-    assert limits.own_core(4, 4) is None
-
-
-def test_without_affinity_the_system_decides(machine, monkeypatch):
-    machine(2)
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert shares(4) == [None] * 4

@@ -46,15 +46,6 @@ def test_a_room_may_only_get_smaller(tmp_path, monkeypatch, lines, said):
     assert [said in sentence for sentence in found] == [True] * bool(said)
 
 
-def test_the_tool_names_file_and_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(lint_code, "rooms", lambda *_: ())  # whose totals are another test's
-    (tmp_path / "good.py").write_text("x = 1\n")
-    assert lint_code.main([str(tmp_path)]) == 0
-    (tmp_path / "bad.py").write_text("\n\n" + function(60))
-    assert lint_code.main([str(tmp_path)]) == 1
-    assert capsys.readouterr().out == f"{tmp_path}/bad.py:3: `long` has 60 lines without its docstring; at most 50\n"
-
-
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the package and of its settings, to be broken."""

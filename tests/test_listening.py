@@ -11,7 +11,7 @@ import pytest
 from reaching import accepted, held, own_addresses
 
 import dtk
-from dtk.compat import binding, causes
+from dtk.compat import binding
 
 LOOPBACK = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"
 
@@ -99,30 +99,6 @@ def test_a_function_that_wants_a_network_there_hears_why_it_has_none(monkeypatch
     monkeypatch.setenv("DTK_ISOLATE", "1")
     with pytest.raises(dtk.WorkerFailed, match="this run is isolated: it has no network"):
         dtk.run(fetches, workers=1)
-
-
-def test_the_environment_decides(monkeypatch):
-    from dtk.launch import warm
-
-    assert not warm.isolates()
-    for value, isolates in (("1", True), ("0", False), ("", False)):
-        monkeypatch.setenv("DTK_ISOLATE", value)
-        assert warm.isolates() is isolates
-
-
-def test_what_a_function_raises_says_whether_it_wanted_a_network():
-    def outer(inner):
-        try:
-            raise inner
-        except OSError as error:
-            again = RuntimeError("no data")
-            again.__cause__ = error
-            return again
-
-    assert causes.wanted_a_network(socket.gaierror(-3, "no name"))
-    assert causes.wanted_a_network(outer(OSError(101, "unreachable")))
-    assert not causes.wanted_a_network(outer(OSError(2, "no such file")))
-    assert not causes.wanted_a_network(ValueError("101"))
 
 
 def test_a_system_that_refuses(tmp_path):

@@ -6,7 +6,6 @@ import json
 import random
 
 import numpy as np
-import pytest
 from fabricate import fabricate
 
 from dtk import plot as plots
@@ -40,14 +39,6 @@ def test_rows_are_read_to_the_last_bit():
     assert [repr(value) for value in read.loss] == [repr(value) for value in slowly.loss]
 
 
-def test_an_unfinished_line_is_left_for_later_and_no_file_is_no_rows(tmp_path):
-    run = fabricate(tmp_path, workers=2, steps=3)
-    with (run.folder.worker(1).path / "records.jsonl").open("a") as file:
-        file.write("[1, 4, 1, 0.25, 64, 1.0")
-    (run.folder.worker(0).path / "records.jsonl").unlink()
-    assert run.records[["worker", "step"]].to_numpy().tolist() == [[1, 1], [1, 2], [1, 3]]
-
-
 def test_what_stands_out_is_among_those_that_are_drawn():
     values = np.sin(np.linspace(0, 20, 100_000))
     values[[12_345, 77_777]] = 9.0, -9.0
@@ -61,7 +52,6 @@ def test_what_stands_out_is_among_those_that_are_drawn():
 
 
 def test_a_spike_in_a_long_run_is_drawn(tmp_path):
-    plt = pytest.importorskip("matplotlib.pyplot")
     steps = 6000
     shares = np.full((steps, 2), 0.5)
     shares[4321, 1] = 40.0
@@ -75,4 +65,3 @@ def test_a_spike_in_a_long_run_is_drawn(tmp_path):
     assert abs(place - 4322) < 10
     assert len(tops[0].values) <= 1.5 * MOST
     assert "no finite loss" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
-    plt.close(ax.figure)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heads
 import lint_notebooks as tool
-import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -88,38 +87,27 @@ BROKEN = [
     ("nothing_skipped", lambda: lesson(code("1 / 0", tags=["nbval-skip"])), "skipped by nbval-skip"),
     ("few_ignored", lambda: lesson(*times(3, "seconds()", tags=IGNORE)), "3 of 11 code cells"),
     ("ignored_for_a_reason", lambda: lesson(code("seconds()", tags=IGNORE)), "does not say why"),
-    ("ignored_for_a_reason", lambda: lesson(code("seconds()", **REASON)), "remove the reason"),
     ("checks_compared", lambda: without("answer_2"), "1 cells tagged `check`"),
-    ("checks_compared", lambda: changed(lambda it: it.cells[-1].metadata.tags.extend(IGNORE)), "1 cells"),
     ("something_passes", lambda: without("dtk.verify"), "nothing is proved"),
-    ("something_passes", lambda: changed(lambda it: it.cells[2].metadata.update(tags=IGNORE)), "nothing is proved"),
     ("no_semicolon", lambda: lesson(code("dtk.plot.fan(run);")), "ends in a semicolon"),
     ("no_absolute_path", lambda: lesson(code("x", printed("wrote /tmp/dtk-1/model\n"))), "an output of cell"),
-    ("no_absolute_path", lambda: lesson(code("x", shown(text_html="<td>at /srv/data</td>"))), "names /srv/data"),
     ("no_stderr", lambda: lesson(code("x", printed("I0000 oneDNN is on", name="stderr"))), "I0000 oneDNN is on"),
     ("badge_is_its_own", lambda: with_badge_of("02_other.ipynb"), f"does not open notebooks/{NAME}"),
-    ("badge_is_its_own", lambda: lesson(new_markdown_cell(heads.badge(NAME))), "does not open"),
     ("setup_first", lambda: without("find_spec"), "not the lessons' set-up cell"),
-    ("setup_first", lambda: changed(lambda it: it.cells[1].outputs.append(printed("1"))), "without output"),
     ("setup_first", lambda: lesson(code("%pip install keras")), "only the set-up cell may"),
     ("short_cells", lambda: long(13), "has 13 lines; at most 12"),
     ("short_cells", lambda: long(31, "def train(strategy):"), "has 31 lines; at most 30"),
     ("one_title", lambda: lesson(new_markdown_cell("# Another")), "2 headings"),
     ("pictures_in_words", lambda: lesson(code("x", picture("<Figure size 700x360 with 1 Axes>"))), "says nothing"),
-    ("pictures_in_words", lambda: lesson(code("x", shown(image_png="AAAA"))), "says nothing of it: ''"),
-    ("pictures_in_words", lambda: lesson(code("x", shown(text_html="<svg><path/></svg>"))), "no text alternative"),
     ("pictures_in_words", lambda: lesson(new_markdown_cell("![](ring.png)")), "no text alternative"),
     ("widgets_have_a_still", lambda: lesson(widget()), "shows nothing"),
 ]
 
 KEPT = [
-    ("nothing_skipped", lambda: lesson(code("skipped = data.skip(3)"))),
     ("few_ignored", lambda: lesson(*times(2, "seconds()", tags=IGNORE))),
     ("no_absolute_path", lambda: lesson(code("x = a / b", printed("/job:worker/replica:0/task:0 </td> 1/2 and/or\n")))),
-    ("no_absolute_path", lambda: lesson(new_markdown_cell("See [Keras](https://keras.io/guides/distributed)."))),
     ("short_cells", lambda: long(12)),
     ("short_cells", lambda: long(30, "def train(strategy):")),
-    ("one_title", lambda: lesson(new_markdown_cell("```python\n# a comment\n```\n\n## A part"))),
     ("pictures_in_words", lambda: lesson(code("x", picture(SAID)), new_markdown_cell("![a ring of four](ring.png)"))),
     ("widgets_have_a_still", lambda: lesson(widget(**{"text/html": "<p>40 steps</p>"}))),
 ]
@@ -143,13 +131,3 @@ def test_a_lesson_that_keeps_to_all_rules_is_told_nothing():
 @pytest.mark.parametrize(("rule", "kept"), KEPT, ids=lambda value: value if isinstance(value, str) else "")
 def test_what_only_looks_like_a_breach_is_left_alone(rule, kept):
     assert list(RULES[rule](kept(), NAME)) == []
-
-
-def test_the_tool_names_file_and_rule(tmp_path, capsys):
-    good, bad = tmp_path / NAME, tmp_path / "02_bad.ipynb"
-    nbformat.write(lesson(), good)
-    assert tool.main([str(good)]) == 0
-    assert capsys.readouterr().out == ""
-    nbformat.write(lesson(), bad)
-    assert tool.main([str(good), str(bad)]) == 1
-    assert capsys.readouterr().out.startswith(f"{bad}: badge_is_its_own: its badge does not open notebooks/02_bad")

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import pytest
 from test_parts import with_marks
 
 import dtk
 from dtk.scaling.parts import step_reductions
 from dtk.view.canvas import alternative
-
-
-@pytest.fixture(autouse=True)
-def headless():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
-
 
 ONE = {k: [["reduce", 2.05, 2.1, 8], ["reduce", 2.6 + 0.1 * k, 2.9, 1000]] for k in (0, 1)}
 SEVERAL = {
@@ -48,24 +39,8 @@ def test_several_begin_while_gradients_are_still_computed(tmp_path):
     assert [round(bar.get_x() + bar.get_width()) for bar in ax.patches][2::3] == [400, 600, 900]
 
 
-def test_runs_are_drawn_on_one_scale(tmp_path):
-    one, several = with_marks(tmp_path / "a", ONE), with_marks(tmp_path / "b", SEVERAL)
-    figure = dtk.plot.overlap(one, several, labels=["one pack", "three packs"]).figure
-    above, below = figure.axes
-    assert above.get_xlim() == below.get_xlim()
-    assert alternative(above).startswith("one pack: one all-reduce")
-    assert alternative(below).startswith("three packs: 3 all-reduces")
-
-
 def test_without_marks_it_says_so(tmp_path):
     assert "no all-reduce of gradients was noted" in dtk.plot.overlap(with_marks(tmp_path, {})).texts[0].get_text()
-
-
-def test_a_step_of_ones_own(tmp_path):
-    run = with_marks(tmp_path, ONE)
-    assert "Step 2 of worker 0" in alternative(dtk.plot.overlap(run, step=2))
-    with pytest.raises(ValueError, match="step=9: this run has all-reduces of the steps 2 to 2"):
-        dtk.plot.overlap(run, step=9)
 
 
 def deep(packs):

@@ -1,19 +1,41 @@
-"""Who waits for whom within the steps, and which steps show it: on times written by hand, and in the timeline."""
+"""Seconds, waiting, examples/s; who waits for whom, and which steps show it: times by hand, and in the timeline."""
 
 from __future__ import annotations
 
-import matplotlib
+import json
+from pathlib import Path
 
-matplotlib.use("Agg")
-
+import numpy as np
 import pytest
 from fabricate import fabricate
-from pacing import paced
 
 import dtk
 from dtk.records import frame
-from dtk.scaling.timing import pace, step_times, typical_steps, within_epochs
+from dtk.runs import Run
+from dtk.scaling.timing import pace, step_times, throughput, typical_steps, within_epochs
 from dtk.view.canvas import alternative
+
+
+def paced(path: Path, *, slow: float = 0.05, pause: float = 0.6, epochs: int = 3, each: int = 11) -> Run:
+    """Two workers; the steps of `epochs` epochs, of `each` steps of 0.02 s.
+
+    Worker 0 begins every step `slow` seconds late. Between two epochs worker 1 is `pause` seconds later than worker 0.
+    """
+    run = fabricate(path, steps=epochs * each)
+    for corner in run.folder.each:
+        file = corner.path / "records.jsonl"
+        at, rows = 1.0, []
+        for number, row in enumerate(map(json.loads, file.read_text().splitlines())):
+            new = number > 0 and number % each == 0
+            ready = at + (0.2 + pause * (corner.worker == 1) if new else 0.0)
+            began = ready + (slow if corner.worker == 0 else 0.001)
+            others = at + (0.2 + pause if new else 0.0) + 0.001, at + (0.2 if new else 0.0) + slow
+            at = max(began, *others) + 0.02
+            row[2] = number // each + 1
+            row[5:7] = [began, at]
+            rows.append(json.dumps(row) + "\n")
+        file.write_text("".join(rows))
+    return run
 
 
 def hatched(ax, worker):
@@ -73,20 +95,75 @@ def test_the_enlarged_steps_are_of_one_epoch(tmp_path, each):
     assert high - low < 0.03 * len(chosen), "no pause of 0.2 s or more is in the picture"
 
 
-def test_a_pause_within_an_epoch_is_avoided_and_a_usual_one_is_not():
-    def times(pauses):
-        at, rows = 1.0, []
-        for step in range(1, 41):
-            at += 1.0 if step in pauses else 0.0
-            rows.append((0, 0, step, 1, 0.5, 64, at, at + 0.1))
-            at += 0.1
-        return step_times(frame(rows))
-
-    assert not set(typical_steps(times({20}))[1:]) & {20}
-    assert set(typical_steps(times(set(range(2, 41, 3))))) & set(range(2, 41, 3)), "most stretches have two"
-
-
 def test_a_worker_without_a_step_leaves_nothing_to_enlarge(tmp_path):
     run = fabricate(tmp_path, steps=10)
     (run.folder.worker(1).path / "records.jsonl").write_text("")
     assert len(dtk.plot.timeline(run).figure.axes) == 1
+
+
+# ---- seconds, waiting and examples/s, on steps whose times are written by hand
+
+
+def two_workers(steps: int = 4, seconds: float = 0.5, late: float = 0.125):
+    """Worker 1 begins each step `late` seconds after worker 0; both end it at the same moment."""
+    rows = []
+    for i in range(steps):
+        begin, end = 10 + i * seconds, 10 + (i + 1) * seconds
+        rows += [(0, 0, i + 1, 1, 0.5, 64, begin, end), (1, 1, i + 1, 1, 0.5, 64, begin + late, end)]
+    return rows
+
+
+def test_the_early_worker_waits_and_the_last_one_does_not():
+    times = step_times(frame(two_workers()))
+    assert times[times.worker == 0].waiting.tolist() == [0.125] * 4
+    assert times[times.worker == 1].waiting.tolist() == [0.0] * 4
+
+
+def test_waiting_is_never_longer_than_the_step():
+    rows = [(0, 0, 1, 1, 0.5, 64, 0.0, 0.25), (1, 1, 1, 1, 0.5, 64, 1.0, 1.25)]
+    assert step_times(frame(rows)).waiting.tolist() == [0.25, 0.0]
+
+
+def test_throughput_is_that_of_all_workers_together():
+    assert throughput(frame(two_workers())) == 256.0
+
+
+def test_the_first_step_does_not_count():
+    rows = two_workers()
+    slow = [(w, r, s, e, loss, n, began - 9 * (s == 1), end) for w, r, s, e, loss, n, began, end in rows]
+    assert throughput(frame(slow)) == 256.0
+    assert step_times(frame(slow)).seconds.max() > 9
+
+
+def test_what_lies_between_two_steps_counts_but_not_between_two_epochs():
+    within = [(0, 0, s, 1, 0.5, 100, 2.0 * s, 2.0 * s + 1) for s in (1, 2, 3)]
+    assert throughput(frame(within)) == 50.0
+    epochs = [(0, 0, s, s, 0.5, 100, 50.0 * s, 50.0 * s + 1) for s in (1, 2, 3)]
+    assert throughput(frame(epochs)) == 100.0
+
+
+def test_the_slowest_worker_ends_the_clusters_step():
+    rows = two_workers()
+    rows = [(*row[:7], row[7] + 0.25 * (row[0] == 1 and row[2] > 2)) for row in rows]
+    assert throughput(frame(rows)) == 128 / 0.5
+    late = [(*row[:7], row[7] + 0.25 * row[0] * row[2]) for row in two_workers()]
+    assert throughput(frame(late)) == 128 / 0.75
+
+
+def test_replicas_of_one_worker_are_put_together():
+    rows = [(0, r, s, 1, 0.5, 32, s + 0.125 * r, s + 1 - 0.25 * (1 - r)) for s in (1, 2, 3) for r in (0, 1)]
+    times = step_times(frame(rows))
+    assert times.examples.tolist() == [64] * 3
+    assert times.started.tolist() == [1.0, 2.0, 3.0]
+    assert times.ended.tolist() == [2.0, 3.0, 4.0]
+    assert throughput(frame(rows)) == 64.0
+
+
+def test_nothing_recorded_and_one_step_have_no_throughput():
+    assert np.isnan(throughput(frame([])))
+    assert np.isnan(throughput(frame(two_workers(steps=1))))
+
+
+def test_a_clock_too_coarse_to_tell_gives_no_infinite_rate():
+    rows = [(0, 0, 1, 1, 0.5, 64, 1.0, 2.0), (0, 0, 2, 1, 0.5, 64, 2.0, 2.0), (0, 0, 3, 1, 0.5, 64, 2.0, 3.0)]
+    assert throughput(frame(rows)) == pytest.approx(64.0)

@@ -56,10 +56,7 @@ def test_a_release_says_its_section_of_the_changelog(version, text):
     [
         ("0.2.0", CHANGELOG, stated("0.2.0"), "the tag '0.2.0' does not begin with v"),
         ("v0.2.1", CHANGELOG, stated("0.2.0"), "the tag is v0.2.1, but dtk/__init__.py says '0.2.0'"),
-        ("v0.2.0", CHANGELOG, {"CITATION.cff": ""}, "the tag is v0.2.0, but CITATION.cff says ''"),
         ("v0.3.0", CHANGELOG, stated("0.3.0"), r"CHANGELOG.md has no section \[0.3.0\]: give what is under \[Unr"),
-        ("v0.2.0", CHANGELOG.replace("0.2.0", "0x2.0"), stated("0.2.0"), "has no section"),
-        ("v0.2.0", "## [0.2.0]\n\n### Added\n\n## [0.1.0]\n- All.\n", stated("0.2.0"), "says nothing under"),
     ],
 )
 def test_what_does_not_fit_together_is_not_released(tag, changelog, said, words):
@@ -70,8 +67,6 @@ def test_what_does_not_fit_together_is_not_released(tag, changelog, said, words)
 def test_this_version_can_be_released(capsys):
     assert release_notes.main([f"v{dtk.__version__}"]) == 0
     assert capsys.readouterr().out.startswith("### Added\n- ")
-    assert release_notes.main(["v99.0.0"]) == 1
-    assert capsys.readouterr() == ("", f"the tag is v99.0.0, but dtk/__init__.py says '{dtk.__version__}'\n")
 
 
 def test_what_a_wheel_lacks_or_has_too_much_is_said():
@@ -111,20 +106,6 @@ def test_actions_are_pinned_and_say_their_version(file):
     assert used
     for action in used:
         assert re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action), action
-
-
-def test_one_commit_of_each_action():
-    used = {action for file in WORKFLOWS for action in re.findall(r"uses: (\S+)", file.read_text())}
-    repositories = ["/".join(action.split("@")[0].split("/")[:2]) for action in used]
-    commits = {(name, action.split("@")[1]) for name, action in zip(repositories, used, strict=True)}
-    assert len({name for name, _ in commits}) == len(commits)
-
-
-def test_before_a_commit_runs_the_ruff_of_the_environment():
-    pinned = re.search(r"^ruff==(.*)$", (ROOT / "constraints" / "main.txt").read_text(), flags=re.MULTILINE)
-    config = (ROOT / ".pre-commit-config.yaml").read_text()
-    assert pinned
-    assert f"repo: https://github.com/astral-sh/ruff-pre-commit\n    rev: v{pinned[1]}\n" in config
 
 
 def test_binder_and_devcontainer_name_what_is_there():

@@ -71,12 +71,6 @@ def test_a_loop_says_when_it_asked_for_data(tmp_path):
     assert (row["python"], row["input"], row["compute"]) == pytest.approx((0.3, 0.1, 0.6))
 
 
-def test_marks_outside_of_every_step_count_for_none(tmp_path):
-    marks = [["reduce", 0.1, 0.2, 1000], ["reduce", 3.1, 3.2, 1000], ["take", NAN, 2.2, 0]]
-    row = parts_of(with_marks(tmp_path, {0: marks}, workers=1))
-    assert (row["all_reduce"], row["waiting"]) == (0.0, 0.0)
-
-
 def test_without_marks_and_without_records(tmp_path):
     row = parts_of(with_marks(tmp_path, {}, workers=1))
     assert row["compute"] == pytest.approx(0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import os
 import select
@@ -16,9 +17,9 @@ import pytest
 import dtk
 from dtk.launch import agent, outside
 from dtk.launch.agent import News
-from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
-from dtk.places import machines
-from dtk.places.engine import Remote
+from dtk.launch.messages import FilePart, Gone, Query, as_line
+from dtk.places import hosts, machines
+from dtk.places.machines import LentMachine
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
@@ -89,47 +90,6 @@ def test_nothing_is_written_outside_of_the_run(tmp_path, name):
     (tmp_path / "run").mkdir()
     agent.write(tmp_path / "run", FilePart("run", name, 0, 1, "eA=="))
     assert list(tmp_path.rglob("out.txt*")) == []
-
-
-def test_a_file_that_was_cut_is_said_anew(tmp_path):
-    corner, here = tmp_path / "there" / "worker-0", tmp_path / "here"
-    corner.mkdir(parents=True)
-    known = News()
-    for text in ("one\ntwo\n", "one\n", "one\nthree\n"):
-        (corner / "events.jsonl").write_text(text)
-        for message in known.of(corner)[0]:
-            agent.write(here, message)
-        assert (here / "worker-0/events.jsonl").read_text() == text
-    assert known.of(corner) == ([], True)
-
-
-class NoCarrier:
-    def send(self, message): ...
-    def close(self): ...
-
-
-def test_nobody_looks_for_hours_and_nothing_piles_up():
-    heard = []
-
-    def lend(takes):
-        heard.extend(takes)
-        return [machines.LentMachine("127.0.0.1", NoCarrier())]
-
-    remote = Remote("here", lend, 1)
-    remote._member["w"] = 0
-    for k in range(1000):
-        heard[0](VitalSigns({"w": [float(k), False]}))
-    assert remote._queue.empty()
-    heard[0](Exited("w", 3, 0.0))
-    remote.poll(0)
-    assert remote.vitals("w")[:2] == (999.0, False)
-    assert remote.exited["w"][0] == 3
-    remote.forget(["w"])
-    heard[0](VitalSigns({"w": [0.0, False]}))  # on its way when it was forgotten
-    remote.poll(0)
-    assert remote.vitals("w") is None
-    assert remote.cut() == []
-    remote.close()
 
 
 class Silent:
@@ -204,18 +164,6 @@ def test_a_run_through_agents_is_a_run(place):
 
 
 @pytest.mark.trains
-def test_modules_beside_the_notebook_come_along(place, tmp_path, monkeypatch):
-    def calls():
-        import only_here
-
-        return only_here.answer()
-
-    (tmp_path / "only_here.py").write_text("def answer():\n    return 42\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert dtk.run(calls, workers=2, on=place).results == [42, 42]
-
-
-@pytest.mark.trains
 def test_who_is_killed_is_said_soon(place):
     def dies():
         if not dtk.is_chief():
@@ -251,24 +199,6 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place, tmp_path):
     assert psutil.wait_procs(below, 10)[1] == []
 
 
-@pytest.mark.slow  # two places
-@pytest.mark.trains
-def test_one_run_at_a_time(place):
-    caught = []
-
-    def other():
-        try:
-            dtk.run(three, workers=2, on=place)
-        except dtk.ClusterConfigError as error:
-            caught.append(str(error))
-
-    thread = threading.Timer(1, other)
-    thread.start()
-    dtk.run(lambda: time.sleep(3), workers=2, on=place)
-    thread.join()
-    assert caught == ["another run is under way on this place (other machines); make one for each run"]
-
-
 @pytest.mark.slow  # two starts of agents
 @pytest.mark.trains
 def test_a_place_that_nothing_refers_to_ends_its_agents():
@@ -287,3 +217,40 @@ def test_an_agents_workers_are_never_in_a_network_of_their_own(monkeypatch, tmp_
     monkeypatch.setattr(agent.warm, "parent", lambda fork, isolated=None: made.append(isolated))
     agent.Agent(str(tmp_path))
     assert made == [False]
+
+
+# ---- machines to practise on: each is this one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"count": 0}, "count=0.*whole number from 1 to 16"),
+        ({"count": True}, "count=True"),
+    ],
+)
+def test_what_can_not_be_made(arguments, words):
+    with pytest.raises(dtk.ClusterConfigError, match=words):
+        dtk.places.Practice(**arguments)
+
+
+def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
+    broken, heard = [], []
+    monkeypatch.setattr(hosts._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
+    machine, traps = hosts._Machine("node-1", "127.0.0.2", LentMachine("127.0.0.2", None)), {1: signal.SIGSTOP}
+    takes = hosts._watched(heard.append, 1, machine, traps)
+    event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
+    data = base64.b64encode(event).decode()
+    takes(FilePart("run", "worker-0/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/log.txt", 0, len(event), data))
+    assert broken == []
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
+    takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
+    assert broken == [("node-1", signal.SIGSTOP)], "once"
+    takes(Gone("the agent's last words"))
+    machine.broken = True
+    takes(Gone("the agent's last words"))
+    assert heard[-2:] == [Gone("the agent's last words"), Gone("the connection to it has ended")]
+    machine.stopped = True
+    takes(Gone("a pipe that ended"))
+    assert heard[-1] == Gone("the connection to it has ended"), "a silent machine says nothing"

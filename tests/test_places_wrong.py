@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 
 import pytest
 
@@ -39,11 +38,6 @@ def test_a_machine_with_other_versions_is_named(other, words):
         checks.check_versions(lent({}, other))
 
 
-class NeverAsked(dtk.places.Hosts):
-    def lend(self, heard, tick):
-        raise AssertionError("no machine may be asked for")
-
-
 def three():
     return 3
 
@@ -66,16 +60,6 @@ def test_bad_places(on, words, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(three, workers=2, on=on)
-
-
-def test_a_function_that_can_not_travel_is_refused_before_machines_are_asked_for():
-    lock = threading.Lock()
-
-    def train():
-        return lock
-
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
-        dtk.run(train, workers=2, on=NeverAsked(["n1", "n2"]))
 
 
 @pytest.mark.trains

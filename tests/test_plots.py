@@ -1,30 +1,28 @@
-"""Figures from fabricated runs: what is drawn, and what is said about it, must be what the records hold."""
+"""Figures from fabricated runs, and TF_CONFIG as a picture: what is drawn and said must be what the records hold."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from types import SimpleNamespace
-
-import matplotlib
-
-from dtk.records.events import Failed
-
-matplotlib.use("Agg")
+import xml.etree.ElementTree as ET
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas
 import pytest
 from fabricate import fabricate, losses, said
-from matplotlib.colors import to_hex, to_rgba
+from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
+import dtk
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
+from dtk.launch import tf_config
 from dtk.records import Journal
+from dtk.records.events import Failed
+from dtk.scaling import timing
 from dtk.view.canvas import NO_RECORDS
-from dtk.view.palette import worker_color
+from dtk.view.cluster_picture import ClusterPicture
+from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 
 @pytest.fixture
@@ -172,21 +170,6 @@ def test_an_error_without_folder_is_a_figure_too(name):
     assert NO_RECORDS in said(getattr(plots, name)(WorkerFailed("worker 0 raised", worker=0)))
 
 
-@pytest.mark.parametrize("style", ["default", "dark_background"])
-def test_lines_follow_the_theme(pair, style):
-    with plt.style.context(style):
-        ax = plots.loss_scaling(*pair)
-        assert to_rgba(ax.lines[0].get_color()) == to_rgba(plt.rcParams["text.color"])
-        assert ax.get_facecolor() == to_rgba(plt.rcParams["axes.facecolor"])
-
-
-def test_a_step_recorded_twice_is_no_picture(tmp_path):
-    run = fabricate(tmp_path / "run", steps=3)
-    twice = pandas.concat([run.records, run.records.tail(1)])
-    with pytest.raises(ValueError, match="step 3 of replica 1 is recorded more than once"):
-        plots.loss_scaling(SimpleNamespace(records=twice, folder=run.folder))
-
-
 def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):
     from IPython.core.formatters import DisplayFormatter
 
@@ -202,3 +185,125 @@ def test_curves_on_new_axes_have_no_workers_colours():
     colors = [ax.plot([0, 1], [0, k])[0].get_color().upper() for k in range(6)]
     assert len(set(colors)) == 6
     assert not {worker_color(k) for k in range(5)} & set(colors)
+
+
+# ---- throughput, and the fan
+
+
+def test_throughput_stacks_workers_and_marks_the_ideal(pair):
+    cluster, alone = pair  # 128 examples a step, each 0.02 s: 6,400 examples/s in both
+    ax = plots.throughput(alone, cluster)
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, [6400, 3200, 3200])
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), 12800)
+    assert "2 workers: 1.00 times one device, ideal would be 2" in said(ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["baseline", "2 workers"]
+    assert "after the first" in said(ax)
+
+
+def test_throughput_of_one_step_says_so(tmp_path):
+    assert "no step after the first" in said(plots.throughput(fabricate(tmp_path, steps=1)))
+
+
+def test_a_bar_is_as_long_as_the_rate_at_its_end(tmp_path):
+    """Medians of workers do not add up to the median of all: here each worker is slow at every second step."""
+    run = fabricate(tmp_path, steps=41)
+    for corner in run.folder.each:
+        path = corner.path / "records.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for number, row in enumerate(rows):
+            late = 0.015 if (number + corner.worker) % 2 else 0.0
+            row[5:7] = [1.0 + 0.05 * number + late, 1.0 + 0.05 * number + 0.02 + late]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ax = plots.throughput(run, labels=["two"])
+    length = sum(bar.get_width() for bar in ax.patches)
+    total = timing.throughput(run.records)
+    assert length == pytest.approx(total)
+    alone = [timing.throughput(run.records[run.records.worker == worker]) for worker in (0, 1)]
+    assert abs(sum(alone) / total - 1) > 0.02, "the sum of the workers' medians is another number"
+    assert "two: " in said(ax)
+
+
+SHARES = np.array([[1.0, 0.5], [1.25, 2.25]])
+
+
+def words(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def rays(ax):
+    """Colour and style of each ray, and its x from the batch (0) or from a replica (1) on."""
+    return [(to_hex(line.get_color()).upper(), line.get_linestyle(), line.get_xdata()[0] > 0.5) for line in ax.lines]
+
+
+def test_it_shows_the_step_that_was_asked_for(tmp_path):
+    ax = dtk.plot.fan(fabricate(tmp_path, steps=2, shares=SHARES, examples=np.array([[2, 2], [2, 1]])), step=2)
+    assert "global batch\n3 examples" in words(ax)
+    assert "worker 0, replica 0: 2 examples, share 1.2500" in words(ax)
+    assert "worker 1, replica 1: 1 example, share 2.2500" in words(ax)
+    assert "global loss\n3.5000" in words(ax)
+    assert rays(ax) == [(worker_color(k), "-", on) for k in (0, 1) for on in (False, True)]
+    assert ax.get_title("left") == "strategy.run opens the fan, strategy.reduce closes it"
+
+
+def test_replicas_of_one_process_are_not_called_workers(tmp_path):
+    ax = dtk.plot.fan(fabricate(tmp_path, workers=1, replicas=2, mode="mirrored", steps=2, shares=SHARES))
+    assert "replica 1: 64 examples, share 0.5000" in words(ax)
+
+
+def test_a_replica_without_examples_adds_nothing_whatever_its_share_says(tmp_path):
+    shares, examples = np.array([[1.5, np.nan]]), np.array([[1, 0]])
+    ax = dtk.plot.fan(fabricate(tmp_path, steps=1, shares=shares, examples=examples))
+    assert "global loss\n1.5000" in words(ax)
+
+
+def test_a_step_that_not_all_recorded_is_refused(tmp_path):
+    run = fabricate(tmp_path, steps=3)
+    path = run.folder.worker(1).path / "records.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
+    with pytest.raises(ValueError, match="step=2: the run has records of steps 1 to 1"):
+        dtk.plot.fan(run, step=2)
+
+
+# ---- TF_CONFIG as a picture: a box for each process
+
+
+def boxes(picture):
+    """Of each box: its heading, what it says of the cluster, the listing, the task, and the colour of the frame."""
+    page = picture._repr_html_().replace("<br>", "<br/>")
+    return [
+        (*(box.find(tag).text for tag in ("b", "small", "pre", "code")), box.get("style"))
+        for box in ET.fromstring(page).findall("div")
+    ]
+
+
+def test_the_same_cluster_stands_in_every_box():
+    found = boxes(ClusterPicture(tf_config.build([4001, 4002, 4003])))
+    assert [heading for heading, *_ in found] == ["worker 0 (chief)", "worker 1", "worker 2"]
+    assert {words for _, words, *_ in found} == {"cluster: the same in every box"}
+    assert {listing for _, _, listing, *_ in found} == {"worker:\n  127.0.0.1:4001\n  127.0.0.1:4002\n  127.0.0.1:4003"}
+    assert [task for *_, task, _ in found] == ["task: worker 0", "task: worker 1", "task: worker 2"]
+    assert all(worker_color(k) in style for k, (*_, style) in enumerate(found))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_evaluator_knows_the_workers_who_do_not_know_it(count):
+    ports = [4001 + k for k in range(count)]
+    picture = ClusterPicture(tf_config.build(ports), tf_config.evaluator(ports, 4100))
+    assert len(picture) == count, "a list of the workers' alone"
+    *workers, last = boxes(picture)
+    assert {words for _, words, *_ in workers} == {"cluster: the same for all workers"}
+    assert not any("4100" in listing for _, _, listing, *_ in workers)
+    assert last[:2] == ("evaluator 0", "cluster: theirs, and itself")
+    assert "127.0.0.1:4100" in last[2]
+    assert "127.0.0.1:4001" in last[2]
+    assert EVALUATOR_COLOR in last[4]
+
+
+def test_a_cluster_picture_is_a_list():
+    configs = tf_config.build([4001, 4002])
+    picture = ClusterPicture(configs)
+    assert picture == configs
+    assert repr(picture) == repr(configs)
+    assert json.loads(json.dumps(picture)) == configs
+    assert ClusterPicture([])._repr_html_() is None

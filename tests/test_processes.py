@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 from fabricate import fabricate
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
@@ -109,21 +103,3 @@ def test_a_worker_that_did_not_reach_the_step_has_no_numbers(tmp_path):
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     error = WorkerFailed("worker 1 was killed", worker=1, folder=run.folder)
     assert "no record of this step" in words(dtk.plot.processes(error))
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 8])
-@pytest.mark.parametrize("style", ["default", "dark_background"])
-def test_no_text_leaves_the_figure_or_crosses_another(tmp_path, workers, style):
-    with plt.style.context(style):
-        ax = dtk.plot.processes(noted(cluster(tmp_path, workers=workers)))
-        ax.figure.canvas.draw()
-        page = ax.figure.bbox
-        found = [text for text in ax.texts if text.get_text()]
-        areas = [text.get_window_extent() for text in found]
-        for text, box in zip(found, areas, strict=True):
-            assert page.x0 - 1 <= box.x0, text
-            assert box.x1 <= page.x1 + 1, text
-            assert box.y0 >= page.y0 - 1, text
-        for k, box in enumerate(areas):
-            for other in areas[k + 1 :]:
-                assert not box.overlaps(other), (found[k], other)

@@ -130,11 +130,6 @@ def test_arguments_of_a_function_and_of_a_program_are_not_mixed(script):
         dtk.run(script("pass"), kwargs={"epochs": 1})
 
 
-def test_a_script_is_asked_whether_it_names_estimator(script):
-    assert Program(str(script("def f():\n    return tf.estimator.RunConfig()")), module=False).uses("estimator")
-    assert not Program(str(script("'tf.estimator'")), module=False).uses("estimator")
-
-
 def test_a_baseline_is_given_the_clusters_numbers_and_no_cluster_for_estimator(script):
     (env,) = programs.environment(Program("train", module=True), record=True, baseline_of=3).values()
     assert len(json.loads(env)["cluster"]["worker"]) == 3

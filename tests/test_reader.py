@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
-from live_folder import announce, empty, step, write
+from live_folder import announce, empty, step
 
 from dtk.records import Journal, Record, events
 from dtk.watch.reader import Reader
@@ -79,18 +78,6 @@ def test_a_look_that_finds_nothing_new_opens_no_file(folder, monkeypatch):
     reader.look()
     assert [member.sizes for member in reader.members] == before
     assert before[1][0] == (folder.worker(1).path / "records.jsonl").stat().st_size
-
-
-def test_sizes_show_each_kind_of_sign(folder):
-    reader = Reader(folder)
-    reader.look()
-    sizes = [reader.members[0].sizes]
-    for sign in (lambda: step(folder, 1), lambda: announce(folder, 1, 1), lambda: write(folder, 0, "hello\n")):
-        sign()
-        reader.look()
-        sizes.append(reader.members[0].sizes)
-    grown = [[a < b for a, b in zip(one, two, strict=True)] for one, two in itertools.pairwise(sizes)]
-    assert grown == [[True, False, False], [False, True, False], [False, False, True]]
 
 
 def test_a_long_event_is_read_whole(folder):

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import pytest
 from faking import resuming, steps_of
 
@@ -83,12 +78,3 @@ def test_fit_goes_on_from_its_backup_to_the_same_weights(keras):
     assert [attempt.steps for attempt in run.attempts] == [(1, 6), (5, 12)]
     assert sorted(run.records.epoch.unique()) == [1, 2, 3]
     dtk.verify(run, dtk.baseline(fitting, keras=keras))
-
-
-def test_the_timeline_has_every_attempt_and_marks_the_fault():
-    run = dtk.run(resuming, args=(10, 4), faults=[faults.exception(worker=1, step=6)], restarts=1)
-    ax = dtk.plot.timeline(run)
-    assert ax.get_title("left").startswith("2 attempts; the run took ")
-    assert {"exception", "failed", "attempt 2"} <= {text.get_text() for text in ax.texts}
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1"]
-    plt.close("all")

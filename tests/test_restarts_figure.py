@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-import matplotlib
+from pathlib import Path
 
-matplotlib.use("Agg")
-
-from attempting import restarted
+from fabricate import fabricate
 
 import dtk
+from dtk.records import Journal, Record, RunFolder
+from dtk.runs import Run
 from dtk.scaling.timing import fates
 from dtk.view.canvas import NO_RECORDS, alternative
+
+KILLED = "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why"
+
+
+def restarted(path: Path, *attempts: tuple[int, int] | None, failed: str = KILLED, finished: bool = True) -> Run:
+    """A `Run` of two workers; attempts: the first and the last step of each, None for one without a step."""
+    run = fabricate(path, steps=1)
+    for corner in run.folder.each:
+        (corner.path / "records.jsonl").unlink()
+    for number, steps in enumerate(attempts, 1):
+        last = number == len(attempts)
+        folder = run.folder if last else RunFolder(path / f"attempt-{number}", 2)
+        for corner in folder.each:
+            journal = Journal(corner)
+            first, end = steps or (1, 0)
+            for step in range(first, end + 1):
+                at = 10.0 * number + 0.1 * step
+                journal.record([Record(corner.worker, corner.worker, step, 1, 0.5, 64, at, at + 0.09)])
+            journal.close()
+        folder.save_attempt(number, None if last and finished else failed, 10.0 * number, 10.0 * number + 9)
+    return run
 
 
 def spans_drawn(ax, kind):
@@ -50,14 +71,6 @@ def test_an_attempt_without_a_step_and_one_that_is_lost_whole(tmp_path):
     assert reasons == ["worker 1 was killed by SIGKILL"] * 2 + ["made no step: worker 1 was killed by SIGKILL"]
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"attempt {number}" for number in (1, 2, 3, 4)]
     assert (1, 12, 16) in spans_drawn(ax, "lost")
-
-
-def test_one_step_lost_and_none_lost(tmp_path):
-    one = dtk.plot.restarts(restarted(tmp_path / "one", (1, 6), (6, 9)))
-    assert "step 6 was computed twice" in alternative(one)
-    none = dtk.plot.restarts(restarted(tmp_path / "none", (1, 6), (7, 9)))
-    assert alternative(none).startswith("9 steps computed, all of them count.")
-    assert not spans_drawn(none, "lost")
 
 
 def test_without_records_it_says_what_to_add(tmp_path):

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-from dtk.records.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import pytest
 from fabricate import said
 from matplotlib.colors import to_hex
@@ -17,6 +10,7 @@ from rings import all_reduce
 
 import dtk
 from dtk.records import Journal, RunFolder
+from dtk.records.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
 from dtk.view.palette import worker_color
 from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
@@ -25,8 +19,6 @@ from dtk.view.ring import ring as draw
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
-    yield
-    plt.close("all")
 
 
 def stripes(ax):
@@ -114,11 +106,3 @@ def test_a_chunk_of_unknown_use_is_a_question_mark(tmp_path):
 def test_without_messages_the_figure_says_so(tmp_path):
     folder = RunFolder(tmp_path, 2)
     assert NO_MESSAGES in said(draw(Held(folder)))
-
-
-def test_every_grid_has_the_numbers_of_its_chunks(tmp_path):
-    ax = draw(Held(fabricated(tmp_path)))
-    numbers = [text for text in ax.texts if text.get_gid() == "chunk"]
-    assert [text.get_text() for text in numbers] == ["0", "1"] * 3
-    columns = sorted({round(patch.get_x() + patch.get_width() / 2, 2) for patch in ax.patches if not patch.get_fill()})
-    assert [round(text.get_position()[0], 2) for text in numbers] == columns, "each over its column"

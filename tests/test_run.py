@@ -38,6 +38,7 @@ def lone():
     return "TF_CONFIG" in os.environ, dtk.is_chief()
 
 
+@mostly_warm
 def test_a_baseline_has_no_tf_config(start):
     run = dtk.baseline(lone, start=start)
     assert (run.mode, run.workers, run.results) == ("single", 1, [(False, True)])
@@ -52,6 +53,7 @@ def draws():
     return random.random(), float(numpy.random.rand())
 
 
+@mostly_warm
 def test_every_process_is_seeded_alike(start):
     cluster, again, other = (dtk.run(draws, start=start, seed=seed).results for seed in (1, 1, 2))
     assert cluster == again

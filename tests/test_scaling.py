@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dtk
 from dtk.records import frame
+from dtk.scaling import shares as scaling
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 
 
@@ -56,3 +58,47 @@ def test_by_step_is_steps_by_replicas_and_refuses_duplicates():
     assert by_step(frame(rows), "loss").to_numpy().tolist() == [[10.0, 11.0], [20.0, 21.0], [30.0, 31.0]]
     with pytest.raises(ValueError, match="step 2 of replica 1 is recorded more than once"):
         by_step(frame([*rows, rows[0]]), "loss")
+
+
+# ---- against TensorFlow itself, on two replicas
+
+
+LOSSES = {
+    "the tutorial's four": ([2.0, 3.0], [4.0, 5.0]),
+    "a short last batch": ([2.0, 3.0], [4.0]),
+    "one replica without examples": ([2.0, 3.0], []),
+}
+BATCH = 4
+
+
+def by_tensorflow(strategy):
+    """For each case the share that TensorFlow computes on each replica."""
+    import tensorflow as tf
+
+    found = {}
+    for name, losses in LOSSES.items():
+        each = strategy.experimental_distribute_values_from_function(
+            lambda context, losses=losses: tf.constant(losses[context.replica_id_in_sync_group], tf.float64)
+        )
+        shares = strategy.run(lambda losses: tf.nn.compute_average_loss(losses, global_batch_size=BATCH), args=(each,))
+        found[name] = [float(value) for value in strategy.experimental_local_results(shares)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def tensorflow():
+    return dtk.run(by_tensorflow, workers=1, replicas=2).results[0]
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_shares_add_up_to_the_global_loss(tensorflow, name):
+    shares, examples = tensorflow[name], [[len(losses) for losses in LOSSES[name]]]
+    assert [scaling.share(losses, BATCH) for losses in LOSSES[name]] == pytest.approx(shares)
+    every = [loss for losses in LOSSES[name] for loss in losses]
+    assert scaling.global_loss([shares], examples)[0] == pytest.approx(sum(every) / BATCH)
+
+
+@pytest.mark.trains
+def test_the_tutorials_numbers(tensorflow):
+    assert tensorflow["the tutorial's four"] == [1.25, 2.25]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 
 import dtk
@@ -147,12 +146,6 @@ def test_shuffled_alike_nothing_is_lost_and_shuffled_apart_something_is():
     assert "were seen more than once and" in in_words(apart)
 
 
-def images():
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(np.zeros((8, 4, 4), np.float32)).batch(4)
-
-
 def words():
     import tensorflow as tf
 
@@ -163,7 +156,6 @@ def words():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (images, r"first component is float32 of shape \(None, 4, 4\); it has to be the example's number"),
         (words, "an example is no whole number .*'one'.*map the lines to numbers first"),
         (lambda: sixteen().unbatch(), "is not batched; end it with .batch"),
         (lambda: sixteen().repeat(), r"never ends; end it with .take"),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -98,24 +94,3 @@ def test_thousands_seen_by_all_have_a_row_of_their_own():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "repeated"]
     assert bars(ax) == [[(0, 1999)]] * 3
     assert "At step 1 they see, together, other examples than one device" in said(ax)
-
-
-def test_bars_show_where_the_gaps_are():
-    ax = plots.sharding(
-        from_lists([batches(np.arange(0, 1000), 64), batches(np.arange(1000, 1900), 64)], batches(range(2000), 128))
-    )
-    assert bars(ax)[2] == [(1900, 1999)]
-    assert ax.get_yticklabels()[2].get_text() == "no worker"
-
-
-def test_replicas_of_one_worker_are_called_replicas():
-    ax = plots.sharding(from_lists([[[[0, 1], [2, 3]]]], [range(4)], replicas=2))
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["replica 0", "replica 1"]
-    assert drawn(ax)[1] == [(1, 2), (1, 3)]
-
-
-def test_it_draws_on_axes_of_ones_own():
-    _, own = plt.subplots(figsize=(5, 3))
-    ax = plots.sharding(dealt(16, 4, 2), ax=own)
-    assert ax is own
-    assert len(drawn(ax)[0]) == 8

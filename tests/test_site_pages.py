@@ -26,18 +26,13 @@ HOME = "https://github.com/dtk-toolkit/dtk"
         (LESSON, "glossary.md#replica", "glossary.md#replica"),
         (LESSON, "../docs/guide/use.md", "../guide/use.md"),
         (LESSON, "../docs/README.md", "../documentation.md"),
-        (LESSON, "README.md", "index.md"),
-        (LESSON, "https://example.org/a.md", "https://example.org/a.md"),
         (CHINESE, "../../docs/guide/use.md", "site:../../guide/use.html"),
         (CHINESE, "../../docs/guide/use.md#how", "site-part:../../guide/use.html#how"),
         ("README.md", "notebooks/00_start_here.ipynb", "lessons/00_start_here.ipynb"),
-        ("README.md", "README.zh.md", "site:zh/index.html"),
         ("README.zh.md", "notebooks/zh/README.md", "lessons/index.md"),
         ("README.md", "LICENSE", f"{HOME}/blob/main/LICENSE"),
-        ("docs/README.md", "guide/", "guide/index.md"),
         ("docs/README.md", "../tests", f"{HOME}/tree/main/tests"),
         ("docs/teaching/README.md", "questions.gift", "site:questions.gift"),
-        ("docs/teaching/README.zh.md", "hub.md", "site:../../teaching/hub.html"),
         ("README.md", "docs/demo.png", "/docs/demo.png"),
     ],
 )
@@ -48,11 +43,6 @@ def test_a_link_between_files_is_one_between_pages(file, target, address):
 def test_a_link_to_what_is_not_there_stops_the_build():
     with pytest.raises(ValueError, match=r"README\.md: a link leads to docs/gone, which is not there"):
         links.address("docs/gone", "README.md")
-
-
-def test_what_stands_in_code_is_no_link():
-    text = "See [`use`](guide/use.md).\n\n```\n[a](guide/gone.md)\n```\n\nand `[a](guide/gone.md)`"
-    assert links.rewritten(text, "docs/README.md") == text
 
 
 def test_each_page_of_documentation_and_each_lesson_is_a_page():

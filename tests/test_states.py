@@ -211,6 +211,26 @@ def test_without_states_nothing_is_followed(monkeypatch):
     assert not RecordedStates(run.folder).units
 
 
+def rows(count, width):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((count, width), (1, 2)))
+
+
+def share(model, variables, optimizer):
+    """A replica's step: its share of the mean of the squares over 8 rows, and its update."""
+    import tensorflow as tf
+
+    def step(batch):
+        with tf.GradientTape() as tape:
+            losses = tf.reduce_sum(tf.cast(model(batch), tf.float32) ** 2, axis=1)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    return step
+
+
 @pytest.mark.trains
 def test_a_variable_that_is_gone_by_a_steps_end_is_not_compared():
     def train(strategy):
@@ -222,22 +242,12 @@ def test_a_variable_that_is_gone_by_a_steps_end_is_not_compared():
             optimizer = keras.optimizers.SGD(0.1)
         left = [tf.Variable(3.0)]
 
-        def share(batch):
-            with tf.GradientTape() as tape:
-                losses = tf.reduce_sum(model(batch) ** 2, axis=1)
-                loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
-            optimizer.apply_gradients(
-                zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
-            )
-            return loss
-
         @tf.function
         def step(batch):
             left.clear()  # while the graph is made
-            return strategy.run(share, args=(batch,))
+            return strategy.run(share(model, model.trainable_variables, optimizer), args=(batch,))
 
-        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32, 2), (1, 2))).batch(8)
-        for batch in strategy.experimental_distribute_dataset(data):
+        for batch in strategy.experimental_distribute_dataset(rows(32, 2).batch(8)):
             dtk.record_step(step(batch), batch=batch, model=model)
 
     assert dtk.verify(dtk.run(train)).verdict == "one device"
@@ -280,21 +290,13 @@ def test_a_call_that_reads_its_data_itself_is_made_again_with_the_same(given):
             model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1)])
             optimizer = keras.optimizers.Adam(0.01)
 
-        def share(batch):
-            with tf.GradientTape() as tape:
-                losses = tf.reduce_sum(tf.cast(model(batch), tf.float32) ** 2, axis=1)
-                loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
-            gradients = tape.gradient(loss, model.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-            return loss
-
-        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((64, 8), (1, 2))).shuffle(64, seed=1)
-        iterator = iter(strategy.experimental_distribute_dataset(data.batch(8)))
+        iterator = iter(strategy.experimental_distribute_dataset(rows(64, 8).shuffle(64, seed=1).batch(8)))
 
         @tf.function
         def step(given):
             batch = next(iterator if given is None else given)
-            dtk.record_step(strategy.run(share, args=(batch,)), batch=batch, model=model)
+            losses = strategy.run(share(model, model.trainable_variables, optimizer), args=(batch,))
+            dtk.record_step(losses, batch=batch, model=model)
 
         for _ in range(8):
             step(iterator if given else None)
@@ -351,15 +353,9 @@ def test_variables_are_matched_whenever_the_garbage_collector_comes():
             module.weight = weight = tf.Variable([3.0, 4.0])
             optimizer = keras.optimizers.SGD(0.1)
 
-        def share(batch):
-            with tf.GradientTape() as tape:
-                loss = tf.nn.compute_average_loss(tf.reduce_sum((batch * weight) ** 2, axis=1), global_batch_size=8)
-            optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
-            return loss
-
-        data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32, 2), (1, 2))).batch(8)
-        for batch in strategy.experimental_distribute_dataset(data):
-            dtk.record_step(strategy.run(share, args=(batch,)), batch=batch, model=module)
+        step = share(lambda batch: batch * weight, [weight], optimizer)
+        for batch in strategy.experimental_distribute_dataset(rows(32, 2).batch(8)):
+            dtk.record_step(strategy.run(step, args=(batch,)), batch=batch, model=module)
 
     assert dtk.verify(dtk.run(train)).verdict == "one device"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from fabricate import fabricate
 from dtk import cli
 from dtk.live.lines import Fold, label
 from dtk.records import Journal, events
-from dtk.runs import opened
 from dtk.scaling import summary
 
 
@@ -52,16 +50,6 @@ def test_a_line_waits_for_the_others_and_not_for_ever(fold):
     fold.add(0, ["hello"])
     assert ready(fold) == []
     assert ready(fold, last=True) == ["[worker 0] hello"]
-
-
-def test_each_keeps_its_order_around_a_common_line(fold):
-    fold.add(0, ["a", "both", "x"])
-    fold.add(1, ["b", "both", "y"])
-    said = ready(fold, last=True)
-    assert said.count("[worker 0-1] both") == 1
-    common = said.index("[worker 0-1] both")
-    assert {*said[:common]} == {"[worker 0] a", "[worker 1] b"}
-    assert {*said[common + 1 :]} == {"[worker 0] x", "[worker 1] y"}
 
 
 def test_nothing_is_lost_whatever_the_order():
@@ -141,9 +129,3 @@ def test_the_report_has_all_that_people_look_for(run, tmp_path, capsys):
     assert "check replicas agree: PASS" in page
     assert page.count("<figure>") >= 4
     assert page.count("<img alt=") == page.count("<figure>")
-
-
-def test_a_reopened_run_is_the_run(run):
-    again = opened(run.dir)
-    assert replace(again, seconds=run.seconds).records.equals(run.records)
-    assert (again.mode, again.workers, again.seconds) == ("cluster", 2, 2.0)

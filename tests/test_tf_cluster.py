@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 
-import lanes
 import pytest
 from waiting import wait_for
 
@@ -137,23 +136,6 @@ def test_the_peer_in_the_collective_is_not_blamed(how, words):
     with pytest.raises(dtk.WorkerFailed, match=words) as caught:
         dtk.run(fail_beside_a_collective, args=(how,))
     assert caught.value.worker == 1
-
-
-def no_cluster_of_its_own():
-    import tensorflow as tf
-
-    return tf.keras.Model.__module__.split(".")[0]
-
-
-def test_keras_2_and_3_from_one_warm_parent():
-    if lanes.KERAS_3:
-        assert dtk.run(no_cluster_of_its_own, workers=1, keras=2).results == ["tf_keras"]
-        assert dtk.run(no_cluster_of_its_own, workers=1, keras=3).results == ["keras"]
-    else:
-        assert dtk.run(no_cluster_of_its_own, workers=1, keras=2).results == ["keras"]
-        with pytest.raises(dtk.ClusterConfigError, match="keras=3: the keras installed here is 2.15"):
-            dtk.run(no_cluster_of_its_own, workers=1, keras=3)
-    assert dtk.run(no_cluster_of_its_own, workers=1).results == ["keras"]
 
 
 def first_weights():

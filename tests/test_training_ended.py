@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pandas
@@ -87,13 +86,3 @@ def fine():
 def test_bad_evaluators(keywords, words):
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(fine, **keywords)
-
-
-def test_an_evaluator_that_cannot_travel_is_named():
-    lock = threading.Lock()
-
-    def evaluate():
-        return lock
-
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `evaluate`; create it inside$"):
-        dtk.run(fine, evaluator=evaluate)

@@ -179,12 +179,6 @@ def test_one_replica_recorded_nothing(make):
     assert "the cluster has 2 replicas, and its records are of the replicas 0; add" in str(refused(run))
 
 
-def test_a_replica_that_is_none(make):
-    run = make()
-    edit_records(run, 1, lambda rows: [*rows, [5, *rows[0][1:]]])
-    assert "are of the replicas 0, 1, 5;" in str(refused(run))
-
-
 @pytest.mark.parametrize("step", [1, 9])
 def test_a_step_is_missing(make, step):
     run = make()
@@ -237,10 +231,6 @@ def test_one_worker_is_off_in_the_last_bit(make):
     assert error.reason == "replicas"
 
 
-def test_workers_hold_different_models(make):
-    assert "hold different models" in str(refused(make(final=[END, END[:1]])))
-
-
 # --- the losses of the steps: half the tolerance passes, twice as much fails; uneven batches are explained
 
 
@@ -288,11 +278,6 @@ def test_an_uneven_last_batch_is_explained(make, kind, who):
     error = refused(*uneven_pair(make, [8, 7], kind=kind))
     assert error.reason == "uneven batch"
     assert f"has 15 examples: 8 on replica 0, 7 on replica 1; {who} averages the replicas' means" in str(error)
-
-
-@pytest.mark.parametrize("counts", [[1, 0], [64, 63], [3, 2, 2, 2]])
-def test_other_uneven_batches_are_explained(make, counts):
-    assert refused(*uneven_pair(make, counts)).reason == "uneven batch"
 
 
 def test_a_wrong_loss_at_an_uneven_batch_is_not_explained_away(make):

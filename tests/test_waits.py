@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dtk.records import RunFolder
-from dtk.watch.waiting import State, Waiting, board, explain, given_up, load, save, uneven, unlike
+from dtk.watch.waiting import State, Waiting, board, explain, given_up, load, save, uneven
 
 
 def state(worker, what="training", step=0, **facts):
@@ -37,13 +37,6 @@ def test_a_worker_that_ended_early():
 def test_a_worker_that_ended_early_without_records():
     words = "worker 1 ended, worker 0 waits at line 17 in train: give all workers equally many steps"
     assert stalled(waits(0), state(1, "finished"))[2] == words
-
-
-def test_two_of_four_ended_early():
-    states = waits(0, step=3), state(1, "finished", step=2), waits(2, step=3), state(3, "finished", step=3)
-    reason, edges, words = stalled(*states)
-    assert (reason, edges) == ("uneven", [(0, 1), (0, 3), (2, 1), (2, 3)])
-    assert words.startswith("workers 1 and 3 ended, workers 0 and 2 wait in step 4: give")
 
 
 def test_an_evaluation_by_the_chief_alone():
@@ -82,13 +75,6 @@ def test_a_missing_peer(other, words):
 def test_a_silent_worker():
     words = "workers 0 and 2 wait in step 5 for worker 1, but worker 1 is silent at line 5 in train after step 4"
     assert stalled(waits(0, 4), silent(1, 4), waits(2, 4)) == ("silent", [(0, 1), (2, 1)], words)
-
-
-def test_silent_workers_that_do_the_same_are_told_together():
-    words = (
-        "worker 0 waits in step 5 for workers 1 and 2, but workers 1 and 2 are silent at line 5 in train after step 4"
-    )
-    assert stalled(waits(0, 4), silent(1, 4), silent(2, 4))[2] == words
 
 
 def test_different_collectives_are_a_ring_of_waits():
@@ -172,14 +158,6 @@ def test_the_board_says_who_is_waited_for():
     states = waits(0, step=3, quiet=5.0), silent(1, step=3), waits(2, step=3, quiet=5.0)
     waiting = "step 4, waits inside TensorFlow for 5 s, waits for worker 1"
     assert [str(line) for line in board(states)] == [waiting, "step 4, silent for 12 s", waiting]
-
-
-def test_fits_of_different_length():
-    states = state(0, step=8, planned=12), state(1, step=8, planned=8)
-    words = "fit was to do 12 steps an epoch on worker 0 and 8 on worker 1, so that the workers met in different "
-    assert unlike(states) == words + "collectives after step 8: give all workers equally many steps"
-    assert unlike([state(0, planned=8), state(1, planned=8)]) == ""
-    assert unlike([state(0), state(1, planned=8)]) == ""
 
 
 def test_a_stopped_worker_that_its_peers_gave_up():

@@ -6,15 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.interactive import clusters
 from dtk.interactive.barrier import Gate, Stopped, Wait, Where, stuck, unlike
-from dtk.interactive.inspection import table
-from dtk.interactive.repair import Settled
 from dtk.worker import wire
 
 HERE, THERE = ("<cell 1>", 3, "<cell 1>", 3), ("<cell 1>", 5, "<cell 1>", 5)
@@ -48,10 +45,6 @@ def test_nobody_waits_for_one_that_may_still_come():
     assert stuck(before, now) == []
 
 
-def test_nobody_waits_who_has_met_all_others():
-    assert stuck(*looks(at(0, 8), at(1, 8, cell=None))) == []
-
-
 def test_one_waits_for_another_whose_collective_failed():
     assert stuck(*looks(at(0, 8), at(1, 8, cell=None)), broken=[1]) == [Wait(0, HERE, (1,))]
 
@@ -82,11 +75,6 @@ def test_lines_that_met_in_one_collective_are_found():
     assert found == [(0, HERE), (1, THERE)]
 
 
-def test_the_first_is_the_one_with_the_lower_number():
-    now = {1: replace(at(1, 8, THERE), cell=None), 0: at(0, 8)}
-    assert unlike(now, str) == [(0, HERE), (1, THERE)]
-
-
 def test_equal_lines_and_other_collectives_are_alike():
     assert unlike({0: at(0, 8), 1: at(1, 8, THERE)}, lambda _: "a = reduce(x)") == []
     assert unlike({0: at(0, 8), 1: at(1, 9, THERE)}, str) == []
@@ -100,15 +88,6 @@ def gate():
     gate = Gate()
     gate.files[__file__] = True
     return gate
-
-
-def test_an_open_gate_counts_and_remembers_the_line(gate):
-    gate.arrive("all", 100)
-    gate.took("all", 100)
-    assert gate.count == 1
-    counter, number, place = gate.met[0]
-    assert (counter, number, place[0]) == ("all", 100, __file__)
-    assert gate.place()[0] == __file__
 
 
 def test_a_closed_gate_holds_until_it_is_opened(gate):
@@ -172,30 +151,6 @@ def test_lines_arrive_whole_and_in_order(tmp_path):
 
 
 # ---- what is said
-
-
-def test_the_table_says_what_differs_and_what_may():
-    rows = {
-        0: [
-            {"name": "w", "kind": "variable", "kept": "mirrored", "shape": [2], "digest": "a"},
-            {"name": "n", "kind": "int", "kept": "own", "digest": "x", "text": "0"},
-            {"name": "only", "kind": "int", "kept": "own", "digest": "x", "text": "7"},
-        ],
-        1: [
-            {"name": "w", "kind": "variable", "kept": "mirrored", "shape": [2], "digest": "b"},
-            {"name": "n", "kind": "int", "kept": "own", "digest": "y", "text": "1"},
-        ],
-    }
-    found = table(rows).set_index("name")
-    assert dict(found.workers) == {"w": "DIFFER", "n": "differ, as each has its own", "only": "only on 0"}
-    assert dict(found["worker 1"]) == {"w": "b", "n": "1", "only": ""}
-
-
-def test_how_replicas_are_is_said_with_the_numbers():
-    assert str(Settled(3, [])) == "replicas are equal (3 variables compared)"
-    words = "replicas differ in w and 1 more: cluster.sync() gives all workers worker 0's"
-    assert str(Settled(3, ["w", "v"])) == words
-    assert str(Settled(0, [])) == "there are no variables to compare"
 
 
 def test_a_syntax_error_is_found_before_anything_is_sent():

@@ -143,7 +143,10 @@ def stops(strategy):
 
 
 def test_a_stopped_worker():
+    began = time.monotonic()
     error = stalled(stops, 4)
+    # The limit is 2 s after the 4; a loaded machine gets more.
+    assert 4 < time.monotonic() - began - error.records.ended.max() < 14, "it is told in time"
     words = "no worker made progress for 4 s; worker 1 is stopped by a signal (SIGSTOP, or a debugger) after step 3, "
     assert str(error).startswith(words)
     # The signal stops the threads as well that have worker 1's part of step 3 still to send.
@@ -168,31 +171,6 @@ def test_collectives_in_another_order():
         dtk.run(other_orders)
     words = "the workers met in different collectives, with the shapes [2] and [3]; all must make the same ones in "
     assert str(caught.value) == words + "the same order, of the same shapes, and equally many steps"
-
-
-def waits_for_a_file(strategy):
-    """Each waits for what the other has not come to: the chief in a collective, the other for the chief's file."""
-    import tensorflow as tf
-
-    step = summed(strategy)
-    step()
-    if dtk.is_chief():
-        step()
-        (dtk.run_dir() / "go").write_text("")
-    while not tf.io.gfile.exists(str(dtk.run_dir() / "go")):
-        time.sleep(0.2)
-    step()
-
-
-def test_it_is_told_in_time():
-    began = time.monotonic()
-    with pytest.raises(dtk.WorkerStalled) as caught:
-        dtk.run(waits_for_a_file, stall_timeout=4)
-    told = time.monotonic() - began
-    last = caught.value.records.ended.max()
-    # The limit is 2 s; a loaded machine gets more.
-    assert 4 < told - last < 14
-    assert "worker 0 waits in step 2 for worker 1, but worker 1 is silent at line" in str(caught.value)
 
 
 def through_the_network(strategy):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import pytest
 from fabricate import said
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.scaling import shares as scaling
 from dtk.view import loss_scaling as widgets
 from dtk.view.loss_scaling import DIVISORS, loss_scaling_lab, numbers
 from dtk.view.palette import worker_color
@@ -38,11 +33,6 @@ def test_only_the_global_batch_gives_one_devices_step(replicas, examples):
         assert step.loss == pytest.approx(times * step.alone)
         assert step.slope == pytest.approx(times * step.slope_alone)
         assert step.ratio == pytest.approx(times)
-
-
-def test_shares_are_those_of_the_lesson():
-    step = numbers(2, 2, GLOBAL)
-    assert step.shares == (scaling.share([2, 3], 4), scaling.share([4, 5], 4)) == (1.25, 2.25)
 
 
 def test_the_gradient_is_the_losses_slope():
@@ -76,13 +66,6 @@ def test_each_control_changes_the_numbers_and_the_picture(lab):
         assert 'src="data:image/png;base64,iVBOR' in lab.picture.value
         assert lab.picture.value not in pictures
         pictures.append(lab.picture.value)
-
-
-def test_controls_stop_where_the_numbers_end(lab):
-    for name, most in (("replicas", widgets.MOST_REPLICAS), ("examples", widgets.MOST_EXAMPLES)):
-        for value, kept in ((99, most), (0, 1)):
-            lab.controls[name].value = value
-            assert lab.controls[name].value == kept
 
 
 # ---- the static twin

@@ -28,7 +28,7 @@ def alone() -> None:
     where TF_CONFIG's cluster lists only the workers, as the documentation of train_and_evaluate has it. With an entry
     of its own it can be built, starts a server, watches the workers' health with a thread that keeps it from being
     copied (RunConfig copies it: "cannot be deep copied in eager mode"), and names its device /job:evaluator, on which
-    Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator_evaluator.py tells when
+    Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator.py tells when
     this can go.
     """
 
@@ -42,7 +42,7 @@ def join_once() -> None:
 
     TensorFlow starts the executor of collectives anew for each of them. What a peer has asked the old executor for by
     then is lost, so that both workers wait forever in the broadcast of the first variable; and the collective keys
-    begin anew as well. tests/test_two_strategies.py tells when this can go.
+    begin anew as well. tests/test_compat.py tells when this can go.
     """
     first: dict[str, Any] = {}
 

@@ -8,7 +8,7 @@ batch B takes 1 + B / Bc times the examples that a small batch takes, where Bc i
 2018, "An Empirical Model of Large-Batch Training", sections 2.2 and 2.3).
 
 `docs/explanation/scaling_model.md` says what is left out, compares with published efficiencies, with nothing tuned, and
-has the sources of their parameters; `tests/simulate.py` plays the step message by message.
+has the sources of their parameters.
 
 Latency and bandwidth come from measured all-reduces: their formulas are linear in the latency and in the seconds a byte
 takes, so

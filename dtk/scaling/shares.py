@@ -8,7 +8,7 @@ Keras `fit` divides that mean by the number of replicas, and the sum over replic
 The two are equal when every replica has the same number of examples. In a loop of one's own a
 share is the sum over the replica's examples, divided by the global batch; TensorFlow's custom-training tutorial,
 "Define the loss function", has the reason. What TensorFlow computes, these functions compute without it;
-`tests/test_scaling_tensorflow.py` compares the two.
+`tests/test_scaling.py` compares the two.
 """
 
 from __future__ import annotations

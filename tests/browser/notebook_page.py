@@ -209,11 +209,3 @@ def inject_an_exception(lab: Locator) -> None:
     lab.get_by_role("button", name="run").press("Enter")
     expect(lab).to_contain_text("As predicted: the worker ends", timeout=120 * SECONDS)
     expect(lab).to_contain_text("exception(worker=1, step=16)")
-
-
-def divide_by_the_global_batch(lab: Locator) -> None:
-    """In the lab of loss scaling, by keyboard: the right divisor, and one replica more."""
-    lab.get_by_role("radio", name="global batch").press("Space")
-    expect(lab).to_contain_text("The loss and the gradient are one device's")
-    lab.get_by_role("spinbutton", name="replicas").press("ArrowUp")
-    expect(lab.get_by_role("img")).to_have_attribute("alt", re.compile("3 replicas with 3 examples each"))

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import site
-import subprocess
-import sys
-
 import nbformat
 import pytest
 from serving import serve
@@ -46,27 +41,6 @@ def test_a_folder_that_cant_be_written(tmp_path, visit):
         page.page.get_by_text("is read-only. Use").wait_for()
         page.shot("read-only")
         assert nbformat.read(page.path, 4) == before
-
-
-def test_a_kernel_of_another_python(tmp_path, visit):
-    other = tmp_path / "other"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(other)], check=True, timeout=120)
-    (home,) = other.glob("lib/python*/site-packages")
-    (home / "same.pth").write_text("\n".join(site.getsitepackages()))
-    spec = tmp_path / "lab" / "data" / "kernels" / "other"
-    spec.mkdir(parents=True)
-    argv = [str(other / "bin" / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Other", "language": "python"}))
-    with serve(tmp_path / "lab", ["--MultiKernelManager.default_kernel_name=other"]) as server:
-        notebook = nbformat.read(server.notebooks / f"{LESSON}.ipynb", 4)
-        notebook.metadata.kernelspec = {"name": "other", "display_name": "Other", "language": "python"}
-        nbformat.write(notebook, server.notebooks / f"{LESSON}.ipynb")
-        page = visit(server, LESSON, again=True)
-        train_two_workers(page)
-        page.type("import sys; sys.prefix, set(dtk.run(lambda: sys.prefix, start='cold').results)")
-        where = page.run("import sys; sys.prefix")
-        page.wait_idle(120)
-        assert where.locator(".jp-OutputArea").text_content().count(str(other)) == 2
 
 
 def test_a_jupyterlab_without_widgets_shows_the_last_frame(tmp_path, visit):

@@ -59,22 +59,3 @@ def test_a_question_is_answered_kept_and_compared(server, visit, expect, width, 
         ("came out", "99.step"),
         ("checked", "00.share"),
     ]
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_report_is_a_page(browser, pictures, own_answers, tmp_path, monkeypatch, dark):
-    import dtk
-
-    monkeypatch.setenv("DTK_ANSWERS", str(own_answers))
-    dtk.ask("00.speed", "How many times as fast?", between=(0.5, 4), unit="times", answer=2).came_out(1.16)
-    dtk.check("00.share", lambda losses, global_batch: sum(losses) / global_batch)
-    (ax,) = dtk.plot.axes(None)
-    ax.plot([1, 2, 3], [3.0, 2.0, 1.5])
-    dtk.plot.headline(ax, "A figure of the lesson", "what to see in it")
-    dtk.report("00", tmp_path / "report.html")
-    context = browser.new_context(color_scheme="dark" if dark else "light", viewport={"width": 800, "height": 1000})
-    page = context.new_page()
-    page.goto(f"file://{tmp_path / 'report.html'}")
-    assert page.get_by_role("img").first.get_attribute("alt") == "A figure of the lesson. what to see in it"
-    page.screenshot(path=str(pictures / f"report-{'dark' if dark else 'light'}.png"), full_page=True)
-    context.close()

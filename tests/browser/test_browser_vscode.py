@@ -88,19 +88,6 @@ def test_the_fault_lab(vscode):
     assert_readable(lab)
 
 
-def test_the_lab_of_loss_scaling(vscode):
-    from notebook_page import divide_by_the_global_batch
-    from playwright.sync_api import expect
-
-    page = vscode(dark=True)
-    page.page.evaluate("code => window.vscode.run(code)", cells("02_loss_scaling", "import dtk", "loss_scaling_lab("))
-    lab = page.page.locator(".output")
-    expect(lab).to_contain_text("3 + 3.33 = 6.33")
-    divide_by_the_global_batch(lab)
-    page.shot("lab", lab)
-    assert_readable(lab)
-
-
 def assert_readable(view) -> None:
     """VS Code sets widgets on white, in its dark theme as well; and its own modules, no others, are what was needed."""
     texts = view.evaluate(_BRIGHTNESS)

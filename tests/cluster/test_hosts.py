@@ -69,17 +69,6 @@ def test_a_cable_that_is_cut_is_named(network, place):
     assert "the network between them is cut" in str(caught.value)
 
 
-def test_another_tensorflow_on_one_host_is_named_before_a_start(network, tmp_path):
-    other = tmp_path / "tensorflow-2.20.0.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n")
-    commands = {**network.commands, network.address(2): network.command(2, f"PYTHONPATH={tmp_path}:{ROOT}")}
-    one, two = network.address(1), network.address(2)
-    words = rf"^worker 1 on {two}: tensorflow 2.20.0 there, [\d.]+ on {one}; install the same on every machine$"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(programs.raises, workers=2, on=dtk.places.Hosts(commands, python=sys.executable))
-
-
 def test_a_blocked_port_is_named_before_a_start(network):
     network.block(2, 1)
     one, two = network.address(1), network.address(2)

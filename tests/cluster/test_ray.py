@@ -36,12 +36,6 @@ def test_who_raises_is_named_with_the_host(place):
         dtk.run(programs.raises, workers=2, on=place, timeout=100)
 
 
-def test_four_nodes(place, baseline):
-    run = dtk.run(programs.digits, workers=4, on=place, timeout=250)
-    dtk.verify(run, baseline)
-    assert run.records.groupby("worker").size().to_dict() == dict.fromkeys(range(4), 12)
-
-
 def test_more_workers_than_there_is_room_for(place):
     words = "5 workers with 1 CPU each on Ray: its 5 nodes have 4; ask for fewer workers, for less .*, or add nodes"
     with pytest.raises(dtk.ClusterConfigError, match=words):

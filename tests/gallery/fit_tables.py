@@ -187,34 +187,3 @@ def imbalanced_classes(strategy: Any, slip: str | None = None) -> Any:
     data = batches(slices(x, fraud), 32, strategy, slip)
     model.fit(data, callbacks=[dtk.Recorder()], class_weight=weights, verbose=0)
     return model.get_weights()
-
-
-@program(
-    kind="tabular",
-    source="keras-io examples/structured_data/wide_deep_cross_networks.py, without normalisation",
-    slips=SLIPS,
-)
-def wide_and_deep(strategy: Any, slip: str | None = None) -> Any:
-    """A wide part and a cross network beside a deep one, from a dictionary of inputs."""
-    import keras
-    from keras import layers
-
-    columns, ill = table(256)
-    sizes = {"sex": 2, "pain": 5}
-    with scope(strategy, slip):
-        inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in sizes}
-        inputs["age"] = keras.Input((1,), name="age")
-        age = layers.Rescaling(0.02, offset=-1.0)(inputs["age"])
-        wide = layers.concatenate([layers.CategoryEncoding(n)(inputs[name]) for name, n in sizes.items()] + [age])
-        embedded = [layers.Flatten()(layers.Embedding(n, 4)(inputs[name])) for name, n in sizes.items()]
-        first = cross = layers.concatenate([*embedded, age])
-        for _ in range(2):
-            cross = layers.Add()([layers.Multiply()([first, layers.Dense(first.shape[-1])(cross)]), cross])
-        deep = layers.Dense(16, activation="tanh")(first)
-        z = layers.concatenate([wide, cross, layers.Dense(16, activation="tanh")(deep)])
-        model = keras.Model(inputs, layers.Dense(2, activation="softmax")(z))
-        optimizer = keras.optimizers.Adam(rate(0.01, strategy, slip))
-        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(), metrics=["accuracy"])
-    data = slices({name: columns[name][:, None] for name in inputs}, ill.astype("int64"))
-    model.fit(batches(data, 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()

@@ -68,38 +68,6 @@ def texts_from_scratch(strategy: Any, slip: str | None = None) -> Any:
     return model.get_weights()
 
 
-@program(kind="recurrent", source="keras-io examples/nlp/addition_rnn.py", slips=SLIPS)
-def addition_rnn(strategy: Any, slip: str | None = None) -> Any:
-    """Sums as strings: an LSTM reads the question, RepeatVector and another write the answer, one softmax a digit."""
-    import keras
-    import numpy as np
-    from keras import layers
-
-    signs = "0123456789+ "
-    a, b = np.random.default_rng(0).integers(0, 100, (2, 256))
-    questions = [f"{i}+{j}".ljust(5)[::-1] for i, j in zip(a, b, strict=True)]
-    answers = [str(i + j).ljust(3) for i, j in zip(a, b, strict=True)]
-    x = np.array([[np.eye(12)[signs.index(c)] for c in text] for text in questions], "float32")
-    y = np.array([[np.eye(12)[signs.index(c)] for c in text] for text in answers], "float32")
-    with scope(strategy, slip):
-        model = keras.Sequential(
-            [
-                keras.Input((5, 12)),
-                layers.LSTM(24),
-                layers.RepeatVector(3),
-                layers.LSTM(24, return_sequences=True),
-                layers.Dense(12, activation="softmax"),
-            ]
-        )
-        optimizer = keras.optimizers.Adam(rate(0.005, strategy, slip))
-        model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
-    data = batches(slices(x, y), 32, strategy, slip)
-    for _ in range(2):  # the example fits an epoch at a time, and shows predictions between
-        model.fit(data, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-        model.predict(x[:4], verbose=0)
-    return model.get_weights()
-
-
 @program(kind="translation", source="keras-io examples/nlp/lstm_seq2seq.py", slips=SLIPS)
 def lstm_seq2seq(strategy: Any, slip: str | None = None) -> Any:
     """Two inputs; the decoder starts from the encoder's states. Padding is a sign like others: there is no mask."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, penalised, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalised, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -17,13 +17,6 @@ def series(count=128):
     rng = np.random.default_rng(121)
     waves = np.sin(np.arange(13) * 0.6 + rng.uniform(0, 6, (count, 1))) + rng.normal(0, 0.05, (count, 13))
     return waves[:, :12, None].astype("float32"), waves[:, 12:].astype("float32")
-
-
-def distributed(strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(series()).shuffle(128, seed=9)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 def forecasting(strategy, slip, optimizer, share, normalised=False):
@@ -54,7 +47,7 @@ def forecasting(strategy, slip, optimizer, share, normalised=False):
         dtk.record_step(losses, batch=inputs, model=model)
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
-    for inputs in distributed(strategy, slip):
+    for inputs in distributed(series(), BATCH, strategy, slip, shuffled=9):
         distributed_train_step(inputs)
 
 

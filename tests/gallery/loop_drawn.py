@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
-
-
-def distributed(arrays, strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(arrays)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 def stripes(count=128):
@@ -57,13 +50,9 @@ def variational(strategy, slip, drawn):
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"encoder": encoder, "decoder": decoder})
-
-    for inputs in distributed(stripes(), strategy, slip):
-        step(inputs)
+    looped(
+        train_step, {"encoder": encoder, "decoder": decoder}, distributed(stripes(), BATCH, strategy, slip), strategy
+    )
 
 
 @program(kind="loop", source="TensorFlow tutorial generative/cvae, dense", right="not decidable")
@@ -127,7 +116,7 @@ def actor_critic(strategy, slip, axes):
         losses = strategy.run(train_step, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=model, epoch=epoch)
 
-    dataset = distributed(episodes(), strategy, slip)
+    dataset = distributed(episodes(), BATCH, strategy, slip)
     for epoch in (1, 2):
         for inputs in dataset:
             step(inputs, tf.constant(epoch))

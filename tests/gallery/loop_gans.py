@@ -1,10 +1,9 @@
-"""Loops with two models that train each other: DCGAN and WGAN-GP, small."""
+"""Loops with two models that train each other: DCGAN, small."""
 
 from __future__ import annotations
 
-import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH, NOISE = 16, 6
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -18,13 +17,6 @@ def rings(count=128):
     angles = rng.uniform(0, 2 * np.pi, count)
     points = np.stack([np.cos(angles), np.sin(angles)], axis=1) + rng.normal(0, 0.05, (count, 2))
     return points.astype("float32"), rng.normal(size=(count, NOISE)).astype("float32")
-
-
-def distributed(strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(rings())
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 def make_generator_model(normalised=False):
@@ -71,13 +63,12 @@ def dcgan(strategy, slip, drawn=False, normalised=False):
         discriminator_optimizer.apply_gradients(zip(disc_gradients, discriminator.trainable_variables, strict=True))
         return {"disc_loss": disc_loss, "gen_loss": gen_loss}
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"generator": generator, "discriminator": discriminator})
-
-    for inputs in distributed(strategy, slip):
-        step(inputs)
+    looped(
+        train_step,
+        {"generator": generator, "discriminator": discriminator},
+        distributed(rings(), BATCH, strategy, slip),
+        strategy,
+    )
 
 
 @program(kind="loop", source="TensorFlow tutorial generative/dcgan", right="not decidable")
@@ -101,50 +92,3 @@ def dcgan_noise_as_data(strategy, slip=None):
 def dcgan_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: the generator normalises by each replica's own batch."""
     dcgan(strategy, slip, normalised=True)
-
-
-@program(kind="loop", source="keras.io example generative/wgan_gp, noise and mixing in the data", slips=EVERY)
-def wgan_gradient_penalty(strategy, slip=None):
-    """Right: the penalty is a number for each example, from its own gradient. The critic is updated twice a step."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    with scope(strategy, slip):
-        generator, critic = make_generator_model(), make_discriminator_model()
-        g_optimizer = keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5, beta_2=0.9)
-        d_optimizer = keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5, beta_2=0.9)
-
-    def gradient_penalty(real, fake, alpha):
-        interpolated = real + alpha * (fake - real)
-        with tf.GradientTape() as tape:
-            tape.watch(interpolated)
-            score = critic(interpolated, training=True)
-        gradients = tape.gradient(score, interpolated)
-        return tf.square(tf.sqrt(tf.reduce_sum(tf.square(gradients), axis=1)) - 1)
-
-    def train_step(inputs):
-        (points, noise), alpha = inputs
-        for _ in range(2):
-            with tf.GradientTape() as tape:
-                fake = generator(noise, training=True)
-                wasserstein = critic(fake, training=True) - critic(points, training=True)
-                each = wasserstein[:, 0] + 10.0 * gradient_penalty(points, fake, alpha)
-                d_loss = average(each, BATCH, strategy, slip)
-            gradients = tape.gradient(d_loss, critic.trainable_variables)
-            d_optimizer.apply_gradients(zip(gradients, critic.trainable_variables, strict=True))
-        with tf.GradientTape() as tape:
-            g_loss = average(-critic(generator(noise, training=True), training=True)[:, 0], BATCH, strategy, slip)
-        gradients = tape.gradient(g_loss, generator.trainable_variables)
-        g_optimizer.apply_gradients(zip(gradients, generator.trainable_variables, strict=True))
-        return d_loss + g_loss
-
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[generator, critic])
-
-    alphas = np.random.default_rng(12).uniform(size=(128, 1)).astype("float32")
-    dataset = tf.data.Dataset.from_tensor_slices((rings(), alphas))
-    for inputs in strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip)):
-        step(inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, penalised, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalised, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -21,13 +21,6 @@ def images(count=128):
         row, column = 4 * (label // 2), 4 * (label % 2)
         picture[row : row + 4, column : column + 4] += 0.7
     return pictures, labels
-
-
-def distributed(strategy, slip, batch=BATCH):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(images()).shuffle(128, seed=3)
-    return strategy.experimental_distribute_dataset(batches(dataset, batch, strategy, slip))
 
 
 @program(
@@ -73,7 +66,7 @@ def distribute_custom_training(strategy, slip=None):
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
     total = 0.0
-    for inputs in distributed(strategy, slip):
+    for inputs in distributed(images(), BATCH, strategy, slip, shuffled=3):
         total += distributed_train_step(inputs)
     return float(total)
 
@@ -91,7 +84,7 @@ def multi_worker_ctl(strategy, slip=None):
         model.build((None, 8, 8, 1))
         optimizer = keras.optimizers.RMSprop(rate(0.002, strategy, slip))
         loss_object = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
-    dataset = distributed(strategy, slip)
+    dataset = distributed(images(), BATCH, strategy, slip, shuffled=3)
 
     @tf.function
     def train_step(iterator):
@@ -154,7 +147,7 @@ def epoch_in_one_function(strategy, slip=None):
             count += 1
         return total / tf.cast(count, tf.float32)
 
-    dataset = distributed(strategy, slip)
+    dataset = distributed(images(), BATCH, strategy, slip, shuffled=3)
     for epoch in range(2):
         distributed_train_epoch(dataset, tf.constant(epoch + 1))
 
@@ -192,7 +185,7 @@ def keras_loop_from_scratch(strategy, slip=None):
         optimizer.apply(gradients, model.trainable_weights)
         return loss_value
 
-    for step, batch in enumerate(distributed(strategy, slip)):
+    for step, batch in enumerate(distributed(images(), BATCH, strategy, slip, shuffled=3)):
         losses = strategy.run(train_step, args=batch)
         dtk.record_step(losses, batch=batch, model=model, step=step + 1)
 
@@ -238,7 +231,7 @@ def quickstart(strategy, slip, synchronized=None):
         losses = strategy.run(train_step, args=(inputs,))
         dtk.record_step(losses, batch=inputs, model=model)
 
-    for inputs in distributed(strategy, slip):
+    for inputs in distributed(images(), BATCH, strategy, slip, shuffled=3):
         step(inputs)
 
 

@@ -1,20 +1,13 @@
-"""Loops over pairs of things: a teacher and a student, two or three views of an example, queries and candidates."""
+"""Loops over pairs of things: several views of an example, words and contexts, queries and candidates."""
 
 from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
-
-
-def distributed(arrays, strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(arrays)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 def clusters(count=128, views=1, features=6, seed=21):
@@ -34,55 +27,6 @@ def dense(inputs, *widths):
     *hidden, last = widths
     layers = [keras.layers.Dense(width, activation="tanh") for width in hidden]
     return keras.Sequential([keras.layers.Input((inputs,)), *layers, keras.layers.Dense(last)])
-
-
-@program(kind="loop", source="keras.io example vision/knowledge_distillation, as a loop", slips=EVERY)
-def knowledge_distillation(strategy, slip=None):
-    """Right: both losses are numbers for each example. The teacher learns first, in the same loop, then the student."""
-    import keras
-    import tensorflow as tf
-
-    with scope(strategy, slip):
-        teacher, student = dense(6, 16, 4), dense(6, 5, 4)
-        optimizers = {
-            "teacher": keras.optimizers.Adam(rate(1e-2, strategy, slip)),
-            "student": keras.optimizers.Adam(rate(1e-2, strategy, slip)),
-        }
-        for name, model in {"teacher": teacher, "student": student}.items():
-            optimizers[name].build(model.trainable_variables)
-
-    def update(model, optimizer, tape, loss):
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    def teach(inputs):
-        x, y = inputs
-        with tf.GradientTape() as tape:
-            each = keras.losses.sparse_categorical_crossentropy(y, teacher(x, training=True), from_logits=True)
-            loss = average(each, BATCH, strategy, slip)
-        return update(teacher, optimizers["teacher"], tape, loss)
-
-    def distil(inputs, temperature=3.0, alpha=0.1):
-        x, y = inputs
-        soft = tf.nn.softmax(teacher(x, training=False) / temperature)
-        with tf.GradientTape() as tape:
-            logits = student(x, training=True)
-            hard = keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)
-            distillation = keras.losses.kl_divergence(soft, tf.nn.softmax(logits / temperature)) * temperature**2
-            loss = average(alpha * hard + (1 - alpha) * distillation, BATCH, strategy, slip)
-        return update(student, optimizers["student"], tape, loss)
-
-    @tf.function
-    def step(inputs, replica_step, epoch):
-        losses = strategy.run(replica_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"teacher": teacher, "student": student}, epoch=epoch)
-
-    (x,), y = clusters()
-    dataset = distributed((x, y), strategy, slip)
-    for epoch, replica_step in enumerate((teach, distil)):
-        for inputs in dataset:
-            step(inputs, replica_step, epoch + 1)
 
 
 def siamese(strategy, slip, biased):
@@ -111,7 +55,7 @@ def siamese(strategy, slip, biased):
         return loss
 
     (anchors, positives), _ = clusters(views=2)
-    for batch in distributed((anchors, positives, anchors[::-1].copy()), strategy, slip):
+    for batch in distributed((anchors, positives, anchors[::-1].copy()), BATCH, strategy, slip):
         losses = strategy.run(train_step, args=batch)
         dtk.record_step(losses, batch=batch, model=embedding, step=optimizer.iterations.numpy())
 
@@ -161,13 +105,7 @@ def skip_grams(strategy, slip=None):
         optimizer.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[words, surroundings])
-
-    for inputs in distributed((targets, contexts), strategy, slip):
-        step(inputs)
+    looped(train_step, [words, surroundings], distributed((targets, contexts), BATCH, strategy, slip), strategy)
 
 
 def two_towers(strategy, slip, gathered):
@@ -195,14 +133,13 @@ def two_towers(strategy, slip, gathered):
         optimizer.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model={"query": queries, "candidate": candidates})
-
     (first, second), _ = clusters(views=2)
-    for inputs in distributed((first, second), strategy, slip):
-        step(inputs)
+    looped(
+        train_step,
+        {"query": queries, "candidate": candidates},
+        distributed((first, second), BATCH, strategy, slip),
+        strategy,
+    )
 
 
 @program(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -17,13 +17,6 @@ def line(count=128):
     rng = np.random.default_rng(51)
     x = rng.normal(size=(count, 1))
     return x.astype("float32"), (3 * x + 2 + rng.normal(0, 0.5, (count, 1))).astype("float32")
-
-
-def distributed(arrays, strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(arrays)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 @program(kind="loop", source="TensorFlow guide basic_training_loops, its step given to strategy.run", slips=EVERY)
@@ -55,7 +48,7 @@ def line_by_hand(strategy, slip=None):
         return loss
 
     for epoch in range(2):
-        for batch in distributed(line(), strategy, slip):
+        for batch in distributed(line(), BATCH, strategy, slip):
             losses = strategy.run(train, args=batch)
             dtk.record_step(losses, batch=batch, model=model, epoch=epoch + 1)
 
@@ -77,13 +70,7 @@ def line_summed_by_its_variables(strategy, slip=None):
             variable.assign_add(-learning_rate * gradient)
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[w, b])
-
-    for inputs in distributed(line(), strategy, slip):
-        step(inputs)
+    looped(train, [w, b], distributed(line(), BATCH, strategy, slip), strategy)
 
 
 def layers_and_adam():
@@ -146,13 +133,7 @@ def mlp_from_scratch(strategy, slip=None):
         adam.apply(tape.gradient(loss, mlp.trainable_variables))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=mlp)
-
-    for inputs in distributed(line(), strategy, slip):
-        step(inputs)
+    looped(train, mlp, distributed(line(), BATCH, strategy, slip), strategy)
 
 
 @program(kind="loop", source="DeepXDE and keras.io-style PINNs: a damped oscillator, u'' + u' + 4u = 0", slips=EVERY)
@@ -190,14 +171,8 @@ def physics_informed(strategy, slip=None):
         optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(t):
-        losses = strategy.run(train, args=(t,))
-        dtk.record_step(losses, batch=t, model=network)
-
     times = np.random.default_rng(61).uniform(0, 3, (128, 1)).astype("float32")
-    for t in distributed(times, strategy, slip):
-        step(t)
+    looped(train, network, distributed(times, BATCH, strategy, slip), strategy)
 
 
 @program(kind="loop", source="Kendall, Gal, Cipolla: multi-task learning by uncertainty, a loop", slips=EVERY)
@@ -232,10 +207,9 @@ def two_tasks_weighed_by_uncertainty(strategy, slip=None):
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[model, log_variances])
-
-    for inputs in distributed((x, {"class": classes, "value": values}), strategy, slip):
-        step(inputs)
+    looped(
+        train,
+        [model, log_variances],
+        distributed((x, {"class": classes, "value": values}), BATCH, strategy, slip),
+        strategy,
+    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, batches, clipped, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, clipped, distributed, looped, rate, scope
 
 BATCH, WORDS, LENGTH = 16, 12, 6
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -24,13 +23,6 @@ def sentences(count=128):
         source[i, :length] = rng.integers(2, WORDS, length)
         target[i, 1 : length + 1] = source[i, :length][::-1]
     return source, target
-
-
-def distributed(strategy, slip):
-    import tensorflow as tf
-
-    dataset = tf.data.Dataset.from_tensor_slices(sentences()).shuffle(128, seed=5)
-    return strategy.experimental_distribute_dataset(batches(dataset, BATCH, strategy, slip))
 
 
 def encoder_and_decoder():
@@ -89,14 +81,7 @@ def translation(strategy, slip, masked_mean):
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss / LENGTH
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=[encoder, decoder])
-        return losses
-
-    for inputs in distributed(strategy, slip):
-        step(inputs)
+    looped(train_step, [encoder, decoder], distributed(sentences(), BATCH, strategy, slip, shuffled=5), strategy)
 
 
 @program(
@@ -143,13 +128,7 @@ def transformer(strategy, slip, count_of):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=model)
-
-    for inputs in distributed(strategy, slip):
-        step(inputs)
+    looped(train_step, model, distributed(sentences(), BATCH, strategy, slip, shuffled=5), strategy)
 
 
 @program(
@@ -206,13 +185,7 @@ def characters(strategy, slip, clip, **of_optimizer):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=model)
-
-    for inputs in distributed(strategy, slip):
-        step(inputs)
+    looped(train_step, model, distributed(sentences(), BATCH, strategy, slip, shuffled=5), strategy)
 
 
 @program(

@@ -10,7 +10,21 @@ import contextlib
 import os
 from typing import Any
 
-__all__ = ["DATA", "LOOP", "SHARE", "average", "batches", "clipped", "penalised", "rate", "scope"]
+import dtk
+
+__all__ = [
+    "DATA",
+    "LOOP",
+    "SHARE",
+    "average",
+    "batches",
+    "clipped",
+    "distributed",
+    "looped",
+    "penalised",
+    "rate",
+    "scope",
+]
 
 # What fits where a program uses which helper.
 DATA = ("sharding off", "global batch", "steps", "order")  # batches()
@@ -44,6 +58,28 @@ def batches(dataset: Any, batch: int, strategy: Any, slip: str | None = None) ->
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = policies.OFF if slip == "sharding off" else policies.DATA
     return dataset.batch(size, drop_remainder=True).with_options(options)
+
+
+def distributed(arrays: Any, batch: int, strategy: Any, slip: str | None = None, shuffled: int | None = None) -> Any:
+    """The arrays' examples, shuffled by that seed, in global batches, dealt out by the strategy."""
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_tensor_slices(arrays)
+    dataset = dataset if shuffled is None else dataset.shuffle(len(dataset), seed=shuffled)
+    return strategy.experimental_distribute_dataset(batches(dataset, batch, strategy, slip))
+
+
+def looped(step: Any, model: Any, dataset: Any, strategy: Any) -> None:
+    """Has all replicas make the step for each batch, in a graph, and records it."""
+    import tensorflow as tf
+
+    @tf.function
+    def whole(inputs: Any) -> None:
+        losses = strategy.run(step, args=(inputs,))
+        dtk.record_step(losses, batch=inputs, model=model)
+
+    for inputs in dataset:
+        whole(inputs)
 
 
 def average(per_example: Any, batch: int, strategy: Any, slip: str | None = None) -> Any:

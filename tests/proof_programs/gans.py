@@ -1,9 +1,9 @@
-"""Two networks that train each other: in Keras's train_step, and in loops with one tf.function, or one for each."""
+"""Two networks that train each other, in loops with one tf.function, or one for each."""
 
 from __future__ import annotations
 
 import dtk
-from proof_programs import REPLICAS, add, add_wrong
+from proof_programs import add, add_wrong
 from proof_programs.parts import BATCH, COUNT, batches, on_cluster
 
 NOISE = 6
@@ -31,49 +31,6 @@ def networks(dropout=0.0, batch_norm=False):
         return keras.Sequential([*first, *middle, layers.Dense(last)], name=name)
 
     return stack(NOISE, 2, "generator"), stack(2, 1, "discriminator")
-
-
-def by_train_step(strategy, steps=300, drawn=False, **facts):
-    """As keras.io has it: `train_step` overridden, two optimizers. drawn: the noise is drawn in the step."""
-    import keras
-    import tensorflow as tf
-
-    class GAN(keras.Model):
-        def __init__(self, generator, discriminator):
-            super().__init__()
-            self.generator, self.discriminator = generator, discriminator
-            self.seeds = keras.random.SeedGenerator(1337)
-
-        def compile(self, g_optimizer, d_optimizer, loss_fn):
-            super().compile()
-            self.g_optimizer, self.d_optimizer, self.loss_fn = g_optimizer, d_optimizer, loss_fn
-
-        def call(self, data):
-            return self.discriminator(self.generator(data[1]))
-
-        def train_step(self, data):
-            real, first, second = data[0]
-            if drawn:
-                first, second = (keras.random.normal(tf.shape(each), seed=self.seeds) for each in (first, second))
-            with tf.GradientTape() as tape:
-                fake = self.discriminator(self.generator(first, training=True), training=True)
-                true = self.discriminator(real, training=True)
-                d_loss = self.loss_fn(tf.ones_like(fake), fake) + self.loss_fn(tf.zeros_like(true), true)
-            weights = self.discriminator.trainable_weights
-            self.d_optimizer.apply_gradients(zip(tape.gradient(d_loss, weights), weights, strict=True))
-            with tf.GradientTape() as tape:
-                fake = self.discriminator(self.generator(second, training=True), training=True)
-                g_loss = self.loss_fn(tf.zeros_like(fake), fake)
-            weights = self.generator.trainable_weights
-            self.g_optimizer.apply_gradients(zip(tape.gradient(g_loss, weights), weights, strict=True))
-            return {"d_loss": d_loss, "g_loss": g_loss}
-
-    with strategy.scope():
-        model = GAN(*networks(**facts))
-        loss = keras.losses.BinaryCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(1e-3), keras.optimizers.Adam(1e-3), loss)
-    data = batches(rings(), steps).map(lambda *parts: (parts,))
-    model.fit(data, verbose=0, callbacks=[dtk.Recorder()])
 
 
 def by_loop(strategy, steps=300, mistake=None, separate=False, recorded=True, **facts):
@@ -124,8 +81,6 @@ def by_loop(strategy, steps=300, mistake=None, separate=False, recorded=True, **
             dtk.record_step(named, batch=inputs, model={"generator": generator, "discriminator": discriminator})
 
 
-add("gan train_step", by_train_step, behind=True)
-add("gan train_step, drawn noise", by_train_step, REPLICAS, drawn=True)
 add("gan loop", by_loop, behind=True)
 add("gan loop, not recorded", by_loop, recorded=False)
 add("gan loop, two functions", by_loop, separate=True, behind=True)

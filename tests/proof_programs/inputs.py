@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dtk
 from proof_programs import REPLICAS, add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, crossentropy, network, on_cluster, optimizer_of, order
+from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, on_cluster, optimizer_of, order
 
 DRAWN = ("same draws", "from_generator", "own draws")
 
@@ -119,14 +119,7 @@ def by_loop(strategy, steps=300, way="data", mistake=None, optimizer="adam", mod
         update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(replica_step, (inputs,))
-        if recorded:
-            dtk.record_step(losses, batch=inputs, model=net)
-
-    for inputs in distributed(strategy, steps, model, way, mistake):
-        step(inputs)
+    looped(strategy, replica_step, distributed(strategy, steps, model, way, mistake), net, recorded)
 
 
 def by_fit(strategy, steps=300, way="data", mistake=None, optimizer="adam", model="cnn", **facts):

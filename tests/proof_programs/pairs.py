@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dtk
 from proof_programs import add, add_wrong
-from proof_programs.parts import BATCH, COUNT, batches, optimizer_of
+from proof_programs.parts import BATCH, COUNT, batches, looped, optimizer_of
 
 
 def views(features=16):
@@ -73,14 +72,7 @@ def contrastive(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
         update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
         return loss / n if mistake == "own gradient of the whole" else loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(replica_step, (inputs,))
-        if recorded:
-            dtk.record_step(losses, batch=inputs, model=net)
-
-    for inputs in strategy.experimental_distribute_dataset(batches(views(), steps)):
-        step(inputs)
+    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(views(), steps)), net, recorded)
 
 
 add("contrastive", contrastive, behind=True)

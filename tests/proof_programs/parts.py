@@ -185,3 +185,17 @@ def crossentropy(y: Any, outputs: Any) -> Any:
     import keras
 
     return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=True)
+
+
+def looped(strategy: Any, replica_step: Any, dataset: Any, model: Any, recorded: bool = True) -> None:
+    """Calls each replica's step with its part of each batch, in a graph, and records it."""
+    import tensorflow as tf
+
+    @tf.function
+    def step(inputs: Any) -> None:
+        losses = strategy.run(replica_step, (inputs,))
+        if recorded:
+            dtk.record_step(losses, batch=inputs, model=model)
+
+    for inputs in dataset:
+        step(inputs)

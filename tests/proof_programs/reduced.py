@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, crossentropy, network, on_cluster, on_worker, optimizer_of
+from proof_programs.parts import (
+    BATCH,
+    arrays,
+    batches,
+    crossentropy,
+    looped,
+    network,
+    on_cluster,
+    on_worker,
+    optimizer_of,
+)
 
 
 def share(each, model, n, mistake=None):
@@ -136,14 +146,9 @@ def by_hand(
         update.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(replica_step, (inputs,))
-        if recorded:
-            dtk.record_step(losses, batch=inputs, model=net)
-
-    for inputs in strategy.experimental_distribute_dataset(batches(arrays(model), steps)):
-        step(inputs)
+    looped(
+        strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays(model), steps)), net, recorded
+    )
 
 
 def alone(strategy, steps=300, optimizer="sgd", recorded=True, **facts):

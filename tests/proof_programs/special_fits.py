@@ -49,23 +49,6 @@ def by_callback(strategy, steps=300, kind="scheduler", epochs=6, **facts):
     model.fit(data, epochs=epochs, validation_data=held_out, verbose=0, callbacks=callbacks)
 
 
-def target_by_callback(strategy, steps=300, **facts):
-    """A second network follows the first after each batch, set by a callback."""
-    import keras
-
-    model = compiled(strategy, "mlp", **facts)
-    with strategy.scope():
-        target = keras.models.clone_model(model)
-        target.set_weights(model.get_weights())
-
-    class Follow(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            for mine, its in zip(target.weights, self.model.weights, strict=True):
-                mine.assign(0.9 * mine + 0.1 * its)
-
-    model.fit(batches(arrays("mlp"), steps), verbose=0, callbacks=[Follow(), dtk.Recorder()])
-
-
 def two_fits(strategy, steps=300, mistake=None, again=True, **facts):
     """Half of the steps in each fit; again: compiled anew between them, with a lower rate.
 
@@ -167,7 +150,6 @@ for kind in ("exponential", "staircase", "cosine", "steps"):
 for kind in ("scheduler", "plateau", "stopping"):
     add(f"callback {kind}", by_callback, kind=kind, behind=True)
 add("dropout, callback plateau", by_callback, REPLICAS, kind="plateau", dropout=0.4)
-add("target network by callback", target_by_callback)
 add("two fits", two_fits, behind=True)
 add("two fits, compiled once", two_fits, again=False)
 add("two models", two_models)

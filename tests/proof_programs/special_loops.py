@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import REPLICAS, UNKNOWN, add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, crossentropy, network, optimizer_of
+from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, optimizer_of
 
 MICRO = 4  # calls of the step for one update
 
@@ -156,13 +156,7 @@ def drawn(strategy, steps=300, by="generator", **facts):
         update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(replica_step, (inputs,))
-        dtk.record_step(losses, batch=inputs, model=net)
-
-    for inputs in strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)):
-        step(inputs)
+    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), net)
 
 
 add("accumulated by hand", accumulated, behind=True)

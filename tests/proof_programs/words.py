@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import add, add_wrong
-from proof_programs.parts import BATCH, COUNT, batches, crossentropy, optimizer_of
+from proof_programs.parts import BATCH, COUNT, batches, crossentropy, looped, optimizer_of
 
 WORDS, LENGTH, MICRO = 20, 10, 4
 
@@ -67,14 +67,7 @@ def by_loop(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, 
         update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(replica_step, (inputs,))
-        if recorded:
-            dtk.record_step(losses, batch=inputs, model=net)
-
-    for inputs in strategy.experimental_distribute_dataset(batches(sentences(), steps)):
-        step(inputs)
+    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(sentences(), steps)), net, recorded)
 
 
 def in_one_call(strategy, steps=300, mistake=None, optimizer="adam", **facts):
@@ -110,13 +103,7 @@ def in_one_call(strategy, steps=300, mistake=None, optimizer="adam", **facts):
         update.apply_gradients(zip(gathered, net.trainable_variables, strict=True))
         return total
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(replica_step, (inputs,))
-        dtk.record_step(losses, batch=inputs, model=net)
-
-    for inputs in strategy.experimental_distribute_dataset(batches(sentences(), steps)):
-        step(inputs)
+    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(sentences(), steps)), net)
 
 
 def by_fit(strategy, steps=300, masked=True, optimizer="adam", **facts):

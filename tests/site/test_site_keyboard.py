@@ -69,25 +69,3 @@ def test_languages_lead_to_the_same_page_and_back(visit, address):
         tab.keyboard.press("Enter")
         tab.wait_for_url(f"{address}/{page}/02_loss_scaling.html")
         assert title in tab.title()
-
-
-def test_a_page_without_a_twin_says_so(visit):
-    tab = visit("guide/use.html")
-    tab.locator("header details.language summary").focus()
-    tab.keyboard.press("Enter")
-    said = tab.locator("header details.language > div")
-    assert said.is_visible()
-    assert "本页只有英文" in said.inner_text()
-    tab.keyboard.press("Tab")
-    tab.keyboard.press("Enter")
-    tab.wait_for_url("**/zh/index.html")
-
-
-def test_on_a_telephone_the_navigation_opens_and_has_the_languages(visit):
-    tab = visit("lessons/02_loss_scaling.html", width=400)
-    tab.locator("button.primary-toggle").focus()
-    tab.keyboard.press("Enter")
-    link = tab.locator("dialog[open] a.language")
-    link.wait_for()
-    link.click()
-    tab.wait_for_url("**/zh/lessons/02_loss_scaling.html")

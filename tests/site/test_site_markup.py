@@ -79,12 +79,6 @@ def test_a_page_says_its_language_and_leads_to_the_other(site, pages):
             assert (site / "zh" / "index.html").resolve() in links
 
 
-def test_headings_have_the_anchors_that_they_have_on_github(site):
-    assert "dtkrun" in read(site / "reference" / "runs.html").anchors
-    assert "全局批次global-batch" in read(site / "zh" / "lessons" / "glossary.html").anchors
-    assert "global-batch" in read(site / "zh" / "lessons" / "glossary.html").anchors
-
-
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_lesson_has_its_stored_outputs_and_its_buttons(site, notebook):
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]

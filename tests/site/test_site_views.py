@@ -72,12 +72,3 @@ def test_a_picture_keeps_its_ground_on_light_and_loses_it_on_dark(visit):
     style = "getComputedStyle(document.querySelector('img.figure')).filter"
     assert visit("lessons/00_start_here.html", theme="light").evaluate(style) == "none"
     assert "invert(1)" in visit("lessons/00_start_here.html", theme="dark").evaluate(style)
-
-
-def test_a_long_sentence_is_seen_whole_and_a_table_keeps_its_lines(visit):
-    tab = visit("lessons/00_start_here.html", width=400)
-    kinds = tab.evaluate("""() => [...document.querySelectorAll('.cell_output pre')].map(
-        (part) => [/^.{101,}$/m.test(part.textContent), part.scrollWidth > part.clientWidth])
-    """)
-    assert [True, False] in kinds
-    assert [True, True] not in kinds
