@@ -12,7 +12,7 @@ from fabricate import fabricate, losses
 
 import dtk
 from dtk.errors import VerificationError
-from dtk.proof.losses import RTOL, check_loss
+from dtk.proof.evidence import RTOL, check_loss
 from dtk.view import proof as module
 from dtk.view.canvas import NO_RECORDS, alternative
 from dtk.view.proof import differences

@@ -17,10 +17,10 @@ from dtk.digits import first_three, rounded
 from dtk.language import N_, _
 from dtk.launch.again import whom
 from dtk.proof.case import Case
+from dtk.proof.evidence import RTOL, parted, spread
 from dtk.proof.following import COARSE
-from dtk.proof.losses import RTOL, spread
 from dtk.proof.mistakes import Diagnosis, by_test, either
-from dtk.proof.steps import Part, Steps, parted
+from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
 from dtk.records.facts import outside, rates_known, scope_of

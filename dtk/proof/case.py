@@ -14,7 +14,7 @@ from dtk.language import N_, _
 from dtk.proof.evidence import Evidence
 from dtk.proof.following import Following
 from dtk.proof.mistakes import Diagnosis, found
-from dtk.proof.steps import Steps
+from dtk.proof.proof import Steps
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.facts import RunLike

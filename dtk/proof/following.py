@@ -19,20 +19,19 @@ from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _
 from dtk.launch.again import whom
-from dtk.proof.evidence import Evidence, collect
-from dtk.proof.losses import RTOL, check_loss, check_named_losses
-from dtk.proof.steps import Part, Steps, judged, parted
+from dtk.proof.evidence import RTOL, Evidence, check_loss, check_named_losses, collect
+from dtk.proof.proof import Part, Steps, judged
 from dtk.records import facts
 from dtk.records.events import Loop
-from dtk.records.facts import MOVING, RunLike, outside
+from dtk.records.facts import MOVING, RunLike
 from dtk.scaling.shares import global_loss
 from dtk.worker.recorded import RecordedStates
 
 __all__ = [
+    "COARSE",
     "Following",
     "can_be_followed",
     "check_every_step",
-    "check_replicas_agree",
     "followed",
     "has_parts_of_its_own",
 ]
@@ -402,53 +401,3 @@ def _part(part: Part) -> str:
 def _not_followed(replicas: int, error: DtkError) -> VerificationError:
     what = N_("the steps could not be followed on {whom}: {error}")
     return VerificationError(_(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy)
-
-
-_IN_SCOPE = N_(
-    "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
-)
-_MADE_THERE = N_(
-    "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
-    "that are changed without the optimizer (an assign in a layer or a callback)"
-)
-
-
-def check_replicas_agree(ours: Evidence) -> None:
-    """The state of all replicas at every recorded step, then the workers' final weights.
-
-    Synchronous replicas add the same sum to the same start. Moving statistics are each replica's own.
-    """
-    found = parted(ours.run.folder)
-    if found is not None:
-        what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
-        if found.before:
-            what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
-        if found.worker == 0:
-            what = N_("the replicas of worker 0 diverge at step {step}: {names}")
-        raise VerificationError(
-            _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
-            step=found.step,
-            reason="replicas",
-            remedy=_remedy(ours),
-        )
-    first, *others = [corner.weights("final") for corner in ours.run.folder.each]
-    for worker, its in enumerate(others, start=1):
-        if first is None or its is None:
-            continue  # nothing recorded them
-        pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
-        if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
-            what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")
-            raise VerificationError(
-                _(what, worker=worker, mine=len(first.arrays), its=len(its.arrays)),
-                reason="replicas",
-                remedy=_("build the same model on every worker"),
-            )
-        apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
-        if apart:
-            what = N_("worker 0 and worker {worker} hold different final weights: {names}")
-            said = _(what, worker=worker, names=first_three(apart))
-            raise VerificationError(said, reason="replicas", remedy=_remedy(ours))
-
-
-def _remedy(ours: Evidence) -> str:
-    return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)

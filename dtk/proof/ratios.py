@@ -14,8 +14,8 @@ from dtk.digits import rounded
 from dtk.language import N_, _
 from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike
 from dtk.proof.case import Case
+from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
-from dtk.proof.losses import RTOL, TOO_SMALL
 from dtk.proof.mistakes import Diagnosis
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]

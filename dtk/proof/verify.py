@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _, ngettext
-from dtk.proof.evidence import RECORDER, Evidence, check_arguments, collect
-from dtk.proof.following import Following, can_be_followed, check_every_step, check_replicas_agree
+from dtk.proof.evidence import RECORDER, Evidence, check_arguments, check_replicas_agree, collect
+from dtk.proof.following import Following, can_be_followed, check_every_step
 from dtk.proof.proof import Proof
 from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from dtk.digits import rounded, scientific, three
 from dtk.language import N_, _
-from dtk.proof.losses import CANCELLING, RTOL, allowed
+from dtk.proof.evidence import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
 from dtk.records.tables import Recorded
 from dtk.scaling import shares
