@@ -13,6 +13,7 @@ import numpy as np
 from dtk.digits import first_three, relative
 from dtk.errors import VerificationError
 from dtk.language import N_, _
+from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, of_kind
 from dtk.records.facts import MOVING, RunLike, outside
@@ -36,6 +37,7 @@ __all__ = [
     "spread",
 ]
 
+_MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
 FLOAT32 = float(np.finfo(np.float32).eps)
 # A mean of numbers near 1 that cancel, as a policy gradient's at the first step: the sum's rounding is some such units.
@@ -108,22 +110,18 @@ def check_arguments(run: Any, baseline: Any) -> None:
             return
         if not isinstance(getattr(value, "folder", None), RunFolder) or not isinstance(getattr(value, "mode", 0), str):
             source = "dtk.baseline" if name == "baseline" else "dtk.run"
-            kind = _("a function") if callable(value) else f"{type(value).__name__} {value!r:.40}"
+            kind = f"{type(value).__name__} {getattr(value, '__name__', repr(value)):.40}"
             what = N_("verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)")
             raise TypeError(_(what, name=name, kind=kind, source=source))
         if not value.folder.path.is_dir():
             what = N_("the directory of `{name}` is gone, and with it the states that verify follows")
             raise VerificationError(_(what, name=name), reason="arguments", remedy=_("run it again"))
     if run.folder.path == baseline.folder.path:
-        raise VerificationError(
-            _("run and baseline are the same run, which proves nothing"),
-            reason="arguments",
-            remedy=_("pass the result of dtk.run and that of dtk.baseline"),
-        )
+        what = _("run and baseline are the same run, which proves nothing")
+        raise VerificationError(what, reason="arguments", remedy=_(_MADE_BY))
     if _replicas(baseline) > 1:
         facts = f"mode={baseline.mode} workers={baseline.folder.workers} replicas={_replicas(baseline)}"
-        swapped = _replicas(run) == 1
-        remedy = _("swap them: dtk.verify(run, baseline)") if swapped else _("make it with dtk.baseline(train)")
+        remedy = _("swap them: dtk.verify(run, baseline)") if _replicas(run) == 1 else _(_MADE_BY)
         raise VerificationError(
             _("the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device", facts=facts),
             reason="arguments",
@@ -133,7 +131,7 @@ def check_arguments(run: Any, baseline: Any) -> None:
         raise VerificationError(
             _("baseline: seed {other}, run: seed {mine}", other=baseline.seed, mine=run.seed),
             reason="seeds",
-            remedy=_("pass the same seed to dtk.run and dtk.baseline"),
+            remedy=_(MISTAKES["start"].remedy),
             numbers={"baseline": baseline.seed, "run": run.seed},
         )
 
@@ -346,16 +344,14 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
     """Raises where one loss is NaN or infinite: no tolerance says anything about it."""
     if np.isfinite([mine, other]).all():
         return
-    lost = np.flatnonzero(~np.isfinite(ours.shares[k]))
-    named = _(" and ").join(_("replica {replica}", replica=replica) for replica in lost)
-    what = N_("the loss at step {step} is not finite: {mine:.3g} in the {run} ({replicas}), {other:.3g} beside it")
-    if not len(lost):
-        what = N_("the loss at step {step} is not finite: {mine:.3g} in the {run}, {other:.3g} beside it")
+    lost = [_("replica {replica}", replica=replica) for replica in np.flatnonzero(~np.isfinite(ours.shares[k]))]
+    name = _("{what} ({why})", what=ours.name, why=_(" and ").join(lost)) if lost else ours.name
+    what = N_("the loss at step {step} is not finite: {mine:.3g} in the {run}, {other:.3g} beside it")
     raise VerificationError(
-        _(what, step=k + 1, mine=mine, run=ours.name, other=other, replicas=named),
+        _(what, step=k + 1, mine=mine, run=name, other=other),
         step=k + 1,
         reason="loss",
-        remedy=_("lower the learning rate, and look for NaN or infinite values in the data"),
+        remedy=_(MISTAKES["not finite"].remedy),
         numbers={"baseline": float(other), "run": float(mine)},
     )
 
@@ -381,5 +377,5 @@ def _uneven(ours: Evidence, k: int) -> VerificationError:
         ),
         step=k + 1,
         reason="uneven batch",
-        remedy=_("use drop_remainder=True, or a custom loop that divides by the global batch"),
+        remedy=_(MISTAKES["uneven batch"].remedy),
     )

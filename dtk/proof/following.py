@@ -20,6 +20,7 @@ from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _
 from dtk.launch.again import whom
 from dtk.proof.evidence import RTOL, Evidence, check_loss, check_named_losses, collect
+from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part, Steps, judged
 from dtk.records import facts
 from dtk.records.events import Loop
@@ -29,15 +30,18 @@ from dtk.worker.recorded import RecordedStates
 
 __all__ = [
     "COARSE",
+    "EXAMPLES",
     "Following",
     "can_be_followed",
     "check_every_step",
     "followed",
     "has_parts_of_its_own",
+    "part_in_words",
 ]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
+EXAMPLES = N_("step {step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
 
@@ -237,7 +241,7 @@ def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) 
         _(what, n=examples[0], mine=mine, fewer=examples[1], other=other, ratio=mine / other if other else math.inf),
         step=1,
         reason="divisor",
-        remedy=_("divide the sum over the examples by the global batch, that of all replicas"),
+        remedy=_(MISTAKES["local mean"].remedy),
         numbers={"run": mine, "baseline": other},
     )
 
@@ -316,9 +320,8 @@ def _undecided(steps: Steps, made: int) -> VerificationError:
 def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
     mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
     for k in np.flatnonzero(mine != other)[:1]:
-        what = N_("step {step}: {run} {mine} examples, {whom} {other}")
         yield VerificationError(
-            _(what, step=k + 1, run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
+            _(EXAMPLES, step=k + 1, run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
             step=int(k) + 1,
             reason="examples",
             remedy=_("read the same batches, whatever the number of workers"),
@@ -363,7 +366,7 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[Verificat
 
 def _update(steps: Steps, replicas: int) -> VerificationError:
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
-    said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(_part, largest[:2]))}
+    said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(part_in_words, largest[:2]))}
     what = N_(
         "step {step}: from the same state, the update differs from that of {whom} in {n} of {all} variables: {parts}"
     )
@@ -381,7 +384,8 @@ def _update(steps: Steps, replicas: int) -> VerificationError:
     )
 
 
-def _part(part: Part) -> str:
+def part_in_words(part: Part) -> str:
+    """How far a variable's change is from the follower's."""
     if part.single:
         other, mine = (f"{value:.5g}" for value in part.single)
         if mine != other:
