@@ -34,8 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, all_exercises
-from dtk.errors import DtkError, one_of
-from dtk.extras import REPOSITORY, need, page
+from dtk.errors import REPOSITORY, DtkError, need, one_of, page
 from dtk.language import ENGLISH, N_, _, languages
 
 __all__ = [

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dtk.digits import first_three
 from dtk.errors import in_words
-from dtk.language import N_, _
+from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
 from dtk.proof.case import Case
 from dtk.proof.evidence import RTOL, parted, spread

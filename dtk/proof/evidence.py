@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dtk.digits import first_three, relative
 from dtk.errors import VerificationError
-from dtk.language import N_, _
+from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, of_kind
